@@ -43,7 +43,7 @@ class Client:
     async def __call__(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", accept: str = ""
     ) -> ClientResponse:
-        response = await self.server.api.handle(self._request(method, path, body, content_type, accept))
+        response = await self.server.api.handle(self.request(method, path, body, content_type, accept))
         assert isinstance(response, Response)
         return ClientResponse(response)
 
@@ -64,13 +64,14 @@ class Client:
 
     async def watch(self, path: str, *, accept: str = "") -> AsyncIterator[dict[str, Any]]:
         """The events of a watch, one by one."""
-        stream = await self.server.api.handle(self._request("GET", path, None, "", accept))
+        stream = await self.server.api.handle(self.request("GET", path, None, "", accept))
         assert isinstance(stream, WatchStream)
         async for chunk in stream.events:
             for line in chunk.splitlines():
                 yield msgspec.json.decode(line)
 
-    def _request(self, method: str, path: str, body: Any, content_type: str, accept: str) -> Request:
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "", accept: str = "") -> Request:
+        """The request to be handled."""
         route, _, query = path.partition("?")
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         return Request(

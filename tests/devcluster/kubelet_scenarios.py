@@ -8,20 +8,22 @@ from typing import Any
 
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.devcluster.kubelets import Kubelets
+from kubestow.devcluster.stages import NO_STAGES, Stages
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
 from tests.devcluster.client import NODES, PODS, Client, node, pod
 
-__all__ = ["observed_states", "phase", "run_pod", "run_scenario", "run_simple_pod", "status_of"]
+__all__ = ["bind", "observed_states", "phase", "run_pod", "run_scenario", "run_simple_pod", "status_of"]
 
 
-def run_scenario(scenario: Callable[[Client], Awaitable[None]]) -> None:
-    """Run a scenario against an API server with simulated kubelets."""
+def run_scenario(scenario: Callable[[Client], Awaitable[None]], stages: Stages = NO_STAGES) -> None:
+    """Run a scenario against an API server with simulated kubelets, which follow the rules of ``stages``."""
 
     async def main() -> None:
         server = DevCluster(kubelets=False, clock=VirtualClock(asyncio.get_running_loop()).now)
-        kubelets = asyncio.create_task(Kubelets(server.registry).run())
+        kubelets = asyncio.create_task(Kubelets(server.registry, stages=stages).run())
         await scenario(Client(server))
+        assert not kubelets.done(), "kubelets run until they are cancelled"
         kubelets.cancel()
 
     virtual_time.run(main())
@@ -38,6 +40,10 @@ async def run_pod(client: Client, new: dict[str, Any], **annotations: str) -> No
     await client.post(NODES, node("n"))
     new["metadata"]["annotations"] = {key.replace("_", "/"): value for key, value in annotations.items()}
     await client.post(PODS, new)
+    await bind(client, name)
+
+
+async def bind(client: Client, name: str = "p") -> None:
     await client.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n"}})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,10 +43,10 @@ async def test_it_prints_its_url_writes_a_kubeconfig_and_prints_ready(tmp_path: 
     assert lines[-1] == "ready"
 
 
-async def run(*arguments: str) -> tuple[int | None, str]:
+async def run(*arguments: str, command: Sequence[str] = COMMAND) -> tuple[int | None, str]:
     """The exit status and the standard error of the command."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     _, err = await asyncio.wait_for(process.communicate(), 30)
     return process.returncode, err.decode()
@@ -106,3 +106,12 @@ async def test_a_server_that_is_reachable_from_other_machines_prints_a_warning()
     process.terminate()
     await process.communicate()
     assert warning == b"warning: reachable from other machines: all clients have full access\n"
+
+
+async def test_a_component_that_ends_is_logged_and_ends_the_process_with_status_1() -> None:
+    program = "from kubestow.devcluster.kubelets import Kubelets; Kubelets.relist = lambda self: 1 / 0; "
+    command = [*COMMAND[:2], program + COMMAND[2], COMMAND[3]]
+    status, err = await run("--port", "0", command=command)
+    assert status == 1
+    assert "kubelets ended unexpectedly\nTraceback" in err
+    assert err.endswith("kubestow: kubelets ended: ZeroDivisionError('division by zero')\n")

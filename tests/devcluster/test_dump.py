@@ -10,6 +10,7 @@ import pytest
 
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.devcluster.dump import LoadResult, load
+from kubestow.devcluster.stages import NO_STAGES
 from kubestow.errors import InputError
 from tests.devcluster.client import Client, node, pod
 from tests.devcluster.scenarios import DEPLOYMENTS, REPLICA_SETS, Cluster, run_scenario, workload
@@ -55,6 +56,18 @@ async def test_pods_stay_bound_and_missing_namespaces_and_priority_classes_are_c
     loaded = (await client.get("/api/v1/namespaces/team/pods/p")).json
     assert (loaded["spec"]["nodeName"], loaded["spec"]["priority"]) == ("n", 7)
     assert loaded["metadata"]["uid"] != "old"
+
+
+async def test_what_admission_checks_does_not_stop_pods_that_ran_before(server: DevCluster, client: Client) -> None:
+    server.registry.admission.has_service_accounts = True
+    new = pod(runtimeClassName="kata", overhead={"cpu": "100m"}, serviceAccountName="robot", nodeName="n")
+    item = {"type": "Container", "min": {"cpu": "1"}}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [item]}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    created = read(server, listed(limits, quota, new, node("n"))).created
+    assert created == {"Node": 1, "Pod": 1, "LimitRange": 1, "ResourceQuota": 1}
+    loaded = (await client.get("/api/v1/namespaces/default/pods/p")).json
+    assert loaded["spec"]["overhead"] == {"cpu": "100m"} and loaded["spec"]["serviceAccountName"] == "robot"
 
 
 async def test_the_items_of_a_typed_list_have_its_kind(server: DevCluster) -> None:
@@ -172,3 +185,9 @@ def test_a_volume_stays_bound_to_its_claim() -> None:
         assert [one["status"]["phase"] for one in (*claims, *volumes)] == ["Bound", "Bound"]
 
     run_scenario(scenario)
+
+
+async def test_metrics_are_skipped() -> None:
+    server = DevCluster(kubelets=False, stages=NO_STAGES)
+    metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": "a"}}
+    assert read(server, listed(node("a"), metrics)) == LoadResult({"Node": 1}, {"NodeMetrics": 1})

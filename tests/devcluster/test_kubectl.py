@@ -114,3 +114,16 @@ spec:
     await kubectl("scale", "deployment/web", "--replicas=5")
     assert (await kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")) == "5"
     assert (await kubectl("get", "deploy")).splitlines()[1].split()[:2] == ["web", "0/5"]
+
+
+async def test_a_taint_is_removed_while_another_remains(kubectl: Kubectl) -> None:
+    await kubectl("taint", "node", "node-0", "k1=a:NoSchedule", "k2=b:NoSchedule")
+    assert await kubectl("taint", "node", "node-0", "k2-") == "node/node-0 untainted\n"
+    assert await kubectl("get", "node", "node-0", "-o", "jsonpath={.spec.taints[*].key}") == "k1"
+
+
+@pytest.mark.parametrize("arguments", [("apply",), ("apply", "--server-side"), ("create",)])
+async def test_an_unknown_kind_is_reported_as_a_cluster_does(kubectl: Kubectl, arguments: tuple[str, ...]) -> None:
+    unknown = "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: x}\n"
+    error = await kubectl(*arguments, "-f", "-", stdin=unknown, fails=True)
+    assert 'no matches for kind "Foo" in version "example.com/v1"' in error

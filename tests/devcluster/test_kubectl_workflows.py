@@ -158,11 +158,22 @@ async def test_resources_fields_and_permissions_are_discovered(kubectl: Kubectl)
     assert "is running at" in await kubectl("cluster-info")
 
 
+async def test_top_prints_the_simulated_usage_of_nodes_and_pods(kubectl: Kubectl) -> None:
+    resources = {"requests": {"cpu": "8", "memory": "32Gi"}}
+    spec = {"nodeName": "node-0", "containers": [{"name": "c", "image": "i", "resources": resources}]}
+    web = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}
+    await kubectl("create", "-f", "-", stdin=json.dumps(web))
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    nodes = (await kubectl("top", "nodes")).splitlines()
+    assert nodes[1].split() == ["node-0", "8000m", "25%", "32768Mi", "25%"]
+    pods = (await kubectl("top", "pods", "--containers")).splitlines()
+    assert pods[1].split() == ["web", "c", "8000m", "32768Mi"]
+
+
 async def test_unsupported_commands_and_missing_objects_are_reported(kubectl: Kubectl) -> None:
-    assert "Metrics API not available" in await kubectl("top", "nodes", fails=True)
     await kubectl("run", "one", "--image=nginx")
     await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
-    assert "there is no log" in await kubectl("logs", "one", fails=True)
+    assert "simulated container one of image nginx started" in await kubectl("logs", "one")
     assert "do not run containers" in await kubectl("exec", "one", "--", "ls", fails=True)
     assert 'pods "none" not found' in await kubectl("get", "pod", "none", fails=True)
     assert "doesn't have a resource type" in await kubectl("get", "nonsense", fails=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.wire.clusters import prepare
 from tests.devcluster.wire.differences import HEADERS, difference, differences_table, discovery_problems
@@ -13,13 +14,10 @@ from tests.devcluster.wire.player import Player, Replayed
 from tests.devcluster.wire.recordings import (
     Exchange,
     normalized,
-    printed,
-    recordings_directory,
     scenario,
     without_bookmarks,
 )
-
-needs_recordings = pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire")
+from tests.recordings import printed, scenarios
 
 #: Session -> scenarios: most are recorded on their own, some one after the other on one server.
 SESSIONS: dict[str, tuple[str, ...]] = {
@@ -86,9 +84,9 @@ def check(replayed: Replayed) -> None:
         assert replayed.headers.get(header) == expected.headers.get(header), f"{exchange}: {header}"
 
 
-@needs_recordings
 @pytest.mark.parametrize("session", SESSIONS)
-async def test_a_recorded_session_gets_the_same_responses(session: str, server: DevCluster) -> None:
+async def test_a_recorded_session_gets_the_same_responses(session: str) -> None:
+    server = DevCluster(kubelets=False, apiserver=APIServerOptions(rbac=True))
     await prepare(server, session)
     exchanges = [exchange for exchange in recorded(session) if is_replayed(exchange)]
     compared = 0
@@ -99,12 +97,8 @@ async def test_a_recorded_session_gets_the_same_responses(session: str, server: 
     assert compared
 
 
-@needs_recordings
 def test_every_recording_is_replayed() -> None:
-    directory = recordings_directory()
-    assert directory is not None
-    scenarios = {name for names in SESSIONS.values() for name in names}
-    assert scenarios == {path.stem for path in directory.glob("*.jsonl")}
+    assert sorted(name for names in SESSIONS.values() for name in names) == scenarios()
 
 
 def test_the_documentation_has_the_table_of_differences() -> None:

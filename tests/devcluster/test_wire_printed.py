@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 from tests.devcluster.wire.clusters import prepare
-from tests.devcluster.wire.recordings import printed, recordings_directory
+from tests.recordings import printed
 
-pytestmark = [
-    *NEEDS_KUBECTL,
-    pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire"),
-]
+pytestmark = NEEDS_KUBECTL
 
 #: In the order of the recording, because later commands depend on earlier ones.
 COMMANDS = (

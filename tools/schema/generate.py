@@ -109,7 +109,9 @@ class _Types:
     def made(self) -> dict[str, Definition]:
         for name, definition in self._definitions.items():
             served = name.removeprefix(_ROOT).rpartition(".")[0] in VERSIONS
-            if served and not name.endswith("List") and definition.get("x-kubernetes-group-version-kind"):
+            # The messages of lists are all alike; lists of something else than items are kinds of their own.
+            is_list = name.endswith("List") and "items" in definition.get("properties", ())
+            if served and not is_list and definition.get("x-kubernetes-group-version-kind"):
                 self._add(name)
         return dict(sorted(self._made.items()))
 

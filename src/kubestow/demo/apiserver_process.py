@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from kubestow.errors import KubestowError
 
 __all__ = ["apiserver_process"]
 
+_COMMAND = ("kubestow", "apiserver", "--port=0")
 _SERVING = "serving the Kubernetes API on "
 _START_TIMEOUT = 30.0
 _STOP_TIMEOUT = 5.0
 
 
 @asynccontextmanager
-async def apiserver_process() -> AsyncIterator[str]:
-    """Start an API server on a free port, yield its URL, and stop it on exit. Raises KubestowError."""
+async def apiserver_process(command: Sequence[str] = _COMMAND) -> AsyncIterator[str]:
+    """Start an API server on a free port, yield its URL, and stop it on exit. Raises KubestowError.
+
+    ``command`` is a Python module and its arguments; it prints what ``kubestow apiserver`` does.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "kubestow",
-        "apiserver",
-        "--port=0",
+        *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -14,6 +14,7 @@ __all__ = [
     "KUBELET",
     "PREFIX",
     "PROVISIONING",
+    "PULL_ERROR",
     "READY",
     "SHUTDOWN",
     "SHUT_DOWN",
@@ -37,6 +38,8 @@ EXIT_CODE = PREFIX + "exit-code"
 #: :data:`DURATION` and :data:`EXIT_CODE` of each init container.
 INIT_DURATION = PREFIX + "init-duration"
 INIT_EXIT_CODE = PREFIX + "init-exit-code"
+#: Why the images of the pod cannot be pulled. The pod starts when the annotation is removed.
+PULL_ERROR = PREFIX + "pull-error"
 #: How long the containers take to stop when the pod is deleted; capped by the grace period.
 SHUTDOWN = PREFIX + "shutdown"
 

@@ -6,15 +6,29 @@ Existing objects are not changed, so bootstrapping a resumed cluster creates onl
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 
-from kubestow.devcluster.apiserver.registry.admission import IS_DEFAULT_STORAGE_CLASS
+from kubestow.devcluster.apiserver.authorization.bootstrap_policy import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    METRICS_READER,
+    ROLE_BINDINGS,
+    ROLES,
+)
+from kubestow.devcluster.apiserver.registry.admission.storage_classes import IS_DEFAULT_STORAGE_CLASS
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.strategies.scheduling import SYSTEM_PRIORITY_CLASSES
 from kubestow.devcluster.node_heartbeats import LEASE_NAMESPACE
 
-__all__ = ["create_default_storage_class", "create_nodes", "create_system_objects", "publish_client_ca"]
+__all__ = [
+    "create_default_roles",
+    "create_default_storage_class",
+    "create_nodes",
+    "create_system_objects",
+    "publish_client_ca",
+]
 
 _NAMESPACES = ("default", LEASE_NAMESPACE, "kube-public", "kube-system")
 #: The field manager of system objects.
@@ -38,6 +52,24 @@ def create_system_objects(registry: Registry) -> None:
     spec = {"clusterIP": "10.96.0.1", "ipFamilyPolicy": "SingleStack", "ports": ports}
     service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
     _create(registry, "services", service, namespace="default")
+
+
+def create_default_roles(registry: Registry) -> None:
+    """Create the default roles and bindings of RBAC."""
+    for resource, objects in (
+        ("clusterroles", CLUSTER_ROLES),
+        ("clusterrolebindings", CLUSTER_ROLE_BINDINGS),
+        ("roles", ROLES),
+        ("rolebindings", ROLE_BINDINGS),
+    ):
+        for new in objects:
+            namespace = new["metadata"].get("namespace", "")
+            _create(registry, f"{resource}.rbac.authorization.k8s.io", deepcopy(new), namespace=namespace)
+
+
+def create_metrics_reader(registry: Registry) -> None:
+    """Create the cluster role that lets all users read metrics.k8s.io, as far as they can read pods."""
+    _create(registry, "clusterroles.rbac.authorization.k8s.io", deepcopy(METRICS_READER))
 
 
 def publish_client_ca(registry: Registry, client_ca: str) -> None:

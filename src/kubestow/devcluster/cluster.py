@@ -3,27 +3,42 @@
     async with DevCluster(nodes=3) as cluster:
         ...  # kubectl --server={cluster.url}
 
-Everything runs on the event loop that calls :meth:`DevCluster.start`. The scheduler is not part of it: ``kubestow up``
-runs one beside it, which connects to :attr:`DevCluster.url` like any other client.
+Everything runs on the event loop that calls :meth:`DevCluster.start`. The kubelets and the controllers are one task
+each. They handle one object at a time: a failure is logged and concerns that object only. A task that ends although it
+was not stopped is a failure of the whole cluster: it is logged, and :meth:`DevCluster.failed` raises.
+
+The scheduler is not part of it: ``kubestow up`` runs one beside it, which connects to :attr:`DevCluster.url` like any
+other client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from random import Random
-from typing import Self
+from typing import Any, Self
 
 from kubestow.devcluster import bootstrap
 from kubestow.devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.kubelets import Kubelets
 from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
+from kubestow.devcluster.stages import NO_STAGES, Stages
+from kubestow.devcluster.stages.resource_metrics import SimulatedMetrics
+from kubestow.errors import KubestowError
+from kubestow.log_fields import fields
 
-__all__ = ["ControllerManagerOptions", "DevCluster"]
+__all__ = ["ComponentFailed", "ControllerManagerOptions", "DevCluster"]
+
+_log = logging.getLogger(__name__)
+
+
+class ComponentFailed(KubestowError):
+    """The task of a component (kubelets, controller manager) ended although it was not stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +58,9 @@ class DevCluster:
 
     ``database`` persists the cluster. If it already holds one, that cluster is resumed: system objects and nodes that
     exist are not created again. :meth:`stop` closes it. ``clock`` and ``random`` make timestamps and uids reproducible.
+
+    ``stages`` are rules for how pods run and what they use. With them, even without a rule, the usage of nodes and pods
+    is served as metrics.k8s.io.
     """
 
     def __init__(
@@ -55,14 +73,30 @@ class DevCluster:
         database: Database | None = None,
         clock: Callable[[], datetime] = wall_clock,
         random: Random | None = None,
+        stages: Stages | None = None,
     ) -> None:
-        self.apiserver = APIServer(apiserver or APIServerOptions(), database=database, clock=clock, random=random)
+        self._stages = stages or NO_STAGES
+        self.apiserver = APIServer(
+            apiserver or APIServerOptions(),
+            database=database,
+            clock=clock,
+            random=random,
+            resource_metrics=None if stages is None else partial(SimulatedMetrics, stages.usage),
+        )
         #: Reads and writes in process, without HTTP.
         self.registry = self.apiserver.registry
         self.store, self.api = self.apiserver.store, self.apiserver.api
         self._runs_kubelets, self._controller_manager = kubelets, controller_manager
         self._tasks: list[asyncio.Task[None]] = []
+        self._failure: ComponentFailed | None = None
+        self._task_failed = asyncio.Event()
+        # Without the controller that creates service accounts, pods would name accounts that do not exist.
+        self.registry.admission.has_service_accounts = controller_manager is not None
         bootstrap.create_system_objects(self.registry)
+        if apiserver is not None and apiserver.rbac:
+            bootstrap.create_default_roles(self.registry)
+            if stages is not None:
+                bootstrap.create_metrics_reader(self.registry)
         bootstrap.publish_client_ca(self.registry, self.apiserver.client_ca)
         self.add_nodes(nodes)
 
@@ -87,8 +121,8 @@ class DevCluster:
         """
         await self.apiserver.start()
         if self._runs_kubelets:
-            kubelets = Kubelets(self.registry, lease_renew_interval=self._lease_renew_interval())
-            self._tasks.append(asyncio.create_task(kubelets.run(), name="kubelets"))
+            kubelets = Kubelets(self.registry, lease_renew_interval=self._lease_renew_interval(), stages=self._stages)
+            self._run("kubelets", kubelets.run())
         if self._controller_manager is not None:
             self._start_controllers(self._controller_manager)
 
@@ -104,25 +138,58 @@ class DevCluster:
 
         if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
             bootstrap.create_default_storage_class(self.registry)
-        manager = ControllerManager(self.registry, node_monitor_grace_period=options.node_monitor_grace_period)
-        self._tasks.append(asyncio.create_task(manager.run(), name="controller manager"))
+        manager = ControllerManager(
+            self.registry,
+            node_monitor_grace_period=options.node_monitor_grace_period,
+            root_ca=self.apiserver.root_ca,
+        )
+        self._run("controller manager", manager.run())
+
+    def _run(self, component: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine, name=component)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        self._failure = ComponentFailed(f"{task.get_name()} ended: {error!r}")
+        self._failure.__cause__ = error
+        _log.critical("%s ended unexpectedly", task.get_name(), exc_info=error, extra=fields(task=task.get_name()))
+        self._task_failed.set()
 
     async def failed(self) -> None:
-        """Wait until a write to the database fails, then raise StorageFailed. Never returns without a database."""
-        await self.apiserver.failed()
+        """Wait until the cluster fails, then raise; never returns.
+
+        Raises StorageFailed when a write to the database fails, ComponentFailed when kubelets or controllers end.
+        """
+        component = asyncio.create_task(self._task_failed.wait())
+        storage = asyncio.create_task(self.apiserver.failed())
+        try:
+            await asyncio.wait((component, storage), return_when=asyncio.FIRST_COMPLETED)
+            if storage.done():
+                await storage
+        finally:
+            component.cancel()
+            storage.cancel()
+        assert self._failure is not None
+        raise self._failure
 
     async def stop(self) -> None:
         """Stop controllers and kubelets, then the API server."""
-        while self._tasks:
-            task = self._tasks.pop()
+        for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         await self.apiserver.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def __aexit__(self, error_type: object, *_: object) -> None:
+        """Stop. Raises ComponentFailed if kubelets or controllers have ended before, unless the body has raised."""
         await self.stop()
+        if error_type is None and self._failure is not None:
+            raise self._failure

@@ -1,9 +1,10 @@
 """Loading a cluster from a dump: the nodes, pods and other objects that ``kubectl get -o json`` or ``-o yaml`` prints.
 
 Objects are created with new uids, and owner references between them are mapped to the new uids. References to owners
-that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces and priority classes
-that the objects need and the dump does not contain are created. Finished pods and objects with a deletionTimestamp are
-skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and unreachable nodes stay unreachable.
+that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces, priority classes,
+runtime classes and service accounts that the objects need and the dump does not contain are created. Finished pods and
+objects with a deletionTimestamp are skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and
+unreachable nodes stay unreachable.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from kubestow.api.yaml_loader import YAMLLoader
 from kubestow.devcluster.annotations import KUBELET, STOPPED
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.schema import UnmarshalTypeError
-from kubestow.devcluster.apiserver.serialization.decoding import YAMLLoader
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.errors import InputError
 
@@ -28,7 +29,9 @@ __all__ = ["LoadResult", "load"]
 #: Metadata that the API server assigns to each object.
 _SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 #: Kinds that other objects depend on, in creation order; all other kinds follow.
-_CREATED_FIRST = ("Namespace", "PriorityClass", "StorageClass", "Node")
+_CREATED_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "Node", "ServiceAccount")
+#: Kinds that restrict the creation of others.
+_CREATED_LAST = ("LimitRange", "ResourceQuota")
 
 
 class LoadResult(NamedTuple):
@@ -75,13 +78,19 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme}
+        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.verbs}
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
 
     def load(self, objects: list[Object]) -> LoadResult:
-        remaining = [decoded for document in objects if (decoded := self._decode(document)) is not None]
+        decoded = [pair for document in objects if (pair := self._decode(document)) is not None]
+        self._create_all([pair for pair in decoded if pair[0].name not in _CREATED_LAST])
+        self._create_all([pair for pair in decoded if pair[0].name in _CREATED_LAST])
+        return self._result
+
+    def _create_all(self, remaining: list[tuple[Kind, Object]]) -> None:
+        """Create objects, each after its owners. Raises InputError."""
         rank = {name: position for position, name in enumerate(_CREATED_FIRST)}
         remaining.sort(key=lambda pair: rank.get(pair[0].name, len(rank)))
         dumped_uids = {new["metadata"].get("uid") for _, new in remaining}
@@ -95,7 +104,6 @@ class _Loader:
                 self._create_with_owners(kind, new)
             created = {id(new) for _, new in ready}
             remaining = [pair for pair in remaining if id(pair[1]) not in created]
-        return self._result
 
     def _decode(self, new: Object) -> tuple[Kind, Object] | None:
         """The object read by its kind's schema; None if it is skipped. Raises InputError."""
@@ -136,7 +144,7 @@ class _Loader:
                 if kind.namespaced:
                     self._ensure("namespaces", {"metadata": {"name": namespace}})
                 if kind.name == "Pod":
-                    self._prepare_pod(new["spec"])
+                    self._prepare_pod(new["spec"], namespace)
                 elif kind.name == "Node":
                     _stop_unreachable_kubelet(new)
                 elif kind.name == "PersistentVolume":
@@ -148,18 +156,25 @@ class _Loader:
             _count(self._result.created, kind.name)
         return uid_of(stored)
 
-    def _prepare_pod(self, spec: Object) -> None:
-        """Remove the resolved priority; admission resolves it again from a priority class with the same value."""
+    def _prepare_pod(self, spec: Object, namespace: str) -> None:
+        """Create the classes and the account that a pod needs, and let admission resolve its priority again."""
         value, policy = spec.pop("priority", 0), spec.pop("preemptionPolicy", "PreemptLowerPriority")
         if name := spec.get("priorityClassName"):
             priority_class = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
             self._ensure("priorityclasses.scheduling.k8s.io", priority_class)
+        if name := spec.get("runtimeClassName"):
+            runtime_class: Object = {"metadata": {"name": name}, "handler": name}
+            if spec.get("overhead"):
+                runtime_class["overhead"] = {"podFixed": spec["overhead"]}
+            self._ensure("runtimeclasses.node.k8s.io", runtime_class)
+        if name := spec.get("serviceAccountName"):
+            self._ensure("serviceaccounts", {"metadata": {"name": name}}, namespace)
 
-    def _ensure(self, resource: str, new: Object) -> None:
-        """Create a cluster-scoped object unless it exists."""
+    def _ensure(self, resource: str, new: Object, namespace: str = "") -> None:
+        """Create an object unless it exists."""
         kind = self._registry.scheme[resource]
-        if self._registry.store.collection(kind.storage).get(new["metadata"]["name"]) is None:
-            self._registry.create(kind, "", kind.struct.read(new, []))
+        if self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
+            self._registry.create(kind, namespace, kind.struct.read(new, []))
 
 
 def _is_finished_or_deleted(kind: Kind, new: Object) -> bool:

@@ -1,18 +1,23 @@
 """Recording Events about objects, as ``kubectl describe`` and ``kubectl events`` show them.
 
 The controllers and the simulated kubelets record through this; the scheduler has a recorder of its own
-(:mod:`kubestow.client.event_recorder`). Events are not aggregated: each call creates one.
+(:mod:`kubestow.client.event_recorder`). Events are not aggregated: each call creates one. An event that the registry
+rejects is dropped: recording never fails its caller.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
+from kubestow.log_fields import fields
 
 __all__ = ["RegistryEventRecorder"]
+
+_log = logging.getLogger(__name__)
 
 #: Events per object and component: the burst of client-go's event spam filter, here without a refill.
 BURST = 25
@@ -61,7 +66,7 @@ class RegistryEventRecorder:
         }
         try:
             self._registry.create(self._events, reference["namespace"], self._events.struct.read(event, []))
-        except statuses.StatusError as refused:
-            # A terminating namespace rejects new events.
-            if refused.code != 403:
-                raise
+        except statuses.StatusError as failure:
+            # Usually the namespace is terminating (403) or gone (404).
+            extra = fields(reason=reason, object=metadata["name"], err=failure.message)
+            _log.info("event %s about %s dropped: %s", reason, metadata["name"], failure.message, extra=extra)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from kubestow.devcluster.apiserver.storage.store import Cursor, Expired, Store, StoredObject, WatchEvent
+from kubestow.log_fields import fields
 
 __all__ = ["WatchLoop"]
 
@@ -37,7 +38,7 @@ class WatchLoop(ABC):
             try:
                 await self._list_and_watch()
             except Expired:
-                _log.warning("%s: watch history expired, relisting", self.name)
+                _log.warning("%s: watch history expired, relisting", self.name, extra=fields(loop=self.name))
 
     @abstractmethod
     def relist(self) -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kubestow.errors import InputError
 from kubestow.workloads import gpu
@@ -21,7 +22,7 @@ from kubestow.workloads.gpu import NodeShape, PodShape
 from kubestow.workloads.openb_shapes import ATTRIBUTION
 from kubestow.workloads.workload import DURATION, Object, Workload
 
-__all__ = ["TracePod", "read", "read_nodes", "read_pods"]
+__all__ = ["ATTRIBUTION", "TraceFiles", "TracePod", "list_files", "read", "read_nodes", "read_pods"]
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -45,15 +46,27 @@ class TracePod:
     duration: int | None = None
 
 
+class TraceFiles(NamedTuple):
+    """The files of a node list and a pod list."""
+
+    nodes: Path
+    pods: Path
+
+
+def list_files(directory: Path, *, pod_list: str, node_list: str) -> TraceFiles:
+    """The files of two lists by their short names. Raises InputError with the available lists."""
+    return TraceFiles(_list_file(directory, _NODE_LIST, node_list), _list_file(directory, _POD_LIST, pod_list))
+
+
 def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_node", timed: bool = False) -> Workload:
     """Read the cluster and workload of a trace directory; lists have short names, such as ``gpuspec33``.
 
     With ``timed``, pods have their run time in the annotation ``kubestow.dev/duration`` for simulated nodes. Raises
     InputError for missing and invalid files.
     """
-    nodes = [gpu.node(name, shape) for name, shape in read_nodes(_list_file(directory, _NODE_LIST, node_list))]
-    path = _list_file(directory, _POD_LIST, pod_list)
-    pods = sorted(read_pods(path, timed=timed), key=lambda pod: pod.created)
+    files = list_files(directory, pod_list=pod_list, node_list=node_list)
+    nodes = [gpu.node(name, shape) for name, shape in read_nodes(files.nodes)]
+    pods = sorted(read_pods(files.pods, timed=timed), key=lambda pod: pod.created)
     return Workload(
         title=f"openb, {len(nodes):,} nodes and the {len(pods):,} pods of the list {pod_list!r}",
         attribution=ATTRIBUTION,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubestow.devcluster.annotations import DURATION, SHUTDOWN
 from tests.devcluster.client import NODES, PODS, node
 from tests.devcluster.scenarios import (
     DEPLOYMENTS,
@@ -35,6 +36,7 @@ PATHS = {
     "rc": REPLICATION_CONTROLLERS,
 }
 EXTRA_NODES = ("a", "b")
+NAMESPACES = "/api/v1/namespaces"
 
 Action = Callable[[Cluster, int], Awaitable[Any]]
 
@@ -103,6 +105,17 @@ async def change_node(cluster: Cluster, number: int) -> None:
         await cluster.patch(f"{NODES}/{name}", {"spec": {"taints": taints}})
 
 
+async def change_namespace(cluster: Cluster, number: int) -> None:
+    """Create a namespace with pods that end at once, or delete it."""
+    if (await cluster.post(NAMESPACES, {"metadata": {"name": "short"}})).status != 201:
+        await cluster.delete(f"{NAMESPACES}/short")
+        return
+    new = workload("ends", replicas=number % 9)
+    new["spec"]["template"]["metadata"]["annotations"] = {DURATION: "0s", SHUTDOWN: ("0s", "1s")[number % 2]}
+    new["spec"]["template"]["spec"]["nodeName"] = "n"
+    await cluster.post(REPLICA_SETS.replace("default", "short"), new)
+
+
 async def restart_controllers(cluster: Cluster, number: int) -> None:
     """Stop the controllers for a while; they keep no state."""
     cluster.stop_controllers()
@@ -123,6 +136,7 @@ ACTIONS: tuple[Action, ...] = (
         release_pod,
         evict_pod,
         change_node,
+        change_namespace,
         restart_controllers,
         wait,
         wait,
@@ -147,7 +161,9 @@ async def pass_time(cluster: Cluster, seconds: float, *, step: float = 0.1) -> N
 
 
 async def remove_obstacles(cluster: Cluster) -> None:
-    """Remove what blocks convergence: taints, and released pods that keep the name of a StatefulSet's pod."""
+    """Remove what blocks convergence: taints, released pods that keep the name of a StatefulSet's pod, and pods that
+    never stop restarting."""
+    await cluster.delete(f"{NAMESPACES}/short")
     for name in EXTRA_NODES:
         await cluster.patch(f"{NODES}/{name}", {"spec": {"taints": None}})
     for pod in await cluster.pods():
@@ -206,9 +222,7 @@ def check_templates(name: str, path: str, current: dict[str, Any], pods: list[di
         assert set(images.values()) <= {image}
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 99)), max_size=25))
 def test_all_workloads_converge(actions: list[tuple[Action, int]]) -> None:
     async def scenario(cluster: Cluster) -> None:
@@ -218,6 +232,7 @@ def test_all_workloads_converge(actions: list[tuple[Action, int]]) -> None:
         await remove_obstacles(cluster)
         await pass_time(cluster, 300, step=1)
         await check_workloads(cluster)
+        assert (await cluster.get(f"{NAMESPACES}/short")).status == 404
         before = versions(cluster)
         await pass_time(cluster, 60, step=1)
         assert versions(cluster) == before

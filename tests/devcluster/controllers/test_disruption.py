@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kubestow.devcluster.controllers.disruption import GuardedPods
+from kubestow.devcluster.controllers.pods import PodView
 from tests.devcluster.client import PODS, pod
 from tests.devcluster.scenarios import DEPLOYMENTS, JOBS, Cluster, run_scenario, workload
 
@@ -13,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
 TRAINS = "/apis/rail.example.com/v1/namespaces/default/trains"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+READY = {"type": "Ready", "status": "True"}
 
 
 def budget(**spec: Any) -> dict[str, Any]:
@@ -196,6 +202,18 @@ def test_a_controller_without_the_scale_subresource_fails_the_sync() -> None:
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize(("labels", "code"), [({"app": "web"}, 429), ({}, 201)])
+def test_a_pod_without_labels_is_held_by_no_budget(labels: dict[str, str], code: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(BUDGETS, budget(minAvailable=1, selector={}))
+        await cluster.post(PODS, pod("a", labels=labels))
+        await cluster.patch(f"{PODS}/a/status", {"status": {"phase": "Running", "conditions": [READY]}})
+        await cluster.pass_time(1, binding=False)
+        assert await evict(cluster, "a") == code
+
+    run_scenario(scenario)
+
+
 def test_an_evicted_pod_that_is_not_deleted_counts_as_healthy_again_after_two_minutes() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.post(PODS, pod("a", labels={"app": "web"}))
@@ -245,3 +263,52 @@ def test_an_unhealthy_pod_can_be_evicted_while_enough_others_are_healthy() -> No
 async def test_an_invalid_budget_is_rejected(client: Any, spec: dict[str, Any], field: str) -> None:
     response = await client.post(BUDGETS, budget(**spec))
     assert response.status == 422 and response.json["details"]["causes"][0]["field"] == field
+
+
+_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["gone", "web", "other"]),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(["", "one", "two"]),
+    ),
+    max_size=30,
+)
+
+
+@given(_CHANGES)
+def test_counts_kept_as_pods_change_equal_those_of_a_recount(changes: list[tuple[str, str, bool, bool, str]]) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    kept, current = GuardedPods(selector), dict[str, PodView]()
+    for name, app, is_ready, is_terminating, controller in changes:
+        new = None if app == "gone" else view(name, app, is_ready, is_terminating, controller)
+        kept.update(name, new)
+        if new is None:
+            current.pop(name, None)
+        else:
+            current[name] = new
+    covered = [one for one in current.values() if one.metadata.labels["app"] == "web"]
+    assert len(kept) == len(covered)
+    assert kept.healthy == sum(one.is_ready and not one.is_terminating for one in covered)
+    controllers = {one.controller.uid for one in covered if one.controller is not None}
+    per_controller = [one.controller.uid for one in kept.one_per_controller() if one.controller is not None]
+    assert sorted(per_controller) == sorted(controllers)
+
+
+def view(name: str, app: str, is_ready: bool, is_terminating: bool, controller: str) -> PodView:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}}
+    metadata["creationTimestamp"] = "2026-11-20T19:20:00Z"
+    if is_terminating:
+        metadata["deletionTimestamp"] = "2026-11-20T19:20:00Z"
+    if controller:
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": controller,
+            "uid": controller,
+            "controller": True,
+        }
+        metadata["ownerReferences"] = [owner]
+    conditions = [{"type": "Ready", "status": str(is_ready)}]
+    return msgspec.convert({"metadata": metadata, "spec": {}, "status": {"conditions": conditions}}, PodView)

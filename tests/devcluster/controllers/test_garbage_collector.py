@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tests.devcluster.client import PODS, pod
-from tests.devcluster.scenarios import REPLICA_SETS, Cluster, run_scenario, workload
+from tests.devcluster.scenarios import REPLICA_SETS, REPLICATION_CONTROLLERS, Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 NAMESPACES = "/api/v1/namespaces"
+ROOT_CA = "kube-root-ca.crt"
 
 
 async def config_map(cluster: Cluster, name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -27,7 +28,8 @@ async def config_map(cluster: Cluster, name: str, *owners: dict[str, Any], **met
 
 
 async def names(cluster: Cluster, path: str = MAPS) -> list[str]:
-    return [one["metadata"]["name"] for one in await cluster.items(path)]
+    """The names of the objects of a collection, without what every namespace has."""
+    return [one["metadata"]["name"] for one in await cluster.items(path) if one["metadata"]["name"] != ROOT_CA]
 
 
 def test_dependents_are_deleted_transitively() -> None:
@@ -165,5 +167,34 @@ def test_events_are_deleted_an_hour_after_their_last_update() -> None:
         assert [one["metadata"]["name"] for one in await cluster.items(events)] == ["again"]
         await asyncio.sleep(1800)
         assert await cluster.items(events) == []
+
+    run_scenario(scenario)
+
+
+def test_a_circle_of_owners_is_deleted_in_the_foreground() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        created = [await config_map(cluster, name) for name in ("a", "b", "c")]
+        for one, owner in zip(created, [created[2], created[0], created[1]], strict=True):
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "blockOwnerDeletion": True, "controller": True}
+            reference |= {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+            await cluster.patch(f"{MAPS}/{one['metadata']['name']}", {"metadata": {"ownerReferences": [reference]}})
+        await cluster.pass_time(1)
+        await cluster.delete(f"{MAPS}/a", {"propagationPolicy": "Foreground"})
+        await cluster.pass_time(5)
+        assert await names(cluster) == []
+
+    run_scenario(scenario)
+
+
+def test_the_pods_of_a_replication_controller_that_is_deleted_without_options_stay() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        controller = workload(replicas=2)
+        controller["spec"]["selector"] = {"app": "web"}
+        await cluster.post(REPLICATION_CONTROLLERS, controller)
+        await cluster.pass_time(2)
+        await cluster.delete(f"{REPLICATION_CONTROLLERS}/web")
+        await cluster.pass_time(2)
+        assert await cluster.items(REPLICATION_CONTROLLERS) == []
+        assert ["ownerReferences" in one["metadata"] for one in await cluster.pods()] == [False, False]
 
     run_scenario(scenario)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kubestow.devcluster.annotations import DURATION, SHUTDOWN
+from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from tests.devcluster.client import NODES, PODS, Client, node, pod
 from tests.devcluster.kubelet_scenarios import phase, run_scenario, run_simple_pod
@@ -102,12 +103,53 @@ def test_a_recreated_pod_does_not_inherit_the_steps_of_its_predecessor() -> None
 
 @pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400.0), ("250ms", 0.25), ("0", 0.0)])
 def test_annotations_are_parsed_as_go_durations(text: str, seconds: float) -> None:
-    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}})
+    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}, "spec": {"containers": []}})
     assert (behaviour.duration, behaviour.problems) == (seconds, ())
 
 
 @pytest.mark.parametrize("text", ["30", "", "-1s", "x"])
 def test_an_invalid_duration_is_ignored_and_reported(text: str) -> None:
-    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}})
+    behaviour = PodBehaviour.of({"metadata": {"annotations": {DURATION: text}}, "spec": {"containers": []}})
     assert behaviour.duration is None
     assert behaviour.problems == (f"{DURATION}: {text!r} is not a duration such as 30s; it is ignored",)
+
+
+def without_finalizers(namespace: Object) -> Object:
+    return {**namespace, "metadata": dict(namespace["metadata"]), "spec": {}}
+
+
+def test_a_pod_of_a_namespace_that_is_gone_does_not_end_the_kubelets() -> None:
+    async def scenario(client: Client) -> None:
+        pods = PODS.replace("default", "gone")
+        await client.post("/api/v1/namespaces", {"metadata": {"name": "gone"}})
+        await client.post(NODES, node("n"))
+        await client.post(pods, pod("p"))
+        await client.post(f"{pods}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+        await asyncio.sleep(1)
+        # The kubelets see the graceful deletion after the pod and its namespace have been removed.
+        await client.delete(f"{pods}/p")
+        await client.delete(f"{pods}/p", {"gracePeriodSeconds": 0})
+        await client.delete("/api/v1/namespaces/gone")
+        client.server.registry.update(client.server.registry.scheme["namespaces"], "", "gone", without_finalizers)
+        assert (await client.get("/api/v1/namespaces/gone")).status == 404
+        await run_simple_pod(client, "other")
+        await asyncio.sleep(60)
+        assert await phase(client, "other") == "Running"
+
+    run_scenario(scenario)
+
+
+def test_a_node_whose_lease_cannot_be_created_does_not_affect_the_other_nodes() -> None:
+    async def scenario(client: Client) -> None:
+        leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        for name in ("n", "m"):
+            await client.post(NODES, node(name))
+        await asyncio.sleep(1)
+        before = (await client.get(f"{leases}/m")).json["spec"]["renewTime"]
+        await client.delete("/api/v1/namespaces/kube-node-lease")
+        await client.delete(f"{leases}/n")
+        await asyncio.sleep(60)
+        assert (await client.get(f"{leases}/m")).json["spec"]["renewTime"] > before
+        assert (await client.get(f"{leases}/n")).status == 404
+
+    run_scenario(scenario)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from kubestow.devcluster.annotations import DURATION, EXIT_CODE, INIT_DURATION, INIT_EXIT_CODE, READY, SHUTDOWN, START
+from kubestow.devcluster.annotations import (
+    DURATION,
+    EXIT_CODE,
+    INIT_DURATION,
+    INIT_EXIT_CODE,
+    PULL_ERROR,
+    READY,
+    SHUTDOWN,
+    START,
+)
 from kubestow.devcluster.kubelets.pod_lifecycle import crash_loop_back_off
 from tests.devcluster.client import PODS, Client, pod
 from tests.devcluster.kubelet_scenarios import observed_states, phase, run_pod, run_scenario, run_simple_pod, status_of
@@ -168,6 +177,83 @@ def test_an_invalid_annotation_is_ignored_and_recorded_as_an_event() -> None:
             "kubestow.dev/exit-code: '-1' is not a list of exit codes from 0 to 255; it is ignored",
             "kubestow.dev/start: 'soon' is not a duration such as 30s; it is ignored",
         ]
+
+    run_scenario(scenario)
+
+
+def with_command(*command: str, **spec: Any) -> dict[str, Any]:
+    new = pod(**spec)
+    new["spec"]["containers"][0]["command"] = list(command)
+    return new
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds", "last"),
+    [
+        (("false",), 60, "Error 0/1"),
+        (("true",), 60, "Completed 0/1"),
+        (("sleep", "30"), 20, "Running 1/1"),
+        (("sleep", "30"), 40, "Completed 0/1"),
+        (("sh", "-c", "sleep 5; exit 3"), 20, "Error 0/1"),
+        (("sh", "-c", "while true; do work; done"), 60, "Running 1/1"),
+    ],
+)
+def test_a_known_command_ends_as_it_would(command: tuple[str, ...], seconds: float, last: str) -> None:
+    assert observe_pod(with_command(*command, restartPolicy="Never"), seconds)[-1] == last
+
+
+def test_a_failing_command_is_restarted_with_back_off() -> None:
+    assert observe_pod(with_command("sh", "-c", "exit 3"), 10)[-1] == "CrashLoopBackOff 0/1"
+
+
+def test_annotations_take_precedence_over_commands() -> None:
+    assert observe_pod(with_command("false"), 10, **{DURATION: "1h"})[-1] == "Running 1/1"
+
+
+def test_an_init_container_that_sleeps_for_ever_holds_the_pod_back() -> None:
+    assert observe_pod(with_init({"command": ["sleep", "infinity"]}), 60)[-1] == "Init:0/1 0/1"
+    assert observe_pod(with_init({"command": ["false"]}, restartPolicy="Never"), 10)[-1] == "Init:Error 0/1"
+
+
+def test_an_image_that_cannot_be_pulled_is_tried_again_until_it_can() -> None:
+    async def scenario(client: Client) -> None:
+        await run_simple_pod(client, **{PULL_ERROR: "not found"})
+        states = await observed_states(client, 30)
+        assert states[-2:] == ["ErrImagePull 0/1", "ImagePullBackOff 0/1"]
+        status = await status_of(client)
+        assert status["phase"] == "Pending"
+        assert status["containerStatuses"][0]["state"]["waiting"]["message"] == (
+            'Back-off pulling image "x:1": ErrImagePull: not found'
+        )
+        assert await reasons(client) == ["Pulling", "Failed", "Failed", "BackOff", "Failed"]
+        await client.patch(f"{PODS}/p", {"metadata": {"annotations": {PULL_ERROR: None}}})
+        await asyncio.sleep(2)
+        assert await phase(client) == "Running"
+
+    run_scenario(scenario)
+
+
+def test_the_initial_delays_of_startup_and_readiness_probe_add_up() -> None:
+    new = pod()
+    for probe in ("startupProbe", "readinessProbe"):
+        new["spec"]["containers"][0][probe] = {"tcpSocket": {"port": 80}, "initialDelaySeconds": 3}
+    assert observe_pod(new, 5)[-1] == "Running 0/1"
+    assert observe_pod(new, 8)[-1] == "Running 1/1"
+
+
+@pytest.mark.parametrize(("seconds", "grace", "stops_after"), [(5, 30, 5.2), (60, 10, 10.2), (0, 30, 0.2), (5, 0, 0.2)])
+def test_a_pre_stop_hook_sleeps_within_the_grace_period(seconds: int, grace: int, stops_after: float) -> None:
+    new = pod()
+    new["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": seconds}}}
+
+    async def scenario(client: Client) -> None:
+        await run_pod(client, new)
+        await asyncio.sleep(1)
+        await client.delete(f"{PODS}/p", {"gracePeriodSeconds": grace})
+        await asyncio.sleep(max(stops_after - 0.1, 0.0))
+        assert await phase(client) == ("Running" if grace else "deleted")
+        await asyncio.sleep(0.2)
+        assert await phase(client) == "deleted"
 
     run_scenario(scenario)
 

@@ -18,14 +18,25 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kubestow.devcluster.apiserver.authentication.users import ADMIN, ALL_AUTHENTICATED, ANONYMOUS, UserInfo
 from kubestow.devcluster.apiserver.endpoints.request import Request, RequestHeaders
 from kubestow.devcluster.apiserver.endpoints.response import WatchStream
 from kubestow.devcluster.apiserver.resources import Kind
+from kubestow.devcluster.apiserver.serialization.negotiation import PROTOBUF
 from kubestow.devcluster.cluster import DevCluster
-from tests.devcluster.wire.recordings import Event, Exchange, metadata_objects, name_of, without_bookmarks
+from tests.devcluster.wire.recordings import (
+    Event,
+    Exchange,
+    metadata_objects,
+    name_of,
+    protobuf_object,
+    without_bookmarks,
+)
 
 __all__ = ["Player", "Replayed"]
 
+#: The recorded users that are not known by their name.
+_USERS = {"admin": ADMIN, "anonymous": ANONYMOUS}
 #: Fields whose values differ between servers and recur in later requests.
 _IDENTIFIERS = ("uid", "resourceVersion", "continue", "creationTimestamp")
 _RESOURCE_VERSION = re.compile(r'("resourceVersion": ?"|resourceVersion=)(\d+)')
@@ -93,7 +104,10 @@ class Player:
             return Replayed(exchange, 200, events, {})
         content = result.body if isinstance(result.body, bytes) else b"".join(result.body)
         try:
-            body = msgspec.json.decode(content) if content and exchange.request.method != "HEAD" else None
+            if result.content_type == PROTOBUF:
+                body = protobuf_object(content)
+            else:
+                body = msgspec.json.decode(content) if content and exchange.request.method != "HEAD" else None
         except msgspec.DecodeError:
             body = content.decode()
         self.learn(exchange.response.body, body)
@@ -142,6 +156,7 @@ class Player:
             ),
             host="127.0.0.1:6443",
             body=body,
+            user=_USERS.get(recorded.user) or UserInfo(recorded.user, (ALL_AUTHENTICATED,)),
         )
 
     def _learn_existing(self, exchanges: Sequence[Exchange]) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kubestow.devcluster.apiserver.schema import struct_of
 from kubestow.devcluster.apiserver.schema.type_table import model_for
-from kubestow.devcluster.apiserver.serialization import protobuf
+from kubestow.devcluster.apiserver.serialization.negotiation import PROTOBUF
+from tests.devcluster.protobuf_bodies import decoded
+from tests.recordings import exchanges
 
 __all__ = [
     "Event",
@@ -24,8 +24,7 @@ __all__ = [
     "metadata_objects",
     "name_of",
     "normalized",
-    "printed",
-    "recordings_directory",
+    "protobuf_object",
     "scenario",
     "without_bookmarks",
 ]
@@ -38,14 +37,6 @@ _AGE = re.compile(r"\d+[smhdy](\d+[smhdy])?")
 _HASH = re.compile(r"\?hash=[0-9A-F]+")
 
 Event = dict[str, Any]
-
-
-def recordings_directory() -> Path | None:
-    """``KUBESTOW_WIRE``, or ``../shared/wire`` beside the project; None when neither exists."""
-    configured = os.environ.get("KUBESTOW_WIRE")
-    root = Path(__file__).resolve().parents[3]
-    defaults = [root.parent / "shared" / "wire", root.parent.parent / "shared" / "wire"]
-    return next((path for path in ([Path(configured)] if configured else defaults) if path.is_dir()), None)
 
 
 @dataclass
@@ -87,19 +78,7 @@ class Exchange:
 
 
 def scenario(name: str) -> list[Exchange]:
-    directory = recordings_directory()
-    assert directory is not None
-    lines = (directory / f"{name}.jsonl").read_text().splitlines()
-    return [_exchange(name, msgspec.json.decode(line)) for line in lines]
-
-
-def printed() -> dict[str, dict[str, str]]:
-    """The ``command`` and the ``output`` of kubectl by scenario, in the order of the recording."""
-    directory = recordings_directory()
-    if directory is None:
-        return {}
-    found: dict[str, dict[str, str]] = msgspec.json.decode((directory / "kubectl-output.json").read_bytes())
-    return found
+    return [_exchange(name, one) for one in exchanges(name)]
 
 
 def _exchange(name: str, one: dict[str, Any]) -> Exchange:
@@ -135,17 +114,23 @@ def _body(one: dict[str, Any]) -> tuple[Any, bool]:
     """The body as JSON or text, and whether it is only a part."""
     is_trimmed = "respTrimmed" in one
     media_type = one.get("respHeaders", {}).get("Content-Type", "")
-    if media_type.startswith(protobuf.MEDIA_TYPE):
+    if media_type.startswith(PROTOBUF):
         raw = base64.b64decode(one["respBase64"]) if "respBase64" in one else one.get("respText", "").encode()
-        try:
-            return _without_zero_values(protobuf.decode(raw)), is_trimmed
-        except (protobuf.UnsupportedKind, protobuf.NotProtobuf, protobuf.InvalidMessage):
-            return None, True
+        return (None, True) if is_trimmed else (protobuf_object(raw), False)
     return one.get("respBody", one.get("respText")), is_trimmed
 
 
+def protobuf_object(raw: bytes) -> Any:
+    """The object or list in a protobuf body as JSON has it: protobuf writes many zero values."""
+    obj = decoded(raw)
+    if "items" in obj:
+        # Items have no kind in JSON.
+        items = [_without_zero_values(item) for item in obj["items"]]
+        return {**obj, "items": [{k: v for k, v in one.items() if k not in ("kind", "apiVersion")} for one in items]}
+    return _without_zero_values(obj)
+
+
 def _without_zero_values(obj: dict[str, Any]) -> dict[str, Any]:
-    """The object as JSON has it: protobuf writes many zero values."""
     read = struct_of(model_for(obj["apiVersion"], obj["kind"])).read(obj, [])
     return {**read, "metadata": {key: value for key, value in read["metadata"].items() if value}}
 

@@ -80,8 +80,13 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: GroupResource, name: str, problem: str) -> StatusError:
-    message = f'{resource} "{name}" is forbidden: {problem}'
+    subject = f'{resource} "{name}"' if name else str(resource)
+    message = f"{subject} is forbidden: {problem}"
     return StatusError(403, "Forbidden", message, details=status_details(resource, name))
+
+
+def forbidden_host(problem: str) -> StatusError:
+    return StatusError(403, "Forbidden", f"forbidden: {problem}; see --accept-hosts", details={})
 
 
 def no_such_resource() -> StatusError:

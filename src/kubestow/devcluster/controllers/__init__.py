@@ -7,6 +7,8 @@
     nodes/             node lifecycle, taint eviction, pod garbage collector
     disruption         pod disruption budgets
     resource_claims    resource claims of pods
+    resource_quotas    the usage of resource quotas
+    service_accounts   the default service account and the root CA of each namespace
     garbage_collector, namespaces, event_ttl
 
 They share ``controller`` (the base classes), ``work_queue``, ``pods`` (an index of all pods), ``owner_references`` and

@@ -7,9 +7,10 @@ any number of times for the same state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -18,12 +19,18 @@ from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
-from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of, new_controller_ref
+from kubestow.devcluster.controllers.owner_references import (
+    OwnerRef,
+    controller_of,
+    new_controller_ref,
+    owner_refs_of,
+)
 from kubestow.devcluster.controllers.pods import PodIndexer, PodView
 from kubestow.devcluster.controllers.work_queue import WorkQueue
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
 
 __all__ = [
+    "LONGEST_THROTTLE",
     "Controller",
     "ControllerContext",
     "ObjectChange",
@@ -39,16 +46,28 @@ WorkItem = tuple["Controller", str]
 THROTTLE_ABOVE = 100
 #: Seconds of throttling per pod.
 THROTTLE_PER_POD = 0.0002
+#: Seconds of throttling at most, for objects whose pods are counted as they change.
+LONGEST_THROTTLE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChange:
-    """A change of one object of ``resource``, with its owner references before and after."""
+class ObjectChange(msgspec.Struct, frozen=True, gc=False):
+    """A change of one object of ``resource``, with its owner references before and after.
+
+    ``controllers`` are those of the owner references, before and after, that are controllers.
+    """
 
     resource: str
     event: WatchEvent
     owner_refs: tuple[OwnerRef, ...]
     previous_owner_refs: tuple[OwnerRef, ...]
+    controllers: tuple[OwnerRef, ...]
+
+    @classmethod
+    def of(cls, resource: str, event: WatchEvent) -> Self:
+        after = owner_refs_of(event.object)
+        before = () if event.previous is None else owner_refs_of(event.previous)
+        controllers = {controller_of(after), controller_of(before)} if after or before else ()
+        return cls(resource, event, after, before, tuple(ref for ref in controllers if ref is not None))
 
     @property
     def key(self) -> str:
@@ -60,9 +79,7 @@ class ObjectChange:
 
     def controller_keys(self, kind: str) -> list[str]:
         """The keys of the objects of ``kind`` that are, or were, the controller of the object."""
-        namespace = self.event.object.namespace
-        controllers = {controller_of(self.owner_refs), controller_of(self.previous_owner_refs)}
-        return [f"{namespace}/{ref.name}" for ref in controllers if ref is not None and ref.kind == kind]
+        return [f"{self.event.object.namespace}/{ref.name}" for ref in self.controllers if ref.kind == kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,8 @@ class ControllerContext:
     recorder: RegistryEventRecorder
     #: Seconds without a heartbeat after which a node's conditions become Unknown.
     node_monitor_grace_period: float
+    #: The certificates of the CA that signed the API server's, in PEM; empty without TLS.
+    root_ca: str
 
 
 def key_of(namespaced: Object) -> str:
@@ -112,10 +131,10 @@ class Controller:
     def enqueue_after(self, key: str, seconds: float) -> None:
         self._queue.add_after((self, key), seconds)
 
-    def throttle(self, key: str, pods: int) -> None:
+    def throttle(self, key: str, pods: int, *, longest: float = math.inf) -> None:
         """Reconcile an object less often in proportion to its number of pods, if it has many."""
         if pods > THROTTLE_ABOVE:
-            self._queue.throttle((self, key), pods * THROTTLE_PER_POD)
+            self._queue.throttle((self, key), min(pods * THROTTLE_PER_POD, longest))
 
     # Reading and writing objects
 

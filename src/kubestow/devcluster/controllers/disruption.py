@@ -7,6 +7,7 @@ is deleted, or until :data:`DELETION_TIMEOUT` has passed without its deletion.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -15,13 +16,18 @@ from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
 from kubestow.devcluster.apiserver.resources.kind import value_at
 from kubestow.devcluster.apiserver.selectors import matches_label_selector
 from kubestow.devcluster.controllers.conditions import with_condition
-from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow.devcluster.controllers.controller import (
+    LONGEST_THROTTLE,
+    Controller,
+    ControllerContext,
+    ObjectChange,
+)
 from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of, owner_refs_of
 from kubestow.devcluster.controllers.pods import PodView
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.errors import KubestowError
 
-__all__ = ["DisruptionController"]
+__all__ = ["DisruptionController", "GuardedPods"]
 
 #: Seconds from an eviction until the pod must be deleted.
 DELETION_TIMEOUT = 120.0
@@ -44,6 +50,56 @@ class _PodCounts(NamedTuple):
         return max(0, self.healthy - self.desired_healthy) if self.expected > 0 else 0
 
 
+class GuardedPods:
+    """The pods that a budget's selector matches, with counts that are kept as pods change."""
+
+    def __init__(self, selector: Object | None) -> None:
+        self.selector = selector
+        self._pods: dict[str, PodView] = {}
+        #: The number of pods that are ready and not terminating.
+        self.healthy = 0
+        #: The pods by the uid of their controller and by name.
+        self._by_controller: dict[str, dict[str, PodView]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def get(self, name: str) -> PodView | None:
+        return self._pods.get(name)
+
+    def one_per_controller(self) -> Iterator[PodView]:
+        """A pod of every controller; pods without one are left out."""
+        for pods in self._by_controller.values():
+            yield next(iter(pods.values()))
+
+    def update(self, name: str, pod: PodView | None) -> bool:
+        """Apply a change of the pod ``name``, None for its deletion. Returns whether it concerns the budget."""
+        old = self._pods.pop(name, None)
+        if old is not None:
+            self._count(old, -1)
+        if pod is None or not matches_label_selector(self.selector, pod.metadata.labels):
+            return old is not None
+        self._pods[name] = pod
+        self._count(pod, 1)
+        return True
+
+    def _count(self, pod: PodView, change: int) -> None:
+        self.healthy += change * _is_healthy(pod)
+        if (controller := pod.controller) is None:
+            return
+        if change > 0:
+            self._by_controller.setdefault(controller.uid, {})[pod.name] = pod
+            return
+        pods = self._by_controller[controller.uid]
+        del pods[pod.name]
+        if not pods:
+            del self._by_controller[controller.uid]
+
+
+def _is_healthy(pod: PodView) -> bool:
+    return pod.is_ready and not pod.is_terminating
+
+
 class DisruptionController(Controller):
     resource = "poddisruptionbudgets.policy"
     component = "controllermanager"
@@ -53,28 +109,41 @@ class DisruptionController(Controller):
         self._pod_kind: Kind = context.registry.scheme["pods"]
         self._scalable: set[str] = set()
         self._catalog_revision = 0
-        #: The selectors of all budgets, by namespace and key.
-        self._selectors: dict[str, dict[str, Object | None]] = {}
+        #: The pods of all budgets, by namespace and key.
+        self._guarded: dict[str, dict[str, GuardedPods]] = {}
 
     def handle_change(self, change: ObjectChange) -> None:
         super().handle_change(change)
-        event = change.event
-        selectors = self._selectors.setdefault(event.object.namespace, {})
+        stored = change.event.object
         if change.resource == self.resource:
-            if change.is_deletion:
-                selectors.pop(change.key, None)
-            else:
-                selectors[change.key] = self.kind.decode(event.object)["spec"].get("selector")
-        elif change.resource == "pods":
-            previous_labels = event.previous.labels if event.previous is not None else event.object.labels
-            for key, selector in selectors.items():
-                if matches_label_selector(selector, event.object.labels) or matches_label_selector(
-                    selector, previous_labels
-                ):
+            self._handle_budget(change)
+            return
+        guarded = self._guarded.get(stored.namespace)
+        if not guarded:
+            return
+        if change.resource == "pods":
+            pod = self.pods.get(change.key)
+            for key, pods in guarded.items():
+                if pods.update(stored.name, pod):
                     self.enqueue(key)
-        elif selectors and self._is_scalable(change.resource):
-            for key in selectors:
+        elif self._is_scalable(change.resource):
+            for key in guarded:
                 self.enqueue(key)
+
+    def _handle_budget(self, change: ObjectChange) -> None:
+        stored = change.event.object
+        guarded = self._guarded.setdefault(stored.namespace, {})
+        if change.is_deletion:
+            guarded.pop(change.key, None)
+            if not guarded:
+                del self._guarded[stored.namespace]
+            return
+        selector = self.kind.decode(stored)["spec"].get("selector")
+        known = guarded.get(change.key)
+        if known is None or known.selector != selector:
+            pods = guarded[change.key] = GuardedPods(selector)
+            for pod in self.pods.in_namespace(stored.namespace):
+                pods.update(pod.name, pod)
 
     def _is_scalable(self, resource: str) -> bool:
         """Whether the resource has the scale subresource; custom resources may have it too."""
@@ -88,12 +157,10 @@ class DisruptionController(Controller):
         budget = self.get(key)
         if budget is None:
             return
-        namespace = budget["metadata"]["namespace"]
-        selector = budget["spec"].get("selector")
-        pods = [
-            pod for pod in self.pods.in_namespace(namespace) if matches_label_selector(selector, pod.metadata.labels)
-        ]
-        self.throttle(key, len(pods))
+        pods = self._guarded.get(budget["metadata"]["namespace"], {}).get(key)
+        if pods is None:
+            return
+        self.throttle(key, len(pods), longest=LONGEST_THROTTLE)
         try:
             self._sync_status(budget, self._count_pods(key, budget, pods), has_pods=bool(pods))
         except _ScaleUnknown as problem:
@@ -101,13 +168,13 @@ class DisruptionController(Controller):
             self.record_warning(budget, "CalculateExpectedPodCountFailed", message)
             self._fail_safe(budget, str(problem))
 
-    def _count_pods(self, key: str, budget: Object, pods: list[PodView]) -> _PodCounts:
+    def _count_pods(self, key: str, budget: Object, pods: GuardedPods) -> _PodCounts:
         expected, desired_healthy = self._expected_pods(budget["spec"], pods)
         disrupted = self._disrupted_pods(key, budget, pods)
-        healthy = sum(pod.is_ready and not pod.is_terminating and pod.name not in disrupted for pod in pods)
-        return _PodCounts(expected, desired_healthy, healthy, disrupted)
+        evicted = [pod for name in disrupted if (pod := pods.get(name)) is not None]
+        return _PodCounts(expected, desired_healthy, pods.healthy - sum(map(_is_healthy, evicted)), disrupted)
 
-    def _expected_pods(self, spec: Object, pods: list[PodView]) -> tuple[int, int]:
+    def _expected_pods(self, spec: Object, pods: GuardedPods) -> tuple[int, int]:
         """expectedPods and desiredHealthy. Raises _ScaleUnknown."""
         max_unavailable, min_available = spec.get("maxUnavailable"), spec.get("minAvailable")
         if max_unavailable is not None:
@@ -118,15 +185,12 @@ class DisruptionController(Controller):
             return expected, scaled_value(min_available, expected, round_up=True)
         return (0, 0) if min_available is None else (len(pods), min_available)
 
-    def _expected_scale(self, pods: list[PodView]) -> int:
+    def _expected_scale(self, pods: GuardedPods) -> int:
         """The sum of the scales of the pods' controllers; pods without a controller do not count."""
         scales: dict[str, int] = {}
-        seen: set[str] = set()
-        for pod in pods:
+        for pod in pods.one_per_controller():
             controller = pod.controller
-            if controller is None or controller.uid in seen:
-                continue
-            seen.add(controller.uid)
+            assert controller is not None
             found = self._controller_scale(pod.metadata.namespace, controller)
             if found is None:
                 raise _ScaleUnknown(f'found no controllers for pod "{pod.name}"')
@@ -151,12 +215,13 @@ class DisruptionController(Controller):
             raise _ScaleUnknown(f'the spec replicas field ".{kind.subresources.scale.spec_replicas}" does not exist')
         return controller.uid, replicas
 
-    def _disrupted_pods(self, key: str, budget: Object, pods: list[PodView]) -> dict[str, str]:
+    def _disrupted_pods(self, key: str, budget: Object, pods: GuardedPods) -> dict[str, str]:
         """The evicted pods that are not deleted yet; records a warning about those whose timeout has passed."""
         recorded: dict[str, str] = (budget.get("status") or {}).get("disruptedPods") or {}
         disrupted: dict[str, str] = {}
-        for pod in pods if recorded else ():
-            if pod.is_terminating or pod.name not in recorded:
+        for name in recorded:
+            pod = pods.get(name)
+            if pod is None or pod.is_terminating:
                 continue
             elapsed = self.registry.clock() - datetime.fromisoformat(recorded[pod.name])
             remaining = DELETION_TIMEOUT - elapsed.total_seconds()

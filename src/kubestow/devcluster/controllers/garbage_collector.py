@@ -8,7 +8,7 @@ dependent refers to it any more.
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
-from kubestow.devcluster.apiserver.resources import Kind
+from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow.devcluster.controllers.owner_references import OwnerRef, owner_refs_of
@@ -106,7 +106,10 @@ class GarbageCollector(Controller):
             self.remove_owner_references(kind, stored.namespace, stored.name, dangling | waiting)
         elif not is_terminating(stored):
             uid = uid_of(stored)
-            propagation = "Foreground" if waiting and self._dependents.get(uid) else ""
+            propagation = "Foreground" if waiting and self._dependents.get(uid) else "Background"
+            if propagation == "Foreground" and self._has_waiting_dependent(uid):
+                # A circle of owners: without this, its objects would wait for each other.
+                self._stop_blocking(kind, stored)
             self.registry.delete(
                 kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
             )
@@ -123,6 +126,20 @@ class GarbageCollector(Controller):
         ref = self._resolve(owner, dependent)
         stored = self._find(ref) if ref is not None else None
         return stored is not None and _waits_for_dependents(stored, _FOREGROUND)
+
+    def _has_waiting_dependent(self, uid: str) -> bool:
+        """Whether one of the dependents is in foreground deletion."""
+        dependents = (self._find(dependent) for dependent in self._dependents.get(uid, ()))
+        return any(stored is not None and _waits_for_dependents(stored, _FOREGROUND) for stored in dependents)
+
+    def _stop_blocking(self, kind: Kind, stored: StoredObject) -> None:
+        """Let the owners of an object be deleted before it."""
+
+        def unblock(metadata: Object) -> None:
+            references = metadata["ownerReferences"]
+            metadata["ownerReferences"] = [{**reference, "blockOwnerDeletion": False} for reference in references]
+
+        self.update_metadata(kind, stored.namespace, stored.name, unblock)
 
     def _delete_dependents(self, uid: str) -> bool:
         """Enqueue the dependents for deletion. Returns whether one of them still blocks the owner's."""

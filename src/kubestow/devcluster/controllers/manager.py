@@ -7,10 +7,12 @@ reconciliation, so a controller always sees its own writes and needs no expectat
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
+from kubestow.devcluster.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, WorkItem
 from kubestow.devcluster.controllers.disruption import DisruptionController
 from kubestow.devcluster.controllers.event_ttl import EventTTLController
@@ -19,9 +21,10 @@ from kubestow.devcluster.controllers.namespaces import NamespaceController
 from kubestow.devcluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kubestow.devcluster.controllers.nodes.pod_garbage_collector import PodGarbageCollector
 from kubestow.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
-from kubestow.devcluster.controllers.owner_references import owner_refs_of
 from kubestow.devcluster.controllers.pods import PodIndexer
 from kubestow.devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
+from kubestow.devcluster.controllers.resource_quotas import ResourceQuotaController
+from kubestow.devcluster.controllers.service_accounts import RootCAController, ServiceAccountController
 from kubestow.devcluster.controllers.storage.ephemeral_volumes import EphemeralVolumeController
 from kubestow.devcluster.controllers.storage.persistent_volume_claims import PersistentVolumeClaimController
 from kubestow.devcluster.controllers.storage.persistent_volumes import PersistentVolumeController
@@ -38,6 +41,7 @@ from kubestow.devcluster.event_recorder import RegistryEventRecorder
 from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.devcluster.watch_loop import WatchLoop
+from kubestow.log_fields import fields
 
 __all__ = ["ControllerManager"]
 
@@ -56,6 +60,10 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
     CronJobController,
     DisruptionController,
     NamespaceController,
+    ResourceQuotaController,
+    ServiceAccountController,
+    RootCAController,
+    ClusterRoleAggregationController,
     GarbageCollector,
     NodeLifecycleController,
     TaintEvictionController,
@@ -73,26 +81,35 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
 
 
 class ControllerManager(WatchLoop):
-    """Runs all controllers of a cluster as one task.
+    """Runs the controllers of a cluster as one task.
 
     ``node_monitor_grace_period`` is the time in seconds without a heartbeat after which a node's conditions become
-    Unknown.
+    Unknown. ``root_ca`` are the certificates, in PEM, that the API server's is verified with; empty without TLS.
+    ``controllers`` are the ones to run, in order; default: all.
     """
 
     name = "controller manager"
 
-    def __init__(self, registry: Registry, *, node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD,
+        root_ca: str = "",
+        controllers: Sequence[type[Controller]] = _CONTROLLERS,
+    ) -> None:
         super().__init__(registry.store)
+        self._controller_types = tuple(controllers)
         self._node_monitor_grace_period = node_monitor_grace_period
-        self._registry = registry
+        self._registry, self._root_ca = registry, root_ca
 
     def relist(self) -> None:
         self._queue = WorkQueue[WorkItem]()
         self._pods, self._recorder = PodIndexer(), RegistryEventRecorder(self._registry)
         context = ControllerContext(
-            self._registry, self._pods, self._queue, self._recorder, self._node_monitor_grace_period
+            self._registry, self._pods, self._queue, self._recorder, self._node_monitor_grace_period, self._root_ca
         )
-        self._controllers = [controller_type(context) for controller_type in _CONTROLLERS]
+        self._controllers = [controller_type(context) for controller_type in self._controller_types]
         self._catalog_revision = 0
         self._watch_new_resources()
 
@@ -127,14 +144,16 @@ class ControllerManager(WatchLoop):
     def handle_event(self, resource: str, event: WatchEvent) -> None:
         if resource == "pods":
             self._pods.update(event)
-        previous = () if event.previous is None else owner_refs_of(event.previous)
-        change = ObjectChange(resource, event, owner_refs_of(event.object), previous)
+        change = ObjectChange.of(resource, event)
         for controller in self._controllers:
             try:
                 controller.handle_change(change)
             except Exception:
                 # An object that one controller cannot read must not stop the others.
-                _log.exception("%s: handling %s %s failed", type(controller).__name__, resource, change.key)
+                extra = fields(controller=type(controller).__name__, resource=str(resource), object=str(change.key))
+                _log.exception(
+                    "%s: handling %s %s failed", type(controller).__name__, resource, change.key, extra=extra
+                )
         if event.type == "DELETED" and resource != "events":
             self._recorder.discard(uid_of(event.object))
 
@@ -143,11 +162,15 @@ class ControllerManager(WatchLoop):
         try:
             controller.reconcile(key)
         except statuses.StatusError as failure:
-            _log.info("reconciling %s %s failed, will retry: %s", controller.resource, key, failure.message)
+            extra = fields(resource=str(controller.resource), object=str(key), err=failure.message)
+            _log.info(
+                "reconciling %s %s failed, will retry: %s", controller.resource, key, failure.message, extra=extra
+            )
             self._queue.add_rate_limited(item)
         except Exception:
             # An object that cannot be reconciled must not stop the others.
-            _log.exception("reconciling %s %s failed, will retry", controller.resource, key)
+            extra = fields(resource=str(controller.resource), object=str(key))
+            _log.exception("reconciling %s %s failed, will retry", controller.resource, key, extra=extra)
             self._queue.add_rate_limited(item)
         else:
             self._queue.forget(item)

@@ -7,9 +7,11 @@ writes through the registry, in process:
     node_status     the status of each node, and whether its kubelet runs, shuts down or is stopped
     node_leases     the lease of each node, renewed in batches
     pod_workers     one worker per pod: the next step in its lifecycle and when it is due
+    pod_admission   whether a node admits a pod that was bound to it
     pod_lifecycle   these steps, as pure functions of the pod
+    pod_stages      changes of pods by the Stages of KWOK, beside their lifecycle
     pod_conditions  the conditions in a pod's status
-    behaviour       how a pod runs, read from its annotations
+    behaviour       how a pod runs, read from its annotations, rules and commands
     addresses       allocation of node and pod IPs
     timers          callbacks by deadline
 """

@@ -1,11 +1,13 @@
-"""How a simulated pod runs: its annotations (:mod:`kubestow.devcluster.annotations`), parsed once.
+"""How a simulated pod runs: its annotations, the rules of a ``--stages`` file and its containers' commands.
 
-An annotation that cannot be parsed is ignored; the kubelet records a warning event about it.
+Annotations (:mod:`kubestow.devcluster.annotations`) take precedence over rules, and rules over commands. An
+annotation that cannot be parsed is ignored; the kubelet records a warning event about it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from kubestow.api.duration import Duration
 from kubestow.devcluster.annotations import (
@@ -14,11 +16,14 @@ from kubestow.devcluster.annotations import (
     INIT_DURATION,
     INIT_EXIT_CODE,
     PREFIX,
+    PULL_ERROR,
     READY,
     SHUTDOWN,
     START,
 )
 from kubestow.devcluster.apiserver.resources import Object
+from kubestow.devcluster.container_commands import ContainerCommand, command_of
+from kubestow.devcluster.stages.pod_behaviour import NO_RULES, PodBehaviourRules
 
 __all__ = ["PodBehaviour"]
 
@@ -42,17 +47,59 @@ class PodBehaviour:
     exit_codes: tuple[int, ...] | None = None
     init_duration: float = _INIT_DURATION
     init_exit_codes: tuple[int, ...] = (0,)
+    #: Containers whose command is known, by name, apart from those to which annotations apply.
+    commands: Mapping[str, ContainerCommand] = field(default_factory=dict)
+    #: Why the images of the pod cannot be pulled; empty: they can, apart from those in :attr:`pull_errors`.
+    pull_error: str = ""
+    #: Why the image of a container cannot be pulled, by its name.
+    pull_errors: Mapping[str, str] = field(default_factory=dict)
     #: From the deletion of the pod until its containers have stopped, unless the grace period is shorter.
     shutdown: float = _SHUTDOWN
     #: A message for each annotation that cannot be parsed.
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pod: Object) -> PodBehaviour:
-        annotations = pod["metadata"].get("annotations") or {}
-        if not any(key.startswith(PREFIX) for key in annotations):
-            return _DEFAULT
-        return _AnnotationParser(annotations).parse()
+    def of(cls, pod: Object, rules: PodBehaviourRules = NO_RULES) -> PodBehaviour:
+        annotations: Mapping[str, str] = pod["metadata"].get("annotations") or {}
+        pull_errors: Mapping[str, str] = {}
+        if rules:
+            annotations, pull_errors = rules.apply(pod)
+        is_annotated = any(key.startswith(PREFIX) for key in annotations)
+        behaviour = _AnnotationParser(annotations).parse() if is_annotated else _DEFAULT
+        commands = dict(_commands(pod["spec"], annotations))
+        if not commands and not pull_errors:
+            return behaviour
+        return replace(behaviour, commands=commands, pull_errors=pull_errors)
+
+    def pull_error_of(self, container: str) -> str:
+        """Why the image of a container cannot be pulled; empty: it can."""
+        return self.pull_error or self.pull_errors.get(container, "")
+
+    def duration_of(self, container: str, *, is_init: bool = False) -> float | None:
+        """From a container's start until it exits; None: it does not exit."""
+        command = self.commands.get(container)
+        if command is not None:
+            return None if command.duration == float("inf") else command.duration
+        return self.init_duration if is_init else self.duration
+
+    def exit_codes_of(self, container: str, *, is_init: bool = False) -> tuple[int, ...] | None:
+        """The exit codes of a container by run; None: 0, and the container never restarts."""
+        command = self.commands.get(container)
+        if command is not None:
+            return (command.exit_code,)
+        return self.init_exit_codes if is_init else self.exit_codes
+
+
+#: The annotations that apply to containers whatever their command.
+_OVERRIDING = {"containers": (DURATION, EXIT_CODE), "initContainers": (INIT_DURATION, INIT_EXIT_CODE)}
+
+
+def _commands(spec: Object, annotations: Mapping[str, str]) -> Iterator[tuple[str, ContainerCommand]]:
+    for field_name, overriding in _OVERRIDING.items():
+        if not any(key in annotations for key in overriding):
+            for container in spec.get(field_name) or ():
+                if (command := command_of(container)) is not None:
+                    yield container["name"], command
 
 
 _DEFAULT = PodBehaviour()
@@ -60,7 +107,7 @@ _DEFAULT = PodBehaviour()
 
 @dataclass
 class _AnnotationParser:
-    annotations: dict[str, str]
+    annotations: Mapping[str, str]
     problems: list[str] = field(default_factory=list)
 
     def parse(self) -> PodBehaviour:
@@ -75,6 +122,7 @@ class _AnnotationParser:
             exit_codes=exit_codes,
             init_duration=_INIT_DURATION if init_duration is None else init_duration,
             init_exit_codes=init_exit_codes or (0,),
+            pull_error=self.annotations.get(PULL_ERROR, ""),
             shutdown=_SHUTDOWN if shutdown is None else shutdown,
             problems=tuple(self.problems),
         )

@@ -7,18 +7,23 @@ about ten microseconds per node and interval.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable
 
 from kubestow.api.timestamps import micro_timestamp
+from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.kubelets.timers import Timers
 from kubestow.devcluster.node_heartbeats import LEASE_DURATION, LEASE_NAMESPACE, RENEW_INTERVAL
+from kubestow.log_fields import fields
 
 __all__ = ["NodeLeases"]
 
 #: Slots per renewal interval.
 _SLOTS = 10
+
+_log = logging.getLogger(__name__)
 
 
 class NodeLeases:
@@ -79,11 +84,15 @@ class NodeLeases:
         self._registry.commit(self._kind, lease)
 
     def _create(self, node: str, uid: str, now: str) -> None:
-        if self._registry.store.collection("namespaces").get(LEASE_NAMESPACE) is None:
-            return
         owner_reference = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
         lease: Object = {
             "metadata": {"name": node, "ownerReferences": [owner_reference]},
             "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_DURATION, "renewTime": now},
         }
-        self._registry.create(self._kind, LEASE_NAMESPACE, lease)
+        try:
+            self._registry.create(self._kind, LEASE_NAMESPACE, lease)
+        except statuses.StatusError as failure:
+            # The namespace may be deleted. The next renewal tries again, and the other nodes are not affected.
+            _log.info(
+                "lease of node %s not created: %s", node, failure.message, extra=fields(node=node, err=failure.message)
+            )

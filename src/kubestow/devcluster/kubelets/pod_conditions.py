@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 
-__all__ = ["are_conditions_stale", "is_sidecar", "update_conditions"]
+__all__ = ["are_conditions_stale", "is_sidecar", "set_condition", "update_conditions"]
 
 #: The reason of the conditions of a finished pod, by its phase.
 _FINISHED_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
@@ -19,7 +19,14 @@ _FINISHED_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 def update_conditions(pod: Object, now: str) -> None:
     """Write the generated conditions into the pod's status."""
     for condition in _generate_conditions(pod):
-        update_pod_condition(pod["status"], condition, now)
+        set_condition(pod, condition, now)
+
+
+def set_condition(pod: Object, condition: Object, now: str) -> None:
+    """Write a condition of the pod's current generation."""
+    if "generation" in pod["metadata"]:
+        condition = {**condition, "observedGeneration": pod["metadata"]["generation"]}
+    update_pod_condition(pod["status"], condition, now)
 
 
 def are_conditions_stale(pod: Object) -> bool:

@@ -16,11 +16,26 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from kubestow.devcluster.apiserver.resources import Object
-from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
-from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, is_sidecar, update_conditions
+from kubestow.devcluster.kubelets.pod_admission import Resize
+from kubestow.devcluster.kubelets.pod_conditions import (
+    are_conditions_stale,
+    is_sidecar,
+    set_condition,
+    update_conditions,
+)
 
-__all__ = ["Action", "Step", "Transition", "apply_step", "crash_loop_back_off", "next_step", "terminate_pod"]
+__all__ = [
+    "Action",
+    "Step",
+    "Transition",
+    "apply_resize",
+    "apply_step",
+    "crash_loop_back_off",
+    "next_step",
+    "reject_pod",
+    "terminate_pod",
+]
 
 #: Back-off before a container restarts, in seconds: doubled with each restart, reset after a long run.
 _INITIAL_BACK_OFF, _MAX_BACK_OFF, _BACK_OFF_RESET = 10, 300, 600
@@ -28,13 +43,23 @@ _INITIAL_BACK_OFF, _MAX_BACK_OFF, _BACK_OFF_RESET = 10, 300, 600
 _RESTART_DELAY = 1.0
 
 _PENDING, _RUNNING = "Pending", "Running"
+#: The reasons of a container that waits for its image: after a failed pull, and before the next one.
+_PULL_REASONS = ("ErrImagePull", "ImagePullBackOff")
+#: Seconds from a failed pull until the container waits in back-off.
+_PULL_BACK_OFF_DELAY = 10.0
+#: The least time in seconds that processes have after a preStop hook.
+_MIN_GRACE_PERIOD = 2.0
+_RESIZE_PENDING = "PodResizePending"
 #: Exit codes after SIGKILL and SIGTERM.
 _SIGKILL, _SIGTERM = 137, 143
 
-#: Of a pod: ``admit`` sets the start time, ``expire`` ends it at activeDeadlineSeconds, ``refresh`` updates its
-#: conditions, ``stop`` and ``shutdown`` stop all containers because of a deletion or a node shutdown. Of a container:
-#: ``start``, ``ready``, ``exit``.
-Action = Literal["admit", "expire", "refresh", "stop", "shutdown", "start", "ready", "exit"]
+#: Of a pod: ``admit`` sets the start time, ``observe`` reacts to a change of its spec, ``expire`` ends it at
+#: activeDeadlineSeconds, ``refresh`` updates its conditions, ``stop`` and ``shutdown`` stop all containers because of a
+#: deletion or a node shutdown. Of a container: ``pull`` fails to pull its image, ``back_off`` waits before the next
+#: attempt; ``start``, ``ready``, ``exit``.
+Action = Literal[
+    "admit", "observe", "expire", "refresh", "stop", "shutdown", "pull", "back_off", "start", "ready", "exit"
+]
 
 
 class Transition(NamedTuple):
@@ -60,6 +85,8 @@ def next_step(pod: Object, behaviour: PodBehaviour, now: datetime) -> Step | Non
     if not status.get("containerStatuses"):
         return Step(0.0, (Transition("admit"),))
     pending = list(_pending_transitions(pod, behaviour, now))
+    if _is_generation_new(pod):
+        pending.append((0.0, Transition("observe", run=pod["metadata"]["generation"])))
     if not pending:
         return None
     delay = max(min(due for due, _ in pending), 0.0)
@@ -69,6 +96,9 @@ def next_step(pod: Object, behaviour: PodBehaviour, now: datetime) -> Step | Non
 def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> None:
     """Update the pod's status as the step says. ``now`` is an API timestamp."""
     actions = {transition.action for transition in step.transitions}
+    _observe_generation(pod)
+    if "observe" in actions:
+        _start_ephemeral_containers(pod, now)
     if "admit" in actions:
         _admit(pod, now)
     elif "expire" in actions:
@@ -82,6 +112,7 @@ def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> No
 def terminate_pod(pod: Object, now: str, *, exit_code: int = _SIGTERM) -> None:
     """Terminate all containers with ``exit_code``; a pod that had not finished has failed."""
     status = pod["status"]
+    _observe_generation(pod)
     for container in _container_statuses(status):
         if "terminated" not in container["state"]:
             _terminate(container, exit_code, now)
@@ -90,11 +121,57 @@ def terminate_pod(pod: Object, now: str, *, exit_code: int = _SIGTERM) -> None:
         update_conditions(pod, now)
 
 
+def stop_delay(pod: Object, behaviour: PodBehaviour, grace_period: float) -> tuple[float, bool]:
+    """Seconds until the containers of a deleted pod have stopped, and whether they are killed then.
+
+    A ``preStop`` hook that sleeps counts within the grace period; after it the processes have at least two seconds.
+    """
+    sleeps = [
+        ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep", {}).get("seconds", 0)
+        for container in pod["spec"]["containers"]
+    ]
+    hook = min(float(max(sleeps, default=0)), grace_period)
+    remaining = max(grace_period - hook, _MIN_GRACE_PERIOD if hook else 0.0)
+    return hook + min(behaviour.shutdown, remaining), behaviour.shutdown > remaining
+
+
+def apply_resize(pod: Object, resize: Resize, now: str) -> None:
+    """Report the resources of all containers, and whether a resize is pending."""
+    status = pod["status"]
+    for container in _container_statuses(status):
+        resources = resize.resources.get(container["name"])
+        if resources is not None:
+            amounts = {"limits": dict(resources.limits), "requests": dict(resources.requests)}
+            container["resources"] = {name: amount for name, amount in amounts.items() if amount}
+            container["allocatedResources"] = dict(resources.requests)
+    conditions = status.get("conditions") or []
+    status["conditions"] = [condition for condition in conditions if condition["type"] != _RESIZE_PENDING]
+    if resize.reason:
+        condition = {"type": _RESIZE_PENDING, "status": "True", "reason": resize.reason, "message": resize.message}
+        set_condition(pod, condition, now)
+
+
+def reject_pod(pod: Object, reason: str, message: str, now: str) -> None:
+    """Fail a pod that its kubelet does not admit; no container starts."""
+    _observe_generation(pod)
+    pod["status"] |= {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now}
+
+
 def crash_loop_back_off(runs: int, last_run: float) -> float:
     """Seconds to wait after the ``runs``-th run, which lasted ``last_run`` seconds; 0 without back-off."""
     if runs < 2 or last_run >= _BACK_OFF_RESET:
         return 0.0
     return float(min(_INITIAL_BACK_OFF << min(runs - 2, 10), _MAX_BACK_OFF))
+
+
+def _is_generation_new(pod: Object) -> bool:
+    """Whether the spec of an admitted pod has changed since the kubelet last wrote its status."""
+    return bool(pod["metadata"].get("generation", 0) > pod["status"].get("observedGeneration", 0))
+
+
+def _observe_generation(pod: Object) -> None:
+    if "generation" in pod["metadata"]:
+        pod["status"]["observedGeneration"] = pod["metadata"]["generation"]
 
 
 # Pending transitions
@@ -113,12 +190,14 @@ def _pending_transitions(pod: Object, behaviour: PodBehaviour, now: datetime) ->
         state, restarts_always = container["state"], is_sidecar(pod, container["name"])
         if "running" in state:
             if not restarts_always:
-                running_for = _elapsed(state["running"]["startedAt"], now)
-                yield behaviour.init_duration - running_for, _transition("exit", container)
+                duration = behaviour.duration_of(container["name"], is_init=True)
+                if duration is not None:
+                    running_for = _elapsed(state["running"]["startedAt"], now)
+                    yield duration - running_for, _transition("exit", container)
                 return
         elif restarts_always or state.get("terminated", {}).get("exitCode") != 0:
             start_delay = behaviour.start if is_first else 0.0
-            yield _until_start(container, start_delay, status, now), _transition("start", container)
+            yield from _start_transitions(container, behaviour, start_delay, status, now)
             return
         is_first = False
     start_delay = behaviour.start if is_first else 0.0
@@ -135,10 +214,25 @@ def _container_transitions(
         ready_after = _ready_after(pod, container["name"], behaviour)
         if not container["ready"] and ready_after != float("inf"):
             yield ready_after - running_for, _transition("ready", container)
-        if behaviour.duration is not None:
-            yield behaviour.duration - running_for, _transition("exit", container)
+        duration = behaviour.duration_of(container["name"])
+        if duration is not None:
+            yield duration - running_for, _transition("exit", container)
     elif "waiting" in state or _should_restart(pod, container, behaviour):
-        yield _until_start(container, start_delay, pod["status"], now), _transition("start", container)
+        yield from _start_transitions(container, behaviour, start_delay, pod["status"], now)
+
+
+def _start_transitions(
+    container: Object, behaviour: PodBehaviour, start_delay: float, status: Object, now: datetime
+) -> Iterator[tuple[float, Transition]]:
+    """The start of a container, or the failing pull of its image."""
+    reason = container["state"].get("waiting", {}).get("reason", "")
+    if not behaviour.pull_error_of(container["name"]):
+        delay = 0.0 if reason in _PULL_REASONS else _until_start(container, start_delay, status, now)
+        yield delay, _transition("start", container)
+    elif reason not in _PULL_REASONS:
+        yield _until_start(container, start_delay, status, now), _transition("pull", container)
+    elif reason == _PULL_REASONS[0]:
+        yield _PULL_BACK_OFF_DELAY, _transition("back_off", container)
 
 
 def _until_start(container: Object, start_delay: float, status: Object, now: datetime) -> float:
@@ -154,17 +248,18 @@ def _until_start(container: Object, start_delay: float, status: Object, now: dat
 
 
 def _ready_after(pod: Object, name: str, behaviour: PodBehaviour) -> float:
-    """Seconds from the container's start until it is ready."""
+    """Seconds from the container's start until it is ready: the initial delays of its probes, one after the other."""
     if behaviour.ready is not None:
         return behaviour.ready
-    probe = _container_spec(pod, name).get("readinessProbe") or {}
-    return float(probe.get("initialDelaySeconds", 0))
+    container = _container_spec(pod, name)
+    probes = (container.get(probe) or {} for probe in ("startupProbe", "readinessProbe"))
+    return float(sum(probe.get("initialDelaySeconds", 0) for probe in probes))
 
 
 def _should_restart(pod: Object, container: Object, behaviour: PodBehaviour) -> bool:
     """Whether a terminated container restarts."""
     policy = pod["spec"].get("restartPolicy", "Always")
-    if behaviour.exit_codes is None or policy == "Never":
+    if behaviour.exit_codes_of(container["name"]) is None or policy == "Never":
         return False
     return policy == "Always" or bool(container["state"]["terminated"]["exitCode"])
 
@@ -181,7 +276,7 @@ def _admit(pod: Object, now: str) -> None:
     if inits:
         status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
     status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
-    update_pod_condition(status, {"type": "PodReadyToStartContainers", "status": "False"}, now)
+    set_condition(pod, {"type": "PodReadyToStartContainers", "status": "False"}, now)
 
 
 def _expire(pod: Object, now: str) -> None:
@@ -216,11 +311,18 @@ def _apply(pod: Object, transition: Transition, behaviour: PodBehaviour, now: st
             container["ready"] = is_sidecar(pod, transition.container)
         else:
             container["ready"] = _ready_after(pod, transition.container, behaviour) <= 0
-        update_pod_condition(status, {"type": "PodReadyToStartContainers", "status": "True"}, now)
+        set_condition(pod, {"type": "PodReadyToStartContainers", "status": "True"}, now)
     elif transition.action == "ready":
         container["ready"] = True
+    elif transition.action == "pull":
+        problem = behaviour.pull_error_of(transition.container)
+        container["state"] = {"waiting": {"reason": _PULL_REASONS[0], "message": problem}}
+    elif transition.action == "back_off":
+        problem = behaviour.pull_error_of(transition.container)
+        message = f'Back-off pulling image "{container["image"]}": ErrImagePull: {problem}'
+        container["state"] = {"waiting": {"reason": _PULL_REASONS[1], "message": message}}
     elif transition.action == "exit":
-        exit_codes = behaviour.init_exit_codes if is_init else behaviour.exit_codes or (0,)
+        exit_codes = behaviour.exit_codes_of(transition.container, is_init=is_init) or (0,)
         exit_code = exit_codes[min(transition.run, len(exit_codes) - 1)]
         _terminate(container, exit_code, now)
         container["ready"] = is_init and exit_code == 0
@@ -228,6 +330,20 @@ def _apply(pod: Object, transition: Transition, behaviour: PodBehaviour, now: st
             status["phase"] = "Failed"
         elif (exit_code and is_init) or (not is_init and _should_restart(pod, container, behaviour)):
             _back_off(pod, container)
+
+
+def _start_ephemeral_containers(pod: Object, now: str) -> None:
+    """Start the ephemeral containers that have been added; they are never ready, and do not restart."""
+    reported = list(pod["status"].get("ephemeralContainerStatuses") or ())
+    names = {container["name"] for container in reported}
+    for container in pod["spec"].get("ephemeralContainers") or ():
+        if container["name"] not in names:
+            started = _waiting_status(container, "ContainerCreating")
+            _start(started, now)
+            started["started"] = False
+            reported.append(started)
+    if reported:
+        pod["status"]["ephemeralContainerStatuses"] = reported
 
 
 def _start(container: Object, now: str) -> None:
@@ -306,6 +422,7 @@ def _phase(pod: Object, behaviour: PodBehaviour) -> str:
 def _container_statuses(status: Object) -> Iterable[Object]:
     yield from status.get("initContainerStatuses") or ()
     yield from status.get("containerStatuses") or ()
+    yield from status.get("ephemeralContainerStatuses") or ()
 
 
 def _container_spec(pod: Object, name: str) -> Object:

@@ -6,22 +6,34 @@ sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from kubestow.devcluster.annotations import PREFIX
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
-from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
 from kubestow.devcluster.kubelets.addresses import PodIPAllocator
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
 from kubestow.devcluster.kubelets.node_status import NodeStatusManager
-from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, update_conditions
-from kubestow.devcluster.kubelets.pod_lifecycle import Step, Transition, apply_step, next_step, terminate_pod
+from kubestow.devcluster.kubelets.pod_admission import PodAdmission, Rejection
+from kubestow.devcluster.kubelets.pod_conditions import are_conditions_stale, set_condition, update_conditions
+from kubestow.devcluster.kubelets.pod_lifecycle import (
+    Step,
+    Transition,
+    apply_resize,
+    apply_step,
+    next_step,
+    reject_pod,
+    stop_delay,
+    terminate_pod,
+)
 from kubestow.devcluster.kubelets.timers import Timers
+from kubestow.devcluster.stages.pod_behaviour import PodBehaviourRules
 from kubestow.devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of, phase_of
+from kubestow.errors import KubestowError
 
 __all__ = ["PodWorkers"]
 
@@ -33,7 +45,10 @@ _NEEDS_DECODING = (
     b'"ready":false',
     b'"readinessGates":',
     b'"activeDeadlineSeconds":',
+    b'"command":',
+    b'"args":',
 )
+_FIRST_GENERATION = b'"generation":1,'
 _TERMINATED_BY_KUBELET = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -54,16 +69,30 @@ class PodWorkers:
     """The workers of all pods; pods are identified by key, ``namespace/name``."""
 
     def __init__(
-        self, registry: Registry, timers: Timers, nodes: NodeStatusManager, recorder: RegistryEventRecorder
+        self,
+        registry: Registry,
+        timers: Timers,
+        nodes: NodeStatusManager,
+        recorder: RegistryEventRecorder,
+        rules: PodBehaviourRules,
     ) -> None:
         self._registry, self._timers, self._nodes, self._recorder = registry, timers, nodes, recorder
+        self._rules = rules
         self._kind: Kind = registry.scheme["pods"]
         self._collection = registry.store.collection("pods")
+        self._node_collection = registry.store.collection("nodes")
+        self._admission = PodAdmission()
+        #: The keys of the pods whose resize waits for resources, by node.
+        self._deferred: dict[str, set[str]] = {}
         self._ips = PodIPAllocator()
         self._scheduled: dict[str, _ScheduledStep] = {}
 
-    def reserve_ip(self, stored: StoredObject) -> None:
-        """Reserve the IP that a pod already has; to be called for all pods before :meth:`sync`."""
+    def restore(self, stored: StoredObject) -> None:
+        """Restore the IP and the resources that a pod already has; to be called for all pods before :meth:`sync`."""
+        if b'"containerStatuses":' in stored.data and not is_pod_finished(stored):
+            # A pod that cannot be read counts for nothing, and must not stop the others.
+            with contextlib.suppress(KubestowError):
+                self._admission.restore(stored)
         if b'"podIP":' in stored.data:
             pod = self._kind.decode(stored)
             if not pod["spec"].get("hostNetwork"):
@@ -77,9 +106,11 @@ class PodWorkers:
         is_deleted = is_terminating(stored)
         if not is_deleted and state == "running":
             if is_pod_finished(stored):
-                self._ips.release(stored.key)
+                self._release(stored.key)
                 return
-            if phase == "Running" and not any(pattern in stored.data for pattern in _NEEDS_DECODING):
+            is_changed = _FIRST_GENERATION not in stored.data
+            needs_decoding = self._rules or any(one in stored.data for one in _NEEDS_DECODING)
+            if phase == "Running" and not is_changed and not needs_decoding:
                 return
         pod = self._kind.decode(stored)
         step = self._next_step(pod, is_shutting_down=state == "shutdown", is_deleted=is_deleted)
@@ -107,20 +138,34 @@ class PodWorkers:
     def remove(self, key: str) -> None:
         """Drop the worker of a deleted pod."""
         self._scheduled.pop(key, None)
+        self._release(key)
+
+    def discard_node(self, name: str) -> None:
+        """Drop what is kept of a deleted node."""
+        self._admission.discard_node(name)
+        self._deferred.pop(name, None)
+
+    def _release(self, key: str) -> None:
         self._ips.release(key)
+        node = self._admission.release(key)
+        if self._deferred.get(node):
+            self._timers.call_later(0.0, lambda: self._retry_resizes(node))
 
     def _next_step(self, pod: Object, *, is_shutting_down: bool, is_deleted: bool) -> Step | None:
-        behaviour = PodBehaviour.of(pod)
+        behaviour = self._behaviour_of(pod)
         if is_deleted:
             grace_period = pod["metadata"].get("deletionGracePeriodSeconds", 0)
             # With the grace period in the transition, a shorter one replaces the scheduled step.
-            return Step(min(float(grace_period), behaviour.shutdown), (Transition("stop", run=grace_period),))
+            return Step(stop_delay(pod, behaviour, grace_period)[0], (Transition("stop", run=grace_period),))
         if not is_shutting_down:
             return next_step(pod, behaviour, self._registry.clock())
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
             return None
         grace_period = pod["spec"].get("terminationGracePeriodSeconds", 30)
-        return Step(min(float(grace_period), behaviour.shutdown), (Transition("shutdown"),))
+        return Step(stop_delay(pod, behaviour, grace_period)[0], (Transition("shutdown"),))
+
+    def _behaviour_of(self, pod: Object) -> PodBehaviour:
+        return PodBehaviour.of(pod, self._rules)
 
     def _run_step(self, key: str, scheduled: _ScheduledStep) -> None:
         """Apply a step unless it was replaced, the pod was deleted, or the kubelet stopped in the meantime."""
@@ -134,26 +179,67 @@ class PodWorkers:
         uid, transitions = scheduled
         if pod["metadata"]["uid"] != uid:
             return
-        if transitions[0].action == "stop":
+        if transitions[0].action == "admit" and (rejection := self._admit(stored)) is not None:
+            self._reject(pod, rejection)
+        elif transitions[0].action == "stop":
             self._stop(pod)
         elif transitions[0].action == "shutdown":
             self._shut_down(pod)
         else:
             self._apply(pod, transitions)
 
+    def _admit(self, stored: StoredObject) -> Rejection | None:
+        node = self._node_collection.get(node_name_of(stored))
+        if node is None or is_terminating(stored):
+            return None
+        try:
+            return self._admission.admit(stored, node)
+        except KubestowError as error:
+            return Rejection("UnexpectedAdmissionError", f"Unexpected error while attempting to admit: {error}")
+
+    def _reject(self, pod: Object, rejection: Rejection) -> None:
+        self._recorder.warning(_COMPONENT, self._kind, pod, rejection.reason, rejection.message)
+        reject_pod(pod, rejection.reason, rejection.message, self._registry.now())
+        self._registry.commit(self._kind, pod)
+
     def _apply(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
         if "deletionTimestamp" in pod["metadata"]:
             return
-        behaviour = PodBehaviour.of(pod)
+        behaviour = self._behaviour_of(pod)
         if transitions[0].action == "admit":
             self._set_host_ip(pod)
             for problem in behaviour.problems:
                 self._recorder.warning(_COMPONENT, self._kind, pod, "InvalidAnnotation", problem)
         elif transitions[0].action == "start" and not pod["status"].get("podIP"):
             self._set_pod_ip(pod)
+        ephemeral = len(pod["status"].get("ephemeralContainerStatuses") or ())
         apply_step(pod, Step(0.0, transitions), behaviour, self._registry.now())
+        if any(transition.action == "observe" for transition in transitions):
+            self._resize(pod)
         self._registry.commit(self._kind, pod)
         self._record_transitions(pod, transitions)
+        for container in (pod["status"].get("ephemeralContainerStatuses") or ())[ephemeral:]:
+            self._record_start(pod, container)
+
+    def _resize(self, pod: Object) -> None:
+        """Resize the containers of a running pod whose spec has changed."""
+        key = self._kind.key(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        stored, node = self._collection.get(key), self._node_collection.get(pod["spec"]["nodeName"])
+        if stored is None or node is None or (resize := self._admission.resize(stored, node)) is None:
+            return
+        apply_resize(pod, resize, self._registry.now())
+        if resize.reason == "Deferred":
+            self._deferred.setdefault(node.name, set()).add(key)
+
+    def _retry_resizes(self, node: str) -> None:
+        """Try the deferred resizes on a node again, because one of its pods has ended."""
+        for key in sorted(self._deferred.pop(node, ())):
+            stored = self._collection.get(key)
+            if stored is not None and not is_terminating(stored) and phase_of(stored) == "Running":
+                pod = self._kind.decode(stored)
+                self._resize(pod)
+                if pod != self._kind.decode(stored):
+                    self._registry.commit(self._kind, pod)
 
     def _set_host_ip(self, pod: Object) -> None:
         host_ip, _ = self._nodes.network(pod["spec"]["nodeName"])
@@ -172,23 +258,38 @@ class PodWorkers:
         for container in (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"]):
             name = container["name"]
             if actions.get(name) == "start":
-                image = container["image"]
-                self._record_event(pod, "Pulled", f'Container image "{image}" already present on machine')
-                self._record_event(pod, "Created", f"Created container: {name}")
-                self._record_event(pod, "Started", f"Started container {name}")
+                self._record_start(pod, container)
+            elif actions.get(name) == "pull":
+                self._record_event(pod, "Pulling", f'Pulling image "{container["image"]}"')
+                problem = container["state"]["waiting"]["message"]
+                self._record_warning(pod, "Failed", f'Failed to pull image "{container["image"]}": {problem}')
+                self._record_warning(pod, "Failed", "Error: ErrImagePull")
+            elif actions.get(name) == "back_off":
+                self._record_event(pod, "BackOff", f'Back-off pulling image "{container["image"]}"')
+                self._record_warning(pod, "Failed", "Error: ImagePullBackOff")
             elif actions.get(name) == "exit" and "waiting" in container["state"]:
                 pod_name = f"{pod['metadata']['name']}_{pod['metadata']['namespace']}({pod['metadata']['uid']})"
                 message = f"Back-off restarting failed container {name} in pod {pod_name}"
-                self._recorder.warning(_COMPONENT, self._kind, pod, "BackOff", message)
+                self._record_warning(pod, "BackOff", message)
+
+    def _record_start(self, pod: Object, container: Object) -> None:
+        name, image = container["name"], container["image"]
+        self._record_event(pod, "Pulled", f'Container image "{image}" already present on machine')
+        self._record_event(pod, "Created", f"Created container: {name}")
+        self._record_event(pod, "Started", f"Started container {name}")
 
     def _record_event(self, pod: Object, reason: str, message: str) -> None:
         self._recorder.normal(_COMPONENT, self._kind, pod, reason, message)
+
+    def _record_warning(self, pod: Object, reason: str, message: str) -> None:
+        self._recorder.warning(_COMPONENT, self._kind, pod, reason, message)
 
     def _stop(self, pod: Object) -> None:
         """Report the stopped containers of a deleted pod, then remove the object."""
         metadata = pod["metadata"]
         if pod["status"].get("phase") == "Running":
-            is_killed = PodBehaviour.of(pod).shutdown > metadata.get("deletionGracePeriodSeconds", 0)
+            grace_period = metadata.get("deletionGracePeriodSeconds", 0)
+            _, is_killed = stop_delay(pod, self._behaviour_of(pod), grace_period)
             terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
             self._registry.commit(self._kind, pod)
         self._registry.delete(
@@ -205,5 +306,5 @@ class PodWorkers:
             return
         terminate_pod(pod, now)
         status["reason"], status["message"] = "Terminated", _TERMINATED_BY_KUBELET["message"]
-        update_pod_condition(status, _TERMINATED_BY_KUBELET, now)
+        set_condition(pod, _TERMINATED_BY_KUBELET, now)
         self._registry.commit(self._kind, pod)

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.devcluster.cluster import DevCluster
@@ -135,7 +135,7 @@ async def response_codes(path: str, valid: dict[str, Any], invalid: dict[str, An
     return [response.status for response in responses]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(objects=mutated(), patch=st.sampled_from(PATCHES))
 def test_no_object_causes_an_internal_error(objects: tuple[str, dict[str, Any], dict[str, Any]], patch: str) -> None:
     assert 500 not in asyncio.run(response_codes(*objects, patch))

@@ -195,7 +195,8 @@ async def test_invalid_http_gets_400_and_is_not_logged(sent: bytes, caplog: pyte
 )
 async def test_headers_that_are_not_utf_8_are_accepted_or_rejected(header: bytes, status: int) -> None:
     body = msgspec.json.encode(pod())
-    head = b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n" % (PODS.encode(), len(body))
+    start = b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" % PODS.encode()
+    head = start + b"Content-Length: %d\r\n" % len(body)
     async with DevCluster(kubelets=False) as server:
         response = await exchange(server, head + header + b"\r\n\r\n" + body)
     assert int(response.split()[1]) == status
@@ -223,3 +224,81 @@ async def test_an_apply_patch_without_metadata_gets_the_name_of_the_path(client:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": None, "data": {"a": "b"}}
     applied = await client.patch("/api/v1/namespaces/default/configmaps/c?fieldManager=m", body, "apply-patch+yaml")
     assert (applied.status, applied.json["metadata"]["name"]) == (201, "c")
+
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize("path", [SECRETS, CONFIG_MAPS])
+@pytest.mark.parametrize(("key", "problem"), [("", "a valid config key must"), ("..", "must not be '..'")])
+async def test_invalid_keys_of_secrets_and_config_maps_are_rejected(
+    client: Client, path: str, key: str, problem: str
+) -> None:
+    response = await client.post(path, {"metadata": {"name": "s"}, "data": {key: "dg=="}})
+    assert response.status == 422
+    assert f'data[{key}]: Invalid value: "{key}": {problem}' in response.message
+
+
+async def test_invalid_sysctls_are_rejected(client: Client) -> None:
+    new = pod("p")
+    sysctls = [{"name": name, "value": "1"} for name in ("kernel.shm/x", "", "foo-", "a b", "kernel.shm/x")]
+    new["spec"]["securityContext"] = {"sysctls": sysctls}
+    response = await client.post(PODS, new)
+    assert response.status == 422
+    fields = [cause["field"] for cause in response.json["details"]["causes"]]
+    assert fields == [f"spec.securityContext.sysctls[{index}].name" for index in (1, 2, 3, 4)]
+    assert 'Invalid value: "foo-": must have at most 253 characters and match regex ^' in response.message
+
+
+async def test_an_invalid_timeout_is_rejected(client: Client) -> None:
+    assert (await client.get(f"{PODS}?timeout=30s")).status == 200
+    response = await client.get(f"{PODS}?timeout=invalid")
+    expected = 'invalid timeout specified in the request URL - time: invalid duration "invalid"'
+    assert (response.status, response.message) == (400, expected)
+
+
+async def test_duplicate_and_unknown_fields_are_reported_together(client: Client) -> None:
+    body = b'{"metadata": {"name": "m"}, "data": {"a": "1", "a": "2"}, "unknown": 1}'
+    response = await client.post(f"{CONFIG_MAPS}?fieldValidation=Strict", body)
+    assert response.status == 400
+    assert response.message.endswith('strict decoding error: duplicate field "data.a", unknown field "unknown"')
+
+
+async def test_duplicate_fields_in_yaml_are_reported_with_their_line(client: Client) -> None:
+    body = b"metadata:\n  name: m\ndata:\n  a: '1'\n  a: '2'\n"
+    query = "fieldValidation=Strict"
+    response = await client("POST", f"{CONFIG_MAPS}?{query}", body, content_type="application/yaml")
+    assert response.status == 400
+    assert response.message.endswith(
+        'strict decoding error: yaml: unmarshal errors:\n  line 5: key "a" already set in map'
+    )
+
+
+async def test_applying_an_undeclared_field_names_it_as_kube_apiserver_does(client: Client) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "x", "y": 1}], "z": 1, "tolerations": [{"k": 1}]},
+    }
+    response = await client.patch(f"{PODS}/p?fieldManager=m", config, "apply-patch+yaml")
+    paths = ('.spec.containers[name="c"].y', ".spec.z", ".spec.tolerations[0].k")
+    lines = [f"  {path}: field not declared in schema" for path in paths]
+    prefix = "failed to create typed patch object (default/p; /v1, Kind=Pod): errors:"
+    assert (response.status, response.message) == (500, "\n".join([prefix, *lines]))
+    assert "reason" not in response.json
+
+
+async def test_integers_out_of_range_are_rejected(client: Client) -> None:
+    new = pod("p", terminationGracePeriodSeconds=2**63, priority=2**31)
+    response = await client.post(PODS, new)
+    problem = "json: cannot unmarshal number 9223372036854775808 into Go struct field PodSpec.spec."
+    assert (response.status, problem in response.message) == (400, True)
+    assert (await client.post(PODS, pod("p", activeDeadlineSeconds=2**40))).status == 201
+
+
+async def test_data_that_is_not_base64_is_rejected(client: Client) -> None:
+    response = await client.post(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "%"}})
+    assert (response.status, "illegal base64 data" in response.message) == (400, True)
+    assert (await client.post(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "dGV\nzdA=="}})).status == 201

@@ -143,11 +143,22 @@ async def test_an_update_takes_ownership_of_the_fields_it_changes(client: Client
     assert "f:replicas" in fields["scaler"] and "f:replicas" not in fields["one"]
 
 
-async def test_a_strategic_merge_patch_merges_node_taints_by_key(client: Client) -> None:
+async def test_a_strategic_merge_patch_replaces_the_taints_of_a_node(client: Client) -> None:
+    taints = [{"key": "k1", "effect": "NoExecute"}, {"key": "k2", "effect": "NoExecute"}]
     await client.post(NODES, node("n"))
-    patch = {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
-    taints = (await client.patch(f"{NODES}/n", patch, "strategic-merge-patch+json")).json["spec"]["taints"]
-    assert {taint["key"] for taint in taints} == {"k", "node.kubernetes.io/not-ready"}
+    for remaining in (taints, taints[:1], []):
+        patch = {"spec": {"taints": remaining}}
+        spec = (await client.patch(f"{NODES}/n", patch, "strategic-merge-patch+json")).json["spec"]
+        assert spec.get("taints", []) == remaining
+
+
+async def test_a_strategic_merge_patch_replaces_the_selector_of_a_disruption_budget(client: Client) -> None:
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web", "tier": "front"}}}
+    await client.post(budgets, {"metadata": {"name": "b"}, "spec": spec})
+    patch = {"spec": {"selector": {"matchLabels": {"app": "db"}}}}
+    patched = await client.patch(f"{budgets}/b", patch, "strategic-merge-patch+json")
+    assert patched.json["spec"]["selector"] == {"matchLabels": {"app": "db"}}
 
 
 async def test_a_patch_can_change_the_image_of_a_pod_but_not_its_node_selector(client: Client) -> None:
@@ -158,3 +169,97 @@ async def test_a_patch_can_change_the_image_of_a_pod_but_not_its_node_selector(c
         f"{PODS}/p", {"spec": {"containers": [{"name": "c", "image": "y"}]}}, "strategic-merge-patch+json"
     )
     assert accepted.json["spec"]["containers"][0]["image"] == "y"
+
+
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+async def test_an_applied_list_item_goes_whole_with_its_defaults(client: Client) -> None:
+    ports = [{"name": "a", "port": 80, "targetPort": 80}, {"name": "b", "port": 81, "targetPort": 81}]
+    for applied in (ports, ports[:1]):
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": applied}}
+        response = await apply(client, f"{SERVICES}/s", service, "one")
+        assert response.status in (200, 201)
+        assert [port["port"] for port in response.json["spec"]["ports"]] == [port["port"] for port in applied]
+
+
+async def test_applied_containers_ports_and_volumes_are_removed(client: Client) -> None:
+    def config(**spec: Any) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"] |= spec
+        return applied
+
+    ports = [{"containerPort": 80}, {"containerPort": 81, "name": "b"}]
+    first, second = {"name": "c", "image": "x", "ports": ports}, {"name": "d", "image": "y"}
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/w"}}]
+    assert (
+        await apply(client, f"{DEPLOYMENTS}/d", config(containers=[first, second], volumes=volumes), "one")
+    ).status == 201
+    remaining = [{**first, "ports": ports[:1]}]
+    response = await apply(client, f"{DEPLOYMENTS}/d", config(containers=remaining, volumes=volumes[:1]), "one")
+    assert response.status == 200, response.json
+    spec = response.json["spec"]["template"]["spec"]
+    assert [container["name"] for container in spec["containers"]] == ["c"]
+    assert spec["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+    assert [volume["name"] for volume in spec["volumes"]] == ["v"]
+
+
+async def test_an_item_whose_last_owner_drops_it_goes_with_the_fields_of_others(client: Client) -> None:
+    def config(*names: str) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"]["containers"] = [{"name": name, "image": "x"} for name in names]
+        return applied
+
+    await apply(client, f"{DEPLOYMENTS}/d", config("c", "d"), "one")
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "d", "image": "other"}]}}}}
+    await client.patch(f"{DEPLOYMENTS}/d?fieldManager=two", image, "strategic-merge-patch+json")
+    response = await apply(client, f"{DEPLOYMENTS}/d", config("c"), "one")
+    assert [container["name"] for container in response.json["spec"]["template"]["spec"]["containers"]] == ["c"]
+    assert [entry["manager"] for entry in response.json["metadata"]["managedFields"]] == ["one"]
+
+
+async def test_an_item_that_another_manager_applies_remains_with_what_it_applies(client: Client) -> None:
+    def config(**container: Any) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"]["containers"] = [{"name": "c", "image": "x"}, container][
+            : 1 + bool(container)
+        ]
+        return applied
+
+    await apply(client, f"{DEPLOYMENTS}/d", config(name="d", image="y", workingDir="/"), "one")
+    await apply(client, f"{DEPLOYMENTS}/d", config(name="d", image="y"), "two")
+    response = await apply(client, f"{DEPLOYMENTS}/d", config(), "one")
+    _, kept = response.json["spec"]["template"]["spec"]["containers"]
+    assert (kept["name"], kept["image"], kept.get("workingDir")) == ("d", "y", None)
+
+
+async def test_the_last_owner_of_all_labels_can_drop_them(client: Client) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}}
+    path = "/api/v1/namespaces/default/configmaps/m"
+    await apply(client, path, {**config, "metadata": {"name": "m", "labels": {"a": "b"}}}, "one")
+    response = await apply(client, path, config, "one")
+    assert response.status == 200
+    assert "labels" not in response.json["metadata"]
+
+
+async def test_fields_are_written_in_order(client: Client) -> None:
+    ports = [{"port": port, "name": f"p{port}"} for port in (443, 80)]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"type": "NodePort", "ports": ports},
+    }
+    applied = (await apply(client, f"{SERVICES}/s", config, "one")).json
+    spec = applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert list(spec) == ["f:ports", "f:type"]
+    assert list(spec["f:ports"]) == [f'k:{{"port":{port},"protocol":"TCP"}}' for port in (80, 443)]
+
+
+async def test_malformed_managed_fields_of_a_client_do_no_harm(client: Client) -> None:
+    fields: dict[str, Any] = {"f:data": {"k:{": {}, "k:[1]": {}, "v:null": {}, "v:1": {}}}
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}})
+    await client.patch(f"{path}/m?fieldManager=other", {"metadata": {"managedFields": [entry]}})
+    assert (await client.patch(f"{path}/m?fieldManager=m", {"data": {"a": "b"}})).status == 200

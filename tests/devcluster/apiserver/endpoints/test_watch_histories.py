@@ -143,7 +143,7 @@ def written(now: State, step: Put | Delete) -> State:
     return others if isinstance(step, Delete) else {**others, (step.namespace, step.name): step.label}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_every_watcher_receives_exactly_the_matching_history(steps: list[Any]) -> None:
     virtual_time.run(play(steps))

@@ -8,6 +8,8 @@ from random import Random
 from typing import Any
 
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow.devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from kubestow.devcluster.apiserver.authorization.authorizer import AlwaysAllow
 from kubestow.devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import Store
@@ -123,7 +125,9 @@ def short_history() -> Client:
     server = DevCluster(kubelets=False)
     store = ShortHistoryStore()
     server.registry = Registry(store, server.registry.scheme, clock=server.registry.clock, random=Random(1))
-    server.store, server.api = store, APIHandler(server.registry, RequestAuthenticator({}, client_certificates=False))
+    tokens = ServiceAccountTokens(store, server.registry.clock)
+    authenticator = RequestAuthenticator({}, tokens, client_certificates=False)
+    server.store, server.api = store, APIHandler(server.registry, authenticator, AlwaysAllow(), tokens)
     namespaces = server.registry.scheme["namespaces"]
     server.registry.create(namespaces, "", namespaces.struct.read({"metadata": {"name": "default"}}, []))
     return Client(server)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import NODES, PODS, Client, node, pod
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -163,3 +165,31 @@ async def test_delete_collection_uses_the_selector(client: Client) -> None:
         await client.post(PODS, pod(name, labels={"app": name}))
     await client.delete(f"{PODS}?labelSelector=app%20in%20(a,b)")
     assert [item["metadata"]["name"] for item in (await client.get(PODS)).json["items"]] == ["c"]
+
+
+async def test_an_update_with_the_resource_version_0_is_unconditional(client: Client) -> None:
+    config_maps = "/api/v1/namespaces/default/configmaps"
+    new = {"metadata": {"name": "m", "resourceVersion": "0"}, "data": {"a": "1"}}
+    assert (await client.post(config_maps, new)).status == 201
+    for value in ("2", "3"):
+        response = await client.put(f"{config_maps}/m", {**new, "data": {"a": value}})
+        assert (response.status, response.json["data"]) == (200, {"a": value})
+    lease = {"metadata": {"name": "l", "resourceVersion": "0"}, "spec": {"holderIdentity": "x"}}
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    await client.post(leases, lease)
+    rejected = await client.put(f"{leases}/l", lease)
+    assert (rejected.status, "must be specified for an update" in rejected.message) == (422, True)
+
+
+async def test_a_generated_name_that_is_taken_is_generated_again() -> None:
+    class RepeatedChoices(Random):
+        """Makes the first suffix twice."""
+
+        letters = iter("bbbbbbbbbbccccc")
+
+        def choice(self, seq: Any) -> Any:
+            return next(self.letters)
+
+    client = Client(DevCluster(kubelets=False, random=RepeatedChoices(7)))
+    created = [(await client.post(PODS, {**pod(), "metadata": {"generateName": "p-"}})).json for _ in range(2)]
+    assert [one["metadata"]["name"] for one in created] == ["p-bbbbb", "p-ccccc"]

@@ -251,3 +251,61 @@ async def test_names_of_another_kind_are_not_accepted(client: Client) -> None:
     assert (accepted["status"], accepted["reason"]) == ("False", "KindConflict")
     assert established["status"] == "False"
     assert (await client.get(TRAINS.replace("trains", "locos"))).status == 404
+
+
+async def test_a_pattern_with_exponentially_many_ways_to_match_takes_linear_time(client: Client) -> None:
+    line = {"type": "string", "pattern": "^(a+)+$"}
+    await define(client, version(spec={"type": "object", "properties": {"line": line}}))
+    rejected = await client.post(TRAINS, train(line="a" * 100_000 + "b"))
+    assert rejected.status == 422
+    assert "should match '^(a+)+$'" in rejected.json["message"]
+    assert (await client.post(TRAINS, train(line="a" * 100_000))).status == 201
+
+
+async def test_a_definition_with_an_invalid_pattern_is_rejected(client: Client) -> None:
+    spec = {"type": "object", "properties": {"line": {"type": "string", "pattern": "(?=a)"}}}
+    rejected = await client.post(DEFINITIONS, definition(version(spec=spec)))
+    assert rejected.status == 422
+    (cause,) = rejected.json["details"]["causes"]
+    assert cause["field"] == "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[line].pattern"
+    assert "must be a valid regular expression, but isn't" in cause["message"]
+
+
+async def test_a_definition_with_validation_rules_gets_a_warning_that_they_are_not_enforced(client: Client) -> None:
+    rules = [{"rule": "self.cars > 2", "message": "too short"}]
+    created = await define(client, version(spec={**SPEC, "x-kubernetes-validations": rules}))
+    warning = created.headers["Warning"]
+    assert "properties[spec].x-kubernetes-validations" in warning and "does not enforce" in warning
+    assert "Warning" not in (await client.post(TRAINS, train(cars=1))).headers
+
+
+async def test_a_default_that_is_added_later_applies_to_existing_instances(client: Client) -> None:
+    await define(client)
+    await client.post(TRAINS, train())
+    changed = {**SPEC, "properties": {**SPEC["properties"], "mode": {"type": "string", "default": "slow"}}}
+    versions = {"spec": {"versions": [version(spec=changed)]}}
+    assert (await client.patch(DEFINITION, versions)).status == 200
+    assert (await client.get(f"{TRAINS}/t")).json["spec"]["mode"] == "slow"
+    assert [one["spec"]["mode"] for one in (await client.get(TRAINS)).json["items"]] == ["slow"]
+    invalid = (await client.post(TRAINS, train("u", line="x"))).message
+    assert invalid.startswith('Train.rail.example.com "u" is invalid')
+
+
+async def test_a_condition_that_a_user_sets_in_the_status_of_a_definition_is_kept(client: Client) -> None:
+    status = (await define(client)).json["status"]
+    mine = {
+        "type": "Mine",
+        "status": "True",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    changed = {"status": {"conditions": [*status["conditions"], mine]}}
+    assert (await client.patch(f"{DEFINITION}/status", changed)).status == 200
+    assert (await client.get(DEFINITION)).json["status"]["conditions"] == changed["status"]["conditions"]
+
+
+async def test_discovery_has_the_storage_version_hash_of_a_custom_resource(client: Client) -> None:
+    await define(client)
+    trains = (await client.get("/apis/rail.example.com/v1")).json["resources"][0]
+    assert (trains["name"], len(trains["storageVersionHash"])) == ("trains", 12)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubestow.devcluster.apiserver.endpoints.response import WatchStream
 from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, Kind
 from kubestow.devcluster.apiserver.schema import struct_of
 from kubestow.devcluster.apiserver.schema.type_table import type_entry
 from kubestow.devcluster.apiserver.serialization import protobuf
-from tests.devcluster.client import Client, ClientResponse
-from tests.devcluster.wire.recordings import recordings_directory
+from kubestow.devcluster.apiserver.serialization.negotiation import PROTOBUF
+from tests.devcluster.client import NODES, PODS, Client, ClientResponse, pod
+from tests.devcluster.protobuf_bodies import decoded, decoded_events, envelope, varint, wire_field
+from tests.devcluster.wire.recordings import protobuf_object
+from tests.recordings import exchanges
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 #: ``kubectl create deployment web --image=nginx``, as kubectl sends it.
@@ -30,28 +33,12 @@ FROM_KUBECTL = bytes.fromhex(
 )
 
 
-def varint(number: int) -> bytes:
-    number &= 0xFFFF_FFFF_FFFF_FFFF
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)
-
-
-def wire_field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def envelope(kind: str, raw: bytes, *, version: str = "v1") -> bytes:
-    types = wire_field(1, version.encode()) + wire_field(2, kind.encode())
-    return protobuf.MAGIC + wire_field(1, types) + wire_field(2, raw)
-
-
 CONTAINER = wire_field(1, b"c") + wire_field(2, b"x:1")
 POD = wire_field(1, wire_field(1, b"p")) + wire_field(2, wire_field(2, CONTAINER))
 
 
 async def create(client: Client, path: str, body: bytes) -> ClientResponse:
-    return await client("POST", path, body, content_type=protobuf.MEDIA_TYPE)
+    return await client("POST", path, body, content_type=PROTOBUF)
 
 
 async def test_the_body_of_kubectl_creates_a_deployment(client: Client) -> None:
@@ -73,14 +60,11 @@ async def test_protobuf_and_json_create_the_same_object(client: Client) -> None:
     assert by_json == by_protobuf
 
 
-@pytest.mark.skipif(recordings_directory() is None, reason="no recordings in ../shared/wire")
 def test_a_recorded_pod_equals_the_same_pod_recorded_in_json() -> None:
-    recordings = recordings_directory()
-    assert recordings is not None
-    exchanges = [json.loads(line) for line in (recordings / "pods-create.jsonl").read_text().splitlines()]
-    raw = next(base64.b64decode(one["respBase64"]) for one in exchanges if "respBase64" in one)
+    recorded = exchanges("pods-create")
+    raw = next(base64.b64decode(one["respBase64"]) for one in recorded if "respBase64" in one)
     pod = struct_of("V1Pod").read(protobuf.decode(raw), [])
-    bodies = [one["respBody"] for one in exchanges if isinstance(one.get("respBody"), dict)]
+    bodies = [one["respBody"] for one in recorded if isinstance(one.get("respBody"), dict)]
     same = [body for body in bodies if body.get("metadata", {}).get("uid") == pod["metadata"]["uid"]]
     assert same and pod == struct_of("V1Pod").read(same[0], [])
 
@@ -206,3 +190,66 @@ def _walk(model: str, seen: set[str], missing: set[str]) -> None:
         with contextlib.suppress(KeyError):
             type_entry(inner)
             _walk(inner, seen, missing)
+
+
+async def test_objects_and_lists_are_returned_in_protobuf(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    for path in (f"{PODS}/p", PODS, NODES):
+        response = await client.get(path, accept=f"{PROTOBUF},application/json")
+        assert response.content_type == PROTOBUF
+        expected = without_zero_values((await client.get(path)).json)
+        assert without_zero_values(protobuf_object(response.content)) == expected
+
+
+async def test_the_response_of_a_write_is_in_protobuf(client: Client) -> None:
+    body = envelope("Node", wire_field(1, wire_field(1, b"n")))
+    response = await client("POST", NODES, body, content_type=PROTOBUF, accept=PROTOBUF)
+    assert (response.status, decoded(response.content)["metadata"]["name"]) == (201, "n")
+    response = await client("DELETE", f"{NODES}/n", None, accept=PROTOBUF)
+    assert (response.status, decoded(response.content)["status"]) == (200, "Success")
+
+
+async def test_errors_are_in_protobuf(client: Client) -> None:
+    response = await client.get(f"{PODS}/none", accept=PROTOBUF)
+    status = decoded(response.content)
+    assert (response.status, response.content_type) == (404, PROTOBUF)
+    assert (status["kind"], status["reason"], status["details"]["name"]) == ("Status", "NotFound", "none")
+
+
+async def test_metadata_is_returned_in_protobuf_and_a_table_in_json(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    accept = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    partial = decoded((await client.get(f"{PODS}/p", accept=accept)).content)
+    assert (partial["kind"], partial["metadata"]["name"]) == ("PartialObjectMetadata", "p")
+    accept = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    assert [one["metadata"]["name"] for one in decoded((await client.get(PODS, accept=accept)).content)["items"]] == [
+        "p"
+    ]
+    table = "as=Table;g=meta.k8s.io;v=v1"
+    response = await client.get(PODS, accept=f"{PROTOBUF};{table},application/json;{table}")
+    assert (response.content_type, response.json["kind"]) == ("application/json", "Table")
+
+
+async def test_a_custom_resource_is_json_or_not_acceptable(client: Client) -> None:
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    assert (await client.get(path, accept=f"{PROTOBUF},application/json")).content_type == "application/json"
+    assert (await client.get(path, accept=PROTOBUF)).status == 406
+
+
+async def test_a_watch_is_a_stream_of_frames_in_protobuf(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    query = "watch=true&timeoutSeconds=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
+    stream = await client.server.api.handle(client.request("GET", f"{PODS}?{query}", accept=PROTOBUF))
+    assert isinstance(stream, WatchStream)
+    assert stream.content_type == f"{PROTOBUF};stream=watch"
+    added, bookmark = decoded_events(b"".join([chunk async for chunk in stream.events]))
+    assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "p")
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+def without_zero_values(value: Any) -> Any:
+    """An object without null, zero and empty values: protobuf writes more of them than JSON."""
+    if isinstance(value, dict):
+        kept = {key: without_zero_values(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item}
+    return [without_zero_values(item) for item in value] if isinstance(value, list) else value

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 import pytest
 from kubernetes_asyncio.client import models
 
+from kubestow.api.canonical_quantity import canonical
 from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS
-from kubestow.devcluster.apiserver.schema import UnmarshalTypeError, struct_of
-from kubestow.devcluster.apiserver.schema.quantities import canonical
-from kubestow.devcluster.apiserver.schema.type_table import type_entry
+from kubestow.devcluster.apiserver.schema import ListMerge, ListOf, UnmarshalTypeError, struct_of
+from kubestow.devcluster.apiserver.schema.type_table import model_names, type_entry
 from kubestow.errors import InvalidQuantity
+from tests.devcluster.client import Client
+from tests.recordings import openapi_schemas
 
 #: Type in the table -> type in the models.
 MODEL_TYPES = {"string": "str", "bytes": "str", "int32": "int", "int64": "int", "float64": "float", "any": "object"}
@@ -52,6 +58,53 @@ def test_the_type_table_has_every_served_kind_with_its_api_version() -> None:
         if kind.model:
             entry = type_entry(kind.model)
             assert (entry.name, entry.api_versions) == (kind.name, (kind.api_version,))
+
+
+def test_lists_merge_as_their_published_schema_says() -> None:
+    """The type table has the extensions of the published schema; what the server does follows from ListMerge."""
+    for model in model_names():
+        fields = struct_of(model).fields
+        for entry in type_entry(model).fields:
+            field, strategies = fields[entry.name], set(filter(None, entry.patch_strategy.split(",")))
+            if not isinstance(field.type_, ListOf):
+                assert field.patch_strategy == entry.patch_strategy
+                continue
+            merge = field.merge or ListMerge()
+            list_type = "set" if merge.is_set else "map" if merge.map_keys else "atomic"
+            assert list_type == (entry.list_type or "atomic"), f"{model}.{entry.name}"
+            assert merge.map_keys == entry.list_map_keys
+            assert merge.patch_key == entry.patch_merge_key
+            assert merge.patch_by_value == ("merge" in strategies and not entry.patch_merge_key)
+            assert merge.retain_keys == ("retainKeys" in strategies)
+
+
+EXTENSIONS = ("list-type", "list-map-keys", "patch-merge-key", "patch-strategy", "map-type")
+
+
+def merge_rules(schema: dict[str, Any]) -> dict[str, Any]:
+    """The Kubernetes extensions of a field that say how patches merge it."""
+    found = {name: schema[f"x-kubernetes-{name}"] for name in EXTENSIONS if f"x-kubernetes-{name}" in schema}
+    if found.get("list-type") == "atomic":  # the default
+        del found["list-type"]
+    if "additionalProperties" in schema and found.get("map-type") == "granular":  # the default
+        del found["map-type"]
+    return found
+
+
+async def test_the_served_openapi_has_the_merge_rules_of_kube_apiserver(client: Client) -> None:
+    compared = 0
+    for path, recorded in openapi_schemas().items():
+        served = await client.get(f"/openapi/v3/{path}")
+        if served.status == 404:
+            continue
+        schemas = served.json["components"]["schemas"]
+        for name in sorted(schemas.keys() & recorded.keys()):
+            assert merge_rules(schemas[name]) == merge_rules(recorded[name]), name
+            for field, schema in recorded[name].get("properties", {}).items():
+                ours = schemas[name]["properties"].get(field, {})
+                assert merge_rules(ours) == merge_rules(schema), f"{name}.{field}"
+                compared += 1
+    assert compared > 1000
 
 
 @pytest.mark.parametrize(
@@ -99,3 +152,17 @@ def test_times_are_in_utc_with_second_or_microsecond_precision() -> None:
     assert pod["status"]["startTime"] == "2026-01-01T00:00:00Z"
     with pytest.raises(UnmarshalTypeError):
         struct_of("V1Pod").read({"status": {"startTime": "0001-01-01T00:00:00+14:00"}}, [])
+
+
+async def test_openapi_v2_has_the_schemas_of_all_kinds_in_one_document(client: Client) -> None:
+    document = (await client.get("/openapi/v2")).json
+    definitions = document["definitions"]
+    assert document["swagger"] == "2.0"
+    for kind in BUILT_IN_KINDS:
+        if kind.model:
+            assert "properties" in definitions[kind.struct.definition]
+    spec = definitions["io.k8s.api.core.v1.Pod"]["properties"]["spec"]
+    assert spec["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
+    text = json.dumps(document)
+    assert "oneOf" not in text
+    assert all(name in definitions for name in re.findall(r'"#/definitions/([^"]+)"', text))

@@ -11,6 +11,8 @@ from multidict import CIMultiDict
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
 from kubestow.devcluster.apiserver.authentication.token_file import read_token_file
 from kubestow.devcluster.apiserver.authentication.users import ADMIN, ANONYMOUS, UserInfo
+from kubestow.devcluster.apiserver.authorization.authorizer import AlwaysAllow
+from kubestow.devcluster.apiserver.endpoints.request_authorization import effective_user
 from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.cluster import DevCluster
@@ -31,7 +33,8 @@ def authenticate(
     for name, values in headers.items():
         for value in [values] if isinstance(values, str) else values:
             sent.add(name.replace("_", "-"), value)
-    return RequestAuthenticator(tokens, client_certificates=False).authenticate_request(sent, path, None)
+    user = RequestAuthenticator(tokens, client_certificates=False).authenticate_request(sent, path, None)
+    return effective_user(AlwaysAllow(), user, sent)
 
 
 @pytest.mark.parametrize("authorization", ["Bearer secret", "bearer  secret", "BEARER secret "])

@@ -37,7 +37,7 @@ def write(store: Store, resource: str, key: str, content: tuple[bytes, dict[str,
     return True
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(groups=st.lists(st.lists(WRITES, max_size=8), max_size=4))
 def test_a_loaded_store_equals_the_one_that_was_saved(groups: list[list[tuple[tuple[str, str], None]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

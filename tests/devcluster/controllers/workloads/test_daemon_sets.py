@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -231,3 +232,14 @@ async def test_an_invalid_daemon_set_is_rejected(client: Any, rolling: dict[str,
     response = await client.post(SETS, daemon(updateStrategy={"rollingUpdate": rolling}))
     assert response.status == 422
     assert response.json["details"]["causes"][0]["field"] == f"spec.updateStrategy.rollingUpdate.{field}"
+
+
+def test_the_data_of_a_revision_has_sorted_keys() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(SETS, daemon())
+        await pass_time(cluster, 1)
+        (revision,) = await cluster.items(REVISIONS)
+        data = revision["data"]
+        assert json.dumps(data) == json.dumps(data, sort_keys=True)
+
+    run_scenario(scenario)

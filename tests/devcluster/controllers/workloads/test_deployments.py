@@ -217,3 +217,40 @@ def test_a_deployment_reports_replica_failure_while_pods_are_rejected() -> None:
         assert conditions.keys() == {"Available", "Progressing"}
 
     run_scenario(scenario)
+
+
+def test_a_deployment_adopts_a_matching_replica_set_and_continues_its_revisions() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        orphan = workload("old", replicas=2)
+        orphan["metadata"] = {
+            "name": "old",
+            "labels": {"app": "web"},
+            "annotations": {"deployment.kubernetes.io/revision": "3546343826724305832"},
+        }
+        orphan["spec"]["selector"] = {"matchLabels": {"app": "web"}}
+        orphan["spec"]["template"]["metadata"] = {"labels": {"app": "web"}}
+        await cluster.post(REPLICA_SETS, orphan)
+        await cluster.pass_time(2)
+        await cluster.post(DEPLOYMENTS, workload(replicas=2, image="x:2"))
+        await cluster.pass_time(10)
+        sets = {one["metadata"]["name"]: one for one in await cluster.items(REPLICA_SETS)}
+        owners = [one["metadata"]["ownerReferences"][0]["name"] for one in sets.values()]
+        assert owners == ["web", "web"] and sets["old"]["spec"]["replicas"] == 0
+        annotations = (await deployment(cluster))["metadata"]["annotations"]
+        assert annotations["deployment.kubernetes.io/revision"] == "3546343826724305833"
+        assert (await deployment(cluster))["status"]["availableReplicas"] == 2
+
+    run_scenario(scenario)
+
+
+def test_a_replica_set_that_no_longer_matches_is_released() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(DEPLOYMENTS, workload(replicas=1))
+        await cluster.pass_time(2)
+        (replica_set,) = await cluster.items(REPLICA_SETS)
+        path = f"{REPLICA_SETS}/{replica_set['metadata']['name']}"
+        await cluster.patch(path, {"metadata": {"labels": {"app": "other"}}})
+        await cluster.pass_time(2)
+        assert "ownerReferences" not in (await cluster.get(path)).json["metadata"]
+
+    run_scenario(scenario)

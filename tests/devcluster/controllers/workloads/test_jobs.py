@@ -142,3 +142,146 @@ def test_a_finished_job_is_deleted_after_its_ttl() -> None:
         assert await cluster.items(JOBS) == [] == await cluster.pods()
 
     run_scenario(scenario)
+
+
+# Policies
+
+
+def failing_job(exit_codes: str, **spec: Any) -> dict[str, Any]:
+    """A job whose pods fail with these exit codes by run."""
+    new = job(**spec)
+    new["spec"]["template"]["metadata"] = {"annotations": {"kubestow.dev/exit-code": exit_codes}}
+    return new
+
+
+def on_exit_codes(action: str, *values: int, operator: str = "In") -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}
+
+
+def test_a_job_that_another_controller_manages_is_left_alone() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(JOBS, job(managedBy="example.com/queue"))
+        await cluster.pass_time(3)
+        assert await cluster.pods() == [] and not await status(cluster)
+
+    run_scenario(scenario)
+
+
+def test_a_pod_failure_policy_fails_the_job_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        policy = {"rules": [on_exit_codes("Count", 1), on_exit_codes("FailJob", 42)]}
+        await cluster.post(JOBS, failing_job("42", podFailurePolicy=policy))
+        await cluster.pass_time(5)
+        conditions = {one["type"]: one for one in (await status(cluster))["conditions"]}
+        (pod,) = await cluster.pods()
+        assert conditions["Failed"]["reason"] == conditions["FailureTarget"]["reason"] == "PodFailurePolicy"
+        assert conditions["Failed"]["message"] == (
+            f"Container c for pod default/{pod['metadata']['name']} failed with exit code 42 matching FailJob rule at"
+            " index 1"
+        )
+
+    run_scenario(scenario)
+
+
+def test_ignored_failures_do_not_count_towards_the_limit() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+        await cluster.post(JOBS, job(duration="1h", backoffLimit=0, podFailurePolicy=policy))
+        await cluster.pass_time(2)
+        (pod,) = await cluster.pods()
+        name = pod["metadata"]["name"]
+        await cluster.post(f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
+        await cluster.pass_time(5)
+        current = await status(cluster)
+        assert (current["active"], current.get("failed", 0), current["terminating"]) == (1, 0, 0)
+        assert "conditions" not in current
+
+    run_scenario(scenario)
+
+
+def test_each_index_has_its_own_back_off_limit() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        indexed = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+        await cluster.post(JOBS, job(duration="20s", **indexed))
+        for _ in range(2):
+            await cluster.pass_time(2)
+            for pod in await cluster.pods():
+                index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
+                if index == "1" and pod["status"]["phase"] == "Running":
+                    await cluster.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Failed"}})
+            await cluster.pass_time(12)
+        await cluster.pass_time(20)
+        current = await status(cluster)
+        assert (current["failedIndexes"], current["completedIndexes"], current["failed"]) == ("1", "0", 2)
+        assert (await condition_reasons(cluster))["Failed"] == "FailedIndexes"
+
+    run_scenario(scenario)
+
+
+def test_a_job_ends_when_too_many_indexes_have_failed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        indexed = {"completions": 5, "parallelism": 5, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+        await cluster.post(JOBS, failing_job("1", maxFailedIndexes=2, **indexed))
+        await cluster.pass_time(5)
+        assert (await condition_reasons(cluster))["Failed"] == "MaxFailedIndexesExceeded"
+
+    run_scenario(scenario)
+
+
+def test_a_rule_can_fail_an_index_before_its_limit() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        indexed = {"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5}
+        policy = {"rules": [on_exit_codes("FailIndex", 0, operator="NotIn")]}
+        await cluster.post(JOBS, failing_job("3", podFailurePolicy=policy, **indexed))
+        await cluster.pass_time(5)
+        assert len(await cluster.pods()) == 1
+        assert (await condition_reasons(cluster))["Failed"] == "FailedIndexes"
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("rule", [{"succeededIndexes": "0"}, {"succeededCount": 1}])
+def test_a_success_policy_ends_a_job_early(rule: dict[str, Any]) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        indexed = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+        await cluster.post(JOBS, job(duration="1h", successPolicy={"rules": [rule]}, **indexed))
+        await cluster.pass_time(2)
+        for pod in await cluster.pods():
+            if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "0":
+                await cluster.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
+        await cluster.pass_time(5)
+        assert await condition_reasons(cluster) == dict.fromkeys(("SuccessCriteriaMet", "Complete"), "SuccessPolicy")
+        assert len(await cluster.pods()) == 1
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize(("policy", "replaced_at_once"), [("TerminatingOrFailed", True), ("Failed", False)])
+def test_the_replacement_policy_says_when_a_terminating_pod_is_replaced(policy: str, replaced_at_once: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        slow = job(duration="1h", podReplacementPolicy=policy)
+        slow["spec"]["template"]["metadata"]["annotations"]["kubestow.dev/shutdown"] = "20s"
+        await cluster.post(JOBS, slow)
+        await cluster.pass_time(2)
+        (pod,) = await cluster.pods()
+        await cluster.delete(f"{PODS}/{pod['metadata']['name']}")
+        await cluster.pass_time(15)
+        current = await status(cluster)
+        assert (current.get("active", 0) == 1) == replaced_at_once and current["terminating"] == 1
+        await cluster.pass_time(30)
+        current = await status(cluster)
+        assert (current["active"], current["terminating"]) == (1, 0)
+
+    run_scenario(scenario)
+
+
+def test_the_pods_of_a_job_that_is_deleted_without_options_stay() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(JOBS, job(duration="1h"))
+        await cluster.pass_time(2)
+        await cluster.delete(f"{JOBS}/j")
+        await cluster.pass_time(3)
+        (pod,) = await cluster.pods()
+        assert await cluster.items(JOBS) == [] and "ownerReferences" not in pod["metadata"]
+
+    run_scenario(scenario)

@@ -1,5 +1,5 @@
-"""Authentication: client certificates, bearer tokens of a token file, anonymous access and impersonation.
+"""Authentication: client certificates, tokens of a token file and of service accounts, anonymous access, impersonation.
 
-There is no authorization: every authenticated user is allowed everything. A server without tokens and without client
-certificates authenticates every request as the administrator.
+A server without tokens and without client certificates authenticates every request as the administrator, except those
+with the token of a service account.
 """

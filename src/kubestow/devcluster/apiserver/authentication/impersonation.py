@@ -11,14 +11,15 @@ from kubestow.devcluster.apiserver.authentication.users import (
     ALL_AUTHENTICATED,
     ALL_UNAUTHENTICATED,
     ANONYMOUS,
+    SERVICE_ACCOUNT_PREFIX,
     UserInfo,
+    service_account_groups,
 )
 
 __all__ = ["impersonated_user", "is_impersonation"]
 
 _HEADERS = ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid")
 _EXTRA_PREFIX = "impersonate-extra-"
-_SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 def is_impersonation(headers: MultiMapping[str]) -> bool:
@@ -33,9 +34,8 @@ def impersonated_user(headers: MultiMapping[str]) -> UserInfo:
         raise statuses.bad_request("requested impersonation of groups or a uid without impersonating a user")
     if not all(value.isprintable() for header, value in headers.items() if header.lower().startswith("impersonate-")):
         raise statuses.bad_request("impersonation headers must be printable text")
-    if not groups and name.startswith(_SERVICE_ACCOUNT_PREFIX):
-        namespace = name.removeprefix(_SERVICE_ACCOUNT_PREFIX).partition(":")[0]
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    if not groups and name.startswith(SERVICE_ACCOUNT_PREFIX):
+        groups = service_account_groups(name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0])
     implied = ALL_UNAUTHENTICATED if name == ANONYMOUS.name else ALL_AUTHENTICATED
     groups = groups if implied in groups else (*groups, implied)
     return UserInfo(name, groups, headers.get("Impersonate-Uid", ""), _extra(headers))

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["ADMIN", "ALL_AUTHENTICATED", "ALL_UNAUTHENTICATED", "ANONYMOUS", "UserInfo"]
+__all__ = [
+    "ADMIN",
+    "ALL_AUTHENTICATED",
+    "ALL_UNAUTHENTICATED",
+    "ANONYMOUS",
+    "SERVICE_ACCOUNT_PREFIX",
+    "UserInfo",
+    "service_account_groups",
+]
 
 ALL_AUTHENTICATED, ALL_UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+#: The name of a service account as a user is this, its namespace, a colon and its name.
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +26,11 @@ class UserInfo:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+
+
+def service_account_groups(namespace: str) -> tuple[str, str]:
+    """The groups of all service accounts, and of those in a namespace."""
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
 
 
 #: The user of all requests to a server without authentication.

@@ -1,7 +1,8 @@
 """Discovery: the served groups, versions and resources under ``/api`` and ``/apis``.
 
-Each document exists in the unaggregated form (APIGroupList, APIResourceList) and, where clients accept it, in the
-aggregated one (APIGroupDiscoveryList), which has all groups in two documents with ETags.
+Each document exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf, and, where
+clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two documents with
+ETags.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import msgspec
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.endpoints.request import Request
 from kubestow.devcluster.apiserver.endpoints.response import Response
+from kubestow.devcluster.apiserver.endpoints.response_encoder import converted
 from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.resources.scheme import Scheme
 from kubestow.devcluster.apiserver.schema import Object
-from kubestow.devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
+from kubestow.devcluster.apiserver.serialization import protobuf
+from kubestow.devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
 
 __all__ = ["serve_discovery"]
 
@@ -27,6 +30,7 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {
     "binding": ("", "", "Binding", ["create"]),
     "ephemeralcontainers": ("", "", "Pod", _OBJECT_VERBS),
     "eviction": ("policy", "v1", "Eviction", ["create"]),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
     "finalize": ("", "", "Namespace", ["update"]),
     "log": ("", "", "Pod", ["get"]),
     "resize": ("", "", "Pod", _OBJECT_VERBS),
@@ -35,7 +39,10 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {
 
 
 def serve_discovery(request: Request, path: str, scheme: Scheme) -> Response | None:
-    """The discovery document at ``path``; None for any other path. Raises a 404 StatusError for an unknown version."""
+    """The discovery document at ``path``; None for any other path.
+
+    Raises a 404 StatusError for an unknown version, a 406 one for a client that accepts no form of the document.
+    """
     parts = path.split("/")[1:]
     if path == "/":
         return Response.json({"paths": _paths(scheme)})
@@ -48,22 +55,31 @@ def serve_discovery(request: Request, path: str, scheme: Scheme) -> Response | N
         if _accepts_aggregated(request):
             return _aggregated(request, [_group_discovery(group, groups[group], scheme) for group in groups])
         documents = [_api_group(group, versions) for group, versions in groups.items()]
-        return Response.json({"kind": "APIGroupList", "apiVersion": "v1", "groups": documents})
+        return _document(request, {"kind": "APIGroupList", "apiVersion": "v1", "groups": documents})
     group = parts[1]
     if group not in groups:
         return None
     if len(parts) == 2:
-        return Response.json({"kind": "APIGroup", "apiVersion": "v1", **_api_group(group, groups[group])})
-    return _resource_list(group, parts[2], scheme)
+        return _document(request, {"kind": "APIGroup", "apiVersion": "v1", **_api_group(group, groups[group])})
+    return _resource_list(request, group, parts[2], scheme)
+
+
+def _document(request: Request, document: Object) -> Response:
+    """An unaggregated document in the media type that the client prefers. Raises a 406 StatusError."""
+    media_type = negotiate_output_media_type(request.headers.accept, has_protobuf=True).media_type
+    if media_type == PROTOBUF:
+        # The envelope names the version where JSON does not.
+        return Response(200, protobuf.encode({"apiVersion": "v1", **document}), PROTOBUF)
+    return converted(Response.json(document), media_type)
 
 
 def _core(request: Request, parts: list[str], scheme: Scheme) -> Response:
     if len(parts) == 2:
-        return _resource_list("", parts[1], scheme)
+        return _resource_list(request, "", parts[1], scheme)
     if _accepts_aggregated(request):
         return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
     address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-    return Response.json({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
+    return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
 
 
 def _paths(scheme: Scheme) -> list[str]:
@@ -71,7 +87,7 @@ def _paths(scheme: Scheme) -> list[str]:
     for group, versions in sorted(scheme.groups().items()):
         if group:
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-    return [*paths, "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+    return [*paths, "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 
 
 # Unaggregated discovery
@@ -82,14 +98,14 @@ def _api_group(group: str, versions: list[str]) -> Object:
     return {"name": group, "versions": group_versions, "preferredVersion": group_versions[0]}
 
 
-def _resource_list(group: str, version: str, scheme: Scheme) -> Response:
+def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -> Response:
     kinds = scheme.served(group, version)
     if not kinds:
         raise statuses.no_such_resource()
     resources = [entry for kind in sorted(kinds, key=lambda kind: kind.plural) for entry in _api_resources(kind)]
     # The APIResourceList of the core group has no apiVersion.
     type_meta = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
-    return Response.json({**type_meta, "groupVersion": kinds[0].api_version, "resources": resources})
+    return _document(request, {**type_meta, "groupVersion": kinds[0].api_version, "resources": resources})
 
 
 def _api_resources(kind: Kind) -> list[Object]:
@@ -127,12 +143,9 @@ def _subresources(kind: Kind) -> list[str]:
 
 
 def _accepts_aggregated(request: Request) -> bool:
-    """Whether the client accepts the aggregated form. Raises a 406 StatusError if it accepts neither."""
+    """Whether the client accepts the aggregated form."""
     clauses = [clause.strip() for clause in request.headers.accept.split(",")]
-    if any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses):
-        return True
-    negotiate_output_media_type(request.headers.accept)
-    return False
+    return any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses)
 
 
 def _aggregated(request: Request, groups: list[Object]) -> Response:

@@ -1,14 +1,18 @@
 """OpenAPI v3: the index under ``/openapi/v3`` and one document per group and version, built on first use.
 
-kubectl uses the documents for ``explain``, for client-side validation and for strategic merge patches. They contain the
-schemas with descriptions, list types and merge keys, and of each path only what kubectl needs: the kind and the query
-parameters of writes.
+``/openapi/v2`` has the same schemas in one document. In protobuf it has no schemas: kubectl falls back to it for a kind
+that v3 does not have, and only needs to see that v2 does not have it either.
+
+kubectl uses the v3 documents for ``explain``, for client-side validation and for strategic merge patches. They contain
+the schemas with descriptions, list types and merge keys, and of each path only what kubectl needs: the kind and the
+query parameters of writes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -21,6 +25,7 @@ from kubestow.devcluster.apiserver.resources.scheme import Scheme
 from kubestow.devcluster.apiserver.schema import ListOf, MapOf, Object, Struct, StructField, Type, struct_of
 from kubestow.devcluster.apiserver.schema.structural import StructuralType
 from kubestow.devcluster.apiserver.schema.types import ANY, Bytes, IntOrString, Quantity, Scalar, Time
+from kubestow.devcluster.apiserver.serialization import protobuf
 
 __all__ = ["OpenAPI"]
 
@@ -29,6 +34,8 @@ _KIND = {"type": "string", "description": "The resource this object represents."
 _REFERENCE = "#/components/schemas/"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
 
@@ -44,6 +51,8 @@ class OpenAPI:
         """The index or a document. Raises a 404 or 406 StatusError."""
         if self._revision != self._scheme.revision:
             self._invalidate()
+        if path == "/openapi/v2":
+            return self._serve_v2(request)
         if path == "/openapi/v3":
             body = msgspec.json.encode({"paths": self._index}) + b"\n"
             return Response(200, body, headers={"Vary": "Accept"})
@@ -55,6 +64,20 @@ class OpenAPI:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         headers = {"Cache-Control": "public, immutable", "Etag": f'"{self._hash}"', "Vary": "Accept"}
         return Response(200, self._document(name), headers=headers)
+
+    def _serve_v2(self, request: Request) -> Response:
+        accept = request.headers.accept
+        headers = {"Etag": f'"{self._hash}"', "Vary": "Accept"}
+        if _V2_PROTOBUF in accept:
+            # The media type as it is requested is not a valid Content-Type, because of the "@".
+            return Response(200, _v2_without_schemas(), _V2_PROTOBUF.replace("@", "."), headers)
+        if accept and "json" not in accept and "*/*" not in accept:
+            raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
+        if "v2" not in self._documents:
+            definitions = _DocumentBuilder(list(self._scheme)).build()["components"]["schemas"]
+            document = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _in_v2(definitions)}
+            self._documents["v2"] = msgspec.json.encode(document)
+        return Response(200, self._documents["v2"], headers=headers)
 
     def _invalidate(self) -> None:
         self._revision = self._scheme.revision
@@ -101,7 +124,7 @@ class _DocumentBuilder:
             self._add_kind(kind)
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
+            "info": _INFO,
             "paths": paths,
             "components": {"schemas": self._schemas},
         }
@@ -129,6 +152,8 @@ class _DocumentBuilder:
         schema: Object = {"type": "object", "description": description, "properties": properties}
         if required := sorted(name for name, field in struct.fields.items() if field.required):
             schema["required"] = required
+        if struct.atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
         if struct.preserves_unknown_fields:
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return schema
@@ -143,6 +168,10 @@ class _DocumentBuilder:
             schema |= _list_extensions(field)
         elif isinstance(field.type_, MapOf) and field.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
+        elif isinstance(field.type_, Struct) and field.type_.atomic and not field.atomic:
+            schema["x-kubernetes-map-type"] = "granular"
+        if field.patch_strategy:
+            schema["x-kubernetes-patch-strategy"] = field.patch_strategy
         return schema
 
     def _reference(self, type_: Type) -> Object:
@@ -227,6 +256,29 @@ def _scalar_schema(type_: Scalar) -> Object:
     elif type_.go_name in ("int32", "int64"):
         schema["format"] = type_.go_name
     return schema
+
+
+def _in_v2(schema: Any) -> Any:
+    """A schema of OpenAPI v3 in v2, which has no ``oneOf``: quantities, ints or strings are strings."""
+    if isinstance(schema, list):
+        return [_in_v2(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "oneOf" in schema:
+        return {"type": "string", **{key: value for key, value in schema.items() if key != "oneOf"}}
+    if isinstance(reference := schema.get("$ref"), str):
+        return {"$ref": reference.replace(_REFERENCE, "#/definitions/")}
+    converted = {key: _in_v2(value) for key, value in schema.items()}
+    if isinstance(references := converted.get("allOf"), list) and len(references) == 1 and "$ref" in references[0]:
+        del converted["allOf"]
+        return {**references[0], **converted}
+    return converted
+
+
+def _v2_without_schemas() -> bytes:
+    """A ``Document`` message with its fields ``swagger`` (1) and ``info`` (2: ``title`` is 1, ``version`` 2)."""
+    info = protobuf.delimited(1, _INFO["title"].encode()) + protobuf.delimited(2, _INFO["version"].encode())
+    return protobuf.delimited(1, b"2.0") + protobuf.delimited(2, info)
 
 
 def _list_extensions(field: StructField) -> Object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from kubestow.api.duration import Duration
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.authentication.users import ADMIN, UserInfo
 
@@ -66,6 +67,14 @@ class Request:
         if directive not in _FIELD_VALIDATION:
             raise self._invalid(field_errors.unsupported_value("fieldValidation", directive, _FIELD_VALIDATION))
         return directive
+
+    def validate_timeout(self) -> None:
+        """Raises a 400 StatusError for a ``timeout`` that is not a duration. Requests are not limited by it."""
+        if text := self.query.get("timeout", ""):
+            try:
+                Duration.parse(text)
+            except ValueError as error:
+                raise statuses.bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
     def flag(self, name: str) -> bool:
         """A boolean parameter. Any value but ``false`` and ``0`` is true, as in kube-apiserver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ class RequestScope:
     info: RequestInfo
     kind: Kind
     registry: Registry
+    #: Checks the content of a write, as :attr:`WriteOptions.authorize`.
+    authorize_content: Callable[[Object, Object | None], None] | None = None
 
     @property
     def collection(self) -> Collection:
@@ -36,13 +39,13 @@ class RequestScope:
     def encoder(self) -> ResponseEncoder:
         """The encoder of the negotiated form. Raises a 406 StatusError."""
         include_object = self.request.query.get("includeObject", "")
-        media_type = negotiate_output_media_type(self.request.headers.accept)
+        media_type = negotiate_output_media_type(self.request.headers.accept, has_protobuf=self.kind.has_protobuf)
         return ResponseEncoder(self.kind, media_type, include_object=include_object, clock=self.registry.clock)
 
     @property
     def write_options(self) -> WriteOptions:
         """Raises a 422 StatusError."""
-        return WriteOptions(self.request.field_manager, self.request.dry_run)
+        return WriteOptions(self.request.field_manager, self.request.dry_run, self.authorize_content)
 
     @property
     def key_prefix(self) -> str:
@@ -69,16 +72,14 @@ class RequestScope:
         body, content_type = self.request.body, self.request.headers.content_type
         decoded = decode_body(body, content_type, expected=self.kind.name)
         # Finding duplicate fields means parsing the body a second time, so only strict validation does it.
-        if self.request.field_validation == "Strict" and (duplicates := duplicate_fields(body, content_type)):
-            problems = ", ".join(f'duplicate field "{path}"' for path in duplicates)
-            raise self._cannot_be_handled(f"strict decoding error: {problems}")
-        return self.read(decoded)
+        is_strict = self.request.field_validation == "Strict"
+        return self.read(decoded, duplicate_fields(body, content_type) if is_strict else ())
 
-    def read(self, decoded: Object) -> tuple[Object, dict[str, str]]:
+    def read(self, decoded: Object, duplicates: Sequence[str] = ()) -> tuple[Object, dict[str, str]]:
         """Convert a decoded object to the kind's schema, without kind and apiVersion; also the warning headers.
 
-        Raises a 400 StatusError for another kind, a value of the wrong type, or, with strict validation, an unknown
-        field.
+        ``duplicates`` are problems of strict decoding that have been found already. Raises a 400 StatusError for
+        another kind, a value of the wrong type, or, with strict validation, an unknown field.
         """
         kind = self.kind
         kind_name, api_version = decoded.get("kind") or kind.name, decoded.get("apiVersion") or kind.api_version
@@ -90,14 +91,16 @@ class RequestScope:
         except UnmarshalTypeError as error:
             raise self._cannot_be_handled(str(error)) from None
         validation = self.request.field_validation
-        headers: dict[str, str] = {}
-        if unknown_fields:
-            headers = self._report_unknown_fields(kind.struct.unknown_fields(decoded), validation)
+        warnings: list[str] = []
+        if unknown_fields or duplicates:
+            unknown = [f'unknown field "{path}"' for path in kind.struct.unknown_fields(decoded)]
+            warnings = self._report_problems([*duplicates, *unknown], validation)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
             raise self._cannot_be_handled("metadata is not an object")
-        return new, headers
+        warnings += kind.strategy.warnings(new)
+        return new, {"Warning": ", ".join(map(statuses.warning_header, warnings))} if warnings else {}
 
     def _cannot_be_handled(self, problem: str) -> statuses.StatusError:
         kind = self.kind
@@ -118,10 +121,7 @@ class RequestScope:
             f'{kind_name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
         )
 
-    def _report_unknown_fields(self, paths: list[str], validation: str) -> dict[str, str]:
-        problems = [f'unknown field "{path}"' for path in paths]
+    def _report_problems(self, problems: list[str], validation: str) -> list[str]:
         if validation == "Strict":
             raise self._cannot_be_handled(f"strict decoding error: {', '.join(problems)}")
-        if validation == "Ignore":
-            return {}
-        return {"Warning": ", ".join(map(statuses.warning_header, problems))}
+        return [] if validation == "Ignore" else problems

@@ -1,4 +1,5 @@
-"""Encoding of stored objects in the negotiated form: whole, metadata only or as a Table; in JSON or YAML.
+"""Encoding of stored objects in the negotiated form: whole, metadata only or as a Table; in JSON, YAML or
+protobuf.
 
 Whole objects in JSON, by far the most frequent form, are a constant prefix and the stored bytes. All other forms decode
 the object.
@@ -16,13 +17,20 @@ import yaml
 from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.endpoints.tables import table
 from kubestow.devcluster.apiserver.resources.kind import Kind
-from kubestow.devcluster.apiserver.serialization.negotiation import JSON, YAML, Conversion, MediaTypeOptions
+from kubestow.devcluster.apiserver.serialization import protobuf
+from kubestow.devcluster.apiserver.serialization.negotiation import (
+    JSON,
+    PROTOBUF,
+    YAML,
+    Conversion,
+    MediaTypeOptions,
+)
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["ResponseEncoder"]
+__all__ = ["ResponseEncoder", "converted"]
 
-_PARTIAL_METADATA = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
-_PARTIAL_METADATA_LIST = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%s,"items":['
+_PARTIAL_METADATA = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}'
+_PARTIAL_METADATA_LIST = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":['
 #: Bytes in one chunk of a long list.
 _CHUNK_SIZE = 256 * 1024
 
@@ -46,17 +54,14 @@ class ResponseEncoder:
         clock: Callable[[], datetime],
     ) -> None:
         self.kind = kind
-        self._conversion, self._is_yaml = options.conversion, options.is_yaml
+        self._conversion, self.content_type = options.conversion, options.media_type
+        self._version = options.version
         self._include_object, self._clock = include_object or "Metadata", clock
 
     @property
-    def content_type(self) -> str:
-        return YAML if self._is_yaml else JSON
-
-    @property
-    def is_plain_json(self) -> bool:
-        """Whether the encoding of an object depends on nothing but the object."""
-        return self._conversion is Conversion.NONE and not self._is_yaml
+    def is_whole(self) -> bool:
+        """Whether the encoding of an object depends on nothing but the object and the media type."""
+        return self._conversion is Conversion.NONE
 
     def object_response(
         self, stored: StoredObject, status: int = 200, *, headers: dict[str, str] | None = None
@@ -68,13 +73,15 @@ class ResponseEncoder:
         if self._conversion is Conversion.TABLE:
             return self._response(self._table(objects, list_metadata), 200, None)
         if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
-            chunks = _list_chunks(_PARTIAL_METADATA_LIST % metadata, (self.encode(stored) for stored in objects))
+            chunks = _list_chunks(
+                _PARTIAL_METADATA_LIST % (self._version.encode(), metadata), (self.encode(stored) for stored in objects)
+            )
         else:
             type_meta = (self.kind.list_kind.encode(), self.kind.api_version.encode())
             prefix = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (*type_meta, metadata)
             encode_item = self.kind.encode_item
             chunks = _list_chunks(prefix, (encode_item(stored) for stored in objects))
-        if self._is_yaml:
+        if self.content_type != JSON:
             return self._response(b"".join(chunks), 200, None)
         return Response(200, chunks)
 
@@ -83,7 +90,7 @@ class ResponseEncoder:
         if self._conversion is Conversion.NONE:
             return self.kind.encode(stored)
         if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
-            return _PARTIAL_METADATA + b'"metadata":%s}' % bytes(_METADATA.decode(stored.data).metadata)
+            return _PARTIAL_METADATA % (self._version.encode(), bytes(_METADATA.decode(stored.data).metadata))
         return self._table([stored], {"resourceVersion": str(stored.resource_version)}, with_columns=with_columns)
 
     def encode_bookmark(self, resource_version: int, annotations: dict[str, str]) -> bytes:
@@ -94,7 +101,7 @@ class ResponseEncoder:
         if self._conversion is Conversion.TABLE:
             return self._table([], metadata, with_columns=False)
         if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
-            return _PARTIAL_METADATA + b'"metadata":%s}' % msgspec.json.encode(metadata)
+            return _PARTIAL_METADATA % (self._version.encode(), msgspec.json.encode(metadata))
         struct = self.kind.struct
         empty = {} if struct.preserves_unknown_fields else struct.read({}, [])
         return self.kind.type_meta + msgspec.json.encode({**empty, "metadata": metadata})[1:]
@@ -104,6 +111,7 @@ class ResponseEncoder:
             self.kind,
             objects,
             metadata,
+            version=self._version,
             include_object=self._include_object,
             now=self._clock(),
             with_columns=with_columns,
@@ -111,12 +119,26 @@ class ResponseEncoder:
         return msgspec.json.encode(rows)
 
     def _response(self, body: bytes, status: int, headers: dict[str, str] | None) -> Response:
-        if self._is_yaml:
-            text = yaml.dump(
-                msgspec.json.decode(body), Dumper=_YAMLDumper, default_flow_style=False, allow_unicode=True, width=2**20
-            )
-            return Response(status, text.encode(), YAML, headers or {})
-        return Response(status, body + b"\n", headers=headers or {})
+        return converted(Response(status, body + b"\n", headers=headers or {}), self.content_type)
+
+
+def converted(response: Response, media_type: str) -> Response:
+    """A response in JSON in another media type.
+
+    It stays JSON if it has no protobuf encoding, because of its kind or because an earlier version stored a value that
+    protobuf cannot hold.
+    """
+    assert isinstance(response.body, bytes)
+    if media_type == JSON:
+        return response
+    obj = msgspec.json.decode(response.body)
+    if media_type == YAML:
+        text = yaml.dump(obj, Dumper=_YAMLDumper, default_flow_style=False, allow_unicode=True, width=2**20)
+        return Response(response.status, text.encode(), YAML, response.headers)
+    try:
+        return Response(response.status, protobuf.encode(obj), PROTOBUF, response.headers)
+    except (protobuf.UnsupportedKind, ValueError, TypeError):
+        return response
 
 
 class _YAMLDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]

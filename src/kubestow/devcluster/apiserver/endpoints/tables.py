@@ -21,25 +21,29 @@ def table(
     objects: Sequence[StoredObject],
     metadata: Object,
     *,
+    version: str,
     include_object: str,
     now: datetime,
     with_columns: bool = True,
 ) -> Object:
-    """A Table of ``objects``. ``include_object`` is the part of the object in each row: Object, Metadata or None."""
+    """A Table of ``objects`` in a version of meta.k8s.io.
+
+    ``include_object`` is the part of the object in each row: Object, Metadata or None.
+    """
     printer = _printer(kind)
     rows = []
     for stored in objects:
         obj = kind.decode(stored)
         row: Object = {"cells": printer.cells(obj, now)}
         if include_object == "Metadata":
-            type_meta = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            type_meta = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}"}
             row["object"] = {**type_meta, "metadata": obj["metadata"]}
         else:
             row["object"] = msgspec.Raw(kind.encode(stored)) if include_object == "Object" else None
         rows.append(row)
     return {
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
         "columnDefinitions": [_definition(column) for column in printer.columns] if with_columns else None,
         "rows": rows,

@@ -6,9 +6,12 @@ of new and applied objects and the comparison of two objects, and has the operat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubestow.devcluster.apiserver.managed_fields.field_paths import (
     TYPE_META,
@@ -28,10 +31,10 @@ __all__ = [
     "contains",
     "copy_tree",
     "created_fieldset",
-    "has_prefix",
     "insert",
-    "leaves_first",
+    "is_owned",
     "remove",
+    "sorted_tree",
 ]
 
 #: A fieldsV1 tree.
@@ -180,22 +183,17 @@ def insert(tree: Fieldset, path: FieldPath) -> None:
 
 def contains(tree: Fieldset, path: FieldPath) -> bool:
     """Whether the field at ``path`` is owned itself."""
-    found = _descend(tree, path)
-    return found is not None and (not found or "." in found)
-
-
-def has_prefix(tree: Fieldset, path: FieldPath) -> bool:
-    """Whether the field at ``path`` or one below it is owned."""
-    return _descend(tree, path) is not None
-
-
-def _descend(tree: Fieldset, path: FieldPath) -> Fieldset | None:
     for element in path:
         found = tree.get(element)
         if found is None:
-            return None
+            return False
         tree = found
-    return tree
+    return is_owned(tree)
+
+
+def is_owned(tree: Fieldset) -> bool:
+    """Whether the field that this is the tree of is owned itself, not only fields below it."""
+    return not tree or "." in tree
 
 
 def remove(tree: Fieldset, path: FieldPath) -> None:
@@ -219,10 +217,20 @@ def remove(tree: Fieldset, path: FieldPath) -> None:
             return
 
 
-def leaves_first(tree: Fieldset, path: FieldPath = ()) -> Iterator[FieldPath]:
-    """The paths of the owned fields, children before their parents."""
-    for element, children in tree.items():
-        if element != ".":
-            yield from leaves_first(children, (*path, element))
-    if path and (not tree or "." in tree):
-        yield path
+def sorted_tree(tree: Fieldset) -> Fieldset:
+    """The tree in the order in which kube-apiserver writes it: fields by name, then items by keys, then by value."""
+    if len(tree) < 2:
+        return {element: sorted_tree(children) for element, children in tree.items()}
+    return {element: sorted_tree(tree[element]) for element in sorted(tree, key=_element_order)}
+
+
+def _element_order(element: str) -> tuple[str, list[tuple[str, bool, Any]]]:
+    """The sort key of a path element: kind, then parts. Numbers come before strings, and are compared as numbers."""
+    kind, _, name = element.partition(":")
+    parts: list[tuple[str, Any]] = [("", name)]
+    if kind in ("k", "v"):
+        # A client can store any text in managedFields.
+        with contextlib.suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(name)
+            parts = list(value.items()) if isinstance(value, dict) else [("", value)]
+    return kind, [(key, False, part) if type(part) in (int, float) else (key, True, str(part)) for key, part in parts]

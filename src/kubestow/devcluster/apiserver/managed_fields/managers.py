@@ -17,6 +17,7 @@ from kubestow.devcluster.apiserver.managed_fields.fieldsets import (
     created_fieldset,
     insert,
     remove,
+    sorted_tree,
 )
 from kubestow.devcluster.apiserver.schema import Object, Struct
 
@@ -48,7 +49,7 @@ class FieldManager:
             "apiVersion": self.api_version,
             "time": time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": fieldset,
+            "fieldsV1": sorted_tree(fieldset),
         }
         if self.subresource:
             entry["subresource"] = self.subresource

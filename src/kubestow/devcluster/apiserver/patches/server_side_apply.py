@@ -6,6 +6,7 @@ manager owns them; fields that another manager owns conflict unless the apply is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,14 +18,13 @@ from kubestow.devcluster.apiserver.managed_fields.fieldsets import (
     applied_fieldset,
     compare,
     contains,
-    has_prefix,
-    leaves_first,
+    is_owned,
 )
 from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, sorted_entries, without_fields
 from kubestow.devcluster.apiserver.schema import ListOf, Object, Struct, StructField, Type
 from kubestow.devcluster.apiserver.statuses import StatusError
 
-__all__ = ["server_side_apply"]
+__all__ = ["server_side_apply", "undeclared_fields"]
 
 
 def server_side_apply(
@@ -46,7 +46,9 @@ def server_side_apply(
     others = [other for other in entries if other is not entry]
     applied: Object = _merge(live, config, struct)
     if entry is not None:
-        owned = [fieldset, *(other.get("fieldsV1") or {} for other in others)]
+        # Every configuration has a name, although no manager owns it.
+        named: Fieldset = {"f:metadata": {}}
+        owned = [named, fieldset, *(other.get("fieldsV1") or {} for other in others)]
         applied = _remove_unapplied(applied, entry.get("fieldsV1") or {}, owned, struct)
     comparison = compare(live, applied, struct)
     if not force and (conflicts := _conflicts(others, comparison.changed)):
@@ -57,6 +59,27 @@ def server_side_apply(
     applied["metadata"] = {**applied["metadata"]}
     applied["metadata"]["managedFields"] = sorted_entries([entry, *(other for other in remaining if other is not None)])
     return applied
+
+
+def undeclared_fields(config: Object, struct: Struct) -> list[str]:
+    """The paths of the fields of a configuration that its schema does not have: ``.spec.containers[name="c"].x``."""
+    return list(_undeclared(config, struct, None, ""))
+
+
+def _undeclared(value: Any, type_: Type, field: StructField | None, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            item_type, item_field = child_field(type_, key)
+            if isinstance(type_, Struct) and item_field is None and not type_.preserves_unknown_fields:
+                yield f"{path}.{key}"
+            else:
+                yield from _undeclared(item, item_type, item_field, f"{path}.{key}")
+    elif isinstance(value, list) and isinstance(type_, ListOf):
+        is_keyed = is_granular(value, type_, field) and all(isinstance(item, dict) for item in value)
+        elements = [element for element, *_ in child_fields(value, type_, field)] if is_keyed else []
+        for index, item in enumerate(value):
+            place = _format_path((elements[index],)) if is_keyed else f"[{index}]"
+            yield from _undeclared(item, type_.item, None, f"{path}{place}")
 
 
 def _without_empty(value: Any, type_: Type) -> Any:
@@ -94,33 +117,27 @@ def _merge(live: Any, config: Any, type_: Type, field: StructField | None = None
     return merged
 
 
-def _remove_unapplied(applied: Object, previous: Fieldset, owned: list[Fieldset], struct: Struct) -> Object:
-    """Remove the fields of the manager's previous fieldset that no fieldset in ``owned`` contains."""
-    for path in leaves_first(previous):
-        if not any(has_prefix(fieldset, path) for fieldset in owned):
-            applied = _remove_field(applied, path, struct)
-    return applied
+def _remove_unapplied(
+    value: Any, previous: Fieldset, owned: list[Fieldset], type_: Type, field: StructField | None = None
+) -> Any:
+    """``value`` without the fields of the manager's ``previous`` fieldset that no fieldset in ``owned`` has.
 
-
-def _remove_field(value: Any, path: FieldPath, type_: Type, field: StructField | None = None) -> Any:
-    """``value`` without the field at ``path``."""
-    element, rest = path[0], path[1:]
-    if isinstance(value, dict):
-        key = element[2:]
-        if key not in value:
-            return value
-        if not rest:
-            return {name: item for name, item in value.items() if name != key}
-        return {**value, key: _remove_field(value[key], rest, *child_field(type_, key))}
-    if not isinstance(value, list):
+    A field goes whole, with the fields below it that have other owners or none. The fieldsets are those of ``value``.
+    """
+    if not previous or not is_granular(value, type_, field):
         return value
     kept = []
-    for item_element, item, item_type, item_field in child_fields(value, type_, field):
-        if item_element != element:
-            kept.append(item)
-        elif rest:
-            kept.append(_remove_field(item, rest, item_type, item_field))
-    return kept
+    for element, item, item_type, item_field in child_fields(value, type_, field):
+        before, remaining = previous.get(element), [tree[element] for tree in owned if element in tree]
+        # A field with a name is owned with any field below it; an item of a list or map on its own.
+        is_named = item_field is not None and isinstance(type_, Struct)
+        if before is None:
+            kept.append((element, item))
+        elif any(map(is_owned, remaining)) or (remaining and is_named) or not (is_named or is_owned(before)):
+            kept.append((element, _remove_unapplied(item, before, remaining, item_type, item_field)))
+    if isinstance(value, dict):
+        return {element[2:]: item for element, item in kept}
+    return [item for _, item in kept]
 
 
 def _conflicts(entries: list[Object], changed: list[FieldPath]) -> list[tuple[FieldManager, FieldPath]]:

@@ -53,6 +53,8 @@ def _merge_field(result: Object, key: str, value: Any, type_: Type) -> None:
     before = result.get(key)
     if value is None:
         result.pop(key, None)
+    elif isinstance(value, dict) and field is not None and field.patch_strategy == "replace":
+        result[key] = value
     elif isinstance(value, dict):
         merged = strategic_merge_patch(before if isinstance(before, dict) else {}, value, child)
         if merged or value.get("$patch") != "delete":

@@ -35,16 +35,25 @@ __all__ = ["SYSTEM", "Registry", "WriteOptions"]
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_PREFIX = 63 - 5
+#: Attempts to generate a name that is free.
+_NAME_ATTEMPTS = 8
+#: The resourceVersions of a write without a precondition.
+_UNCONDITIONAL = ("", "0")
 #: Metadata that only the server sets.
 _SYSTEM_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a create, update or patch. An empty field manager is not recorded in managedFields."""
+    """The options of a create, update or patch. An empty field manager is not recorded in managedFields.
+
+    ``authorize`` is called with the new object and the one before, None for a creation; it raises a StatusError for
+    content that the user must not write.
+    """
 
     field_manager: str = "unknown"
     dry_run: bool = False
+    authorize: Callable[[Object, Object | None], None] | None = None
 
 
 #: Writes of the server's own controllers.
@@ -92,23 +101,31 @@ class Registry:
 
     def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
         metadata = new.setdefault("metadata", {})
-        if metadata.get("resourceVersion"):
+        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
             raise statuses.bad_request("resourceVersion should not be set on objects to be created")
         if kind.namespaced:
             metadata["namespace"] = namespace
         else:
             metadata.pop("namespace", None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generate_name(metadata["generateName"])
+            metadata["name"] = self._generate_name(kind, metadata)
         kind.strategy.set_defaults(new)
 
-    def _generate_name(self, prefix: str) -> str:
-        suffix = "".join(self._random.choice(_SUFFIX_ALPHABET) for _ in range(5))
-        return prefix[:_MAX_GENERATED_PREFIX] + suffix
+    def _generate_name(self, kind: Kind, metadata: Object) -> str:
+        """A name that is free, unless none is found in a few attempts."""
+        collection, prefix = self.store.collection(kind.storage), metadata["generateName"][:_MAX_GENERATED_PREFIX]
+        name = ""
+        for _ in range(_NAME_ATTEMPTS):
+            name = prefix + "".join(self._random.choice(_SUFFIX_ALPHABET) for _ in range(5))
+            if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
+                break
+        return name
 
     def _create(self, kind: Kind, new: Object, options: WriteOptions) -> StoredObject:
         strategy, now = kind.strategy, self.now()
         self.admission.admit(kind, new)
+        if options.authorize is not None:
+            options.authorize(new, None)
         metadata = new["metadata"]
         metadata["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = now
@@ -121,13 +138,14 @@ class Registry:
         errors = object_meta.validate_object_meta(metadata, name_errors=strategy.validate_name(name))
         errors += strategy.validate(new)
         if errors:
-            raise statuses.invalid(kind.name, name, errors, group="" if strategy.needs_conversion else kind.group)
+            raise statuses.invalid(kind.name, name, errors, group="" if kind.rest.stored_in else kind.group)
+        charged_quotas = self.admission.validate(kind, new)
         if self.store.collection(kind.storage).get(kind.key(metadata.get("namespace", ""), name)) is not None:
             conflict = statuses.generate_name_conflict if metadata.get("generateName") else statuses.already_exists
             raise conflict(kind.group_resource, name)
         if options.dry_run:
             metadata.pop("resourceVersion", None)
-        return self.commit(kind, new, dry_run=options.dry_run)
+        return self._commit_charged(kind, new, charged_quotas, options)
 
     # Update
 
@@ -155,18 +173,23 @@ class Registry:
         if managed_fields:
             new["metadata"]["managedFields"] = managed_fields
         kind.strategy.set_defaults(new)
+        if not subresource:
+            self.admission.admit_update(kind, new, old)
         if new == old:
             return stored
+        if options.authorize is not None:
+            options.authorize(new, old)
         kind.strategy.prepare_for_update(new, old, self.now())
         self._update_generation(kind, new, old)
         if not applied:
             self._record_update(kind, new, old, options, subresource)
         self._validate_update(kind, new, old, subresource)
+        charged_quotas = self.admission.validate(kind, new, old, subresource)
         if can_be_removed(kind, new):
             self.commit_deletion(kind, new, dry_run=options.dry_run)
             new["metadata"]["resourceVersion"] = str(stored.resource_version)
             return self._storage.encode(kind, new, stored.resource_version)
-        return self.commit(kind, new, dry_run=options.dry_run)
+        return self._commit_charged(kind, new, charged_quotas, options)
 
     def _restore_immutable(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         """Restore what this write cannot change. Raises a 409 or 422 StatusError for the resourceVersion of ``new``."""
@@ -268,6 +291,15 @@ class Registry:
             return self._storage.put(kind, new)
         return self._custom_resources.put_definition(new, self.now())
 
+    def _commit_charged(
+        self, kind: Kind, new: Object, charged_quotas: list[Object], options: WriteOptions
+    ) -> StoredObject:
+        """Write an object and the resource quotas whose usage it increases."""
+        if not options.dry_run:
+            for quota in charged_quotas:
+                self._storage.put(self.scheme["resourcequotas"], quota)
+        return self.commit(kind, new, dry_run=options.dry_run)
+
     def commit_deletion(self, kind: Kind, last: Object, *, dry_run: bool = False) -> StoredObject:
         """Remove an object; ``last`` is its state in the DELETED event."""
         if dry_run:
@@ -283,8 +315,9 @@ class Registry:
 def _check_resource_version(kind: Kind, after: Object, before: Object) -> None:
     """Raises a 422 StatusError for a missing resourceVersion that is required, a 409 one for an outdated one."""
     resource_version = after.get("resourceVersion", "")
-    if not resource_version and not kind.strategy.allow_unconditional_update:
+    is_unconditional = resource_version in _UNCONDITIONAL
+    if is_unconditional and not kind.strategy.allow_unconditional_update:
         error = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
-    if resource_version and resource_version != before["resourceVersion"]:
+    if not is_unconditional and resource_version != before["resourceVersion"]:
         raise statuses.conflict(kind.group_resource, before["name"])

@@ -5,9 +5,9 @@ names. ``strategies`` holds defaulting and validation of the built-in kinds, ``c
 resources and their definitions, ``object_meta`` the validation of metadata.
 """
 
-from kubestow.devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
+from kubestow.devcluster.apiserver.resources.built_in import BUILT_IN_KINDS, METRICS_GROUP, METRICS_KINDS
 from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.resources.scheme import Scheme
 from kubestow.devcluster.apiserver.schema import Object
 
-__all__ = ["BUILT_IN_KINDS", "Kind", "Object", "Scheme"]
+__all__ = ["BUILT_IN_KINDS", "METRICS_GROUP", "METRICS_KINDS", "Kind", "Object", "Scheme"]

@@ -21,7 +21,7 @@ from kubestow.devcluster.apiserver.resources.strategies.workloads import daemon_
 from kubestow.devcluster.apiserver.resources.strategy import SpecStrategy
 from kubestow.devcluster.apiserver.schema.group_version import GroupVersion
 
-__all__ = ["BUILT_IN_KINDS"]
+__all__ = ["BUILT_IN_KINDS", "METRICS_GROUP", "METRICS_KINDS"]
 
 _CORE = GroupVersion("", "v1")
 _APPS = GroupVersion("apps", "v1")
@@ -42,6 +42,8 @@ _COORDINATION = GroupVersion("coordination.k8s.io", "v1")
 _NODE = GroupVersion("node.k8s.io", "v1")
 _DISCOVERY = GroupVersion("discovery.k8s.io", "v1")
 _RESOURCE = GroupVersion("resource.k8s.io", "v1")
+METRICS_GROUP = "metrics.k8s.io"
+_METRICS = GroupVersion(METRICS_GROUP, "v1beta1")
 
 _ALL = ("all",)
 _CREATE = ("create",)
@@ -82,7 +84,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     Kind(_CORE, KindNames("Binding", "bindings"), "V1Binding", rest=RESTOptions(verbs=_CREATE)),
     Kind(
         _CORE, KindNames("ConfigMap", "configmaps", ("cm",)), "V1ConfigMap",
-        rest=RESTOptions(storage_version_hash="qFsyl6wFWjQ="),
+        rest=RESTOptions(core.ConfigMapStrategy(), storage_version_hash="qFsyl6wFWjQ="),
     ),
     Kind(
         _CORE, KindNames("Endpoints", "endpoints", ("ep",)), "V1Endpoints",
@@ -94,7 +96,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _CORE, KindNames("LimitRange", "limitranges", ("limits",)), "V1LimitRange",
-        rest=RESTOptions(storage_version_hash="EBKMFVe6cwo="),
+        rest=RESTOptions(core.LimitRangeStrategy(), storage_version_hash="EBKMFVe6cwo="),
     ),
     Kind(
         _CORE, KindNames("Namespace", "namespaces", ("ns",)), "V1Namespace", namespaced=False,
@@ -139,7 +141,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _CORE, KindNames("ResourceQuota", "resourcequotas", ("quota",)), "V1ResourceQuota", subresources=_STATUS,
-        rest=RESTOptions(storage_version_hash="8uhSgffRX6w="),
+        rest=RESTOptions(core.ResourceQuotaStrategy(), storage_version_hash="8uhSgffRX6w="),
     ),
     Kind(
         _CORE, KindNames("Secret", "secrets"), "V1Secret",
@@ -147,6 +149,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _CORE, KindNames("ServiceAccount", "serviceaccounts", ("sa",)), "V1ServiceAccount",
+        subresources=Subresources(others=("token",)),
         rest=RESTOptions(storage_version_hash="pbx9ZvyFpBE="),
     ),
     Kind(
@@ -339,3 +342,9 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
         ),
     ),
 )  # fmt: skip
+
+#: Served where usage is simulated, as by an installed metrics-server.
+METRICS_KINDS: tuple[Kind, ...] = (
+    Kind(_METRICS, KindNames("NodeMetrics", "nodes"), namespaced=False, rest=RESTOptions(verbs=("get", "list"))),
+    Kind(_METRICS, KindNames("PodMetrics", "pods"), rest=RESTOptions(verbs=("get", "list"))),
+)

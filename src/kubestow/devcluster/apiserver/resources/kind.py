@@ -18,6 +18,7 @@ from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object, Struct, struct_of
 from kubestow.devcluster.apiserver.schema.group_version import GroupResource, GroupVersion
 from kubestow.devcluster.apiserver.schema.structural import StructuralType
+from kubestow.devcluster.apiserver.schema.type_table import has_protobuf
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["CustomResource", "Kind", "KindNames", "RESTOptions", "ScalePaths", "Subresources", "value_at"]
@@ -148,6 +149,11 @@ class Kind:
     @cached_property
     def struct(self) -> Struct:
         return struct_of(self.model) if self.custom is None else self.custom.schema
+
+    @cached_property
+    def has_protobuf(self) -> bool:
+        """Whether objects have a protobuf encoding; custom resources have none."""
+        return self.custom is None and has_protobuf(self.model)
 
     @cached_property
     def type_meta(self) -> bytes:

@@ -23,7 +23,9 @@ class RESTStrategy:
     allow_unconditional_update = True
     #: Whether the response to DELETE is the last state of the object instead of a Status.
     returns_deleted_object = False
-    #: Whether objects are stored in another version than this kind serves.
+    #: The propagation policy of a delete without one; empty: Background.
+    default_propagation_policy = ""
+    #: Whether stored objects differ from those that this kind serves.
     needs_conversion = False
 
     def from_storage(self, stored: Object) -> Object:
@@ -42,6 +44,10 @@ class RESTStrategy:
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
         """Restore the fields that clients cannot change."""
+
+    def warnings(self, new: Object) -> list[str]:
+        """Warnings for the client that writes this object, which is not validated yet."""
+        return []
 
     def validate(self, new: Object) -> list[FieldError]:
         return []

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["FieldEntry", "TypeEntry", "model_for", "model_names", "type_entry"]
+__all__ = ["FieldEntry", "TypeEntry", "has_protobuf", "model_for", "model_names", "type_entry"]
 
 _FILE = Path(__file__).with_name("kubernetes-1.36.json")
 
@@ -64,6 +64,11 @@ class _Table(msgspec.Struct):
 def type_entry(model: str) -> TypeEntry:
     """The type that generated clients call ``model`` (``V1PodSpec``). Raises KeyError when the table has none."""
     return msgspec.json.decode(_types()[model], type=TypeEntry)
+
+
+def has_protobuf(model: str) -> bool:
+    """Whether the objects of a model have a protobuf encoding; those of custom resources (an empty name) have none."""
+    return bool(model) and any(field.number for field in type_entry(model).fields)
 
 
 def model_names() -> list[str]:

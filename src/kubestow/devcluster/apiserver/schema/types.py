@@ -8,14 +8,15 @@ built from the type table on first use, so a server holds only the types of the 
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
 
+from kubestow.api.canonical_quantity import canonical
 from kubestow.api.timestamps import micro_timestamp, timestamp
-from kubestow.devcluster.apiserver.schema.quantities import canonical
 from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, TypeEntry, type_entry
 from kubestow.errors import InvalidQuantity
 
@@ -48,8 +49,8 @@ _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 class UnmarshalTypeError(Exception):
     """A value that does not fit the type of its field; ``str()`` is the message of Go's JSON decoder."""
 
-    def __init__(self, value: object, expected: str, *, problem: str = "") -> None:
-        self.json_type = _JSON_NAMES.get(type(value), "null")
+    def __init__(self, value: object, expected: str, *, problem: str = "", json_type: str = "") -> None:
+        self.json_type = json_type or _JSON_NAMES.get(type(value), "null")
         self.expected = expected
         self.problem = problem
         self.struct = ""
@@ -109,11 +110,36 @@ class Scalar(Type):
         return value
 
 
+class Integer(Scalar):
+    """An integer of 32 or 64 bits."""
+
+    def __init__(self, bits: int) -> None:
+        super().__init__(int, f"int{bits}")
+        self._range = range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
+        if type(value) is not int:
+            raise UnmarshalTypeError(value, self.go_name)
+        if value not in self._range:
+            raise UnmarshalTypeError(value, self.go_name, json_type=f"number {value}")
+        return value
+
+
 class Bytes(Scalar):
     """Bytes, base64-encoded in JSON."""
 
     def __init__(self) -> None:
         super().__init__(str, "[]uint8")
+
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
+        if type(value) is not str:
+            raise UnmarshalTypeError(value, self.go_name)
+        try:
+            # Like Go's decoder, ignore line breaks.
+            base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        except ValueError:
+            raise UnmarshalTypeError(value, self.go_name, problem="illegal base64 data") from None
+        return value
 
 
 class IntOrString(Type):
@@ -122,9 +148,9 @@ class IntOrString(Type):
     go_name = "int32"
 
     def read(self, value: Any, unknown_fields: list[str]) -> Any:
-        if type(value) not in (int, str):
-            raise UnmarshalTypeError(value, self.go_name)
-        return value
+        if type(value) is str:
+            return value
+        return _TYPES["int32"].read(value, unknown_fields)
 
 
 class Quantity(Type):
@@ -213,7 +239,9 @@ class StructField:
     """One field of a struct.
 
     ``omit_empty`` fields are removed when empty or zero. ``in_empty`` fields exist in an empty struct, so that setting
-    one modifies the field instead of adding it. ``python`` is the Python type of a scalar that needs no other check.
+    one modifies the field instead of adding it. ``patch_strategy`` is that of a strategic merge patch for a struct: a
+    patch with ``replace`` replaces it; ``retainKeys`` is for clients. ``python`` is the Python type of a scalar that
+    needs no other check.
     """
 
     type_: Type
@@ -223,12 +251,13 @@ class StructField:
     omit_empty: bool
     atomic: bool
     in_empty: bool
+    patch_strategy: str = ""
     python: type | None = field(init=False)
 
     def __post_init__(self) -> None:
-        # A float field also accepts integers, so its type is checked by Scalar.read.
-        python = self.type_.python if isinstance(self.type_, Scalar) else None
-        object.__setattr__(self, "python", None if python is float else python)
+        is_checked_by_type = type(self.type_) is Scalar and self.type_.python is not float  # a float may be an integer
+        python = self.type_.python if isinstance(self.type_, Scalar) and is_checked_by_type else None
+        object.__setattr__(self, "python", python)
 
 
 class Struct(Type):
@@ -244,7 +273,7 @@ class Struct(Type):
 
     @cached_property
     def fields(self) -> dict[str, StructField]:
-        return {entry.name: _field(entry, f"{self.name}.{entry.name}") for entry in self._entries}
+        return {entry.name: _field(entry) for entry in self._entries}
 
     @cached_property
     def _zero_values(self) -> list[tuple[str, Any, Struct | None]]:
@@ -331,8 +360,8 @@ _METADATA = (FieldEntry("metadata", "V1ObjectMeta", pointer=True, omit="empty"),
 _TYPES: dict[str, Type] = {
     "string": Scalar(str, "string"),
     "bytes": Bytes(),
-    "int32": Scalar(int, "int32"),
-    "int64": Scalar(int, "int64"),
+    "int32": Integer(32),
+    "int64": Integer(64),
     "bool": Scalar(bool, "bool"),
     "float64": Scalar(float, "float64"),
     "any": ANY,
@@ -346,21 +375,18 @@ _TYPES: dict[str, Type] = {
 _NULL_LISTS = frozenset({"CSINodeDriver.topologyKeys"})
 
 
-#: Merge keys of strategic merge patches that the type table lacks.
-_PATCH_KEYS = {"NodeSpec.taints": "key"}
-
-
-def _field(entry: FieldEntry, path: str) -> StructField:
+def _field(entry: FieldEntry) -> StructField:
     type_ = _type(entry.type, atomic=entry.map_type == "atomic")
     is_go_struct = isinstance(type_, Struct | Time | Quantity | IntOrString)
     return StructField(
         type_=type_,
         required=entry.required,
         description=entry.description,
-        merge=_list_merge(entry, _PATCH_KEYS.get(path, "")) if isinstance(type_, ListOf) else None,
+        merge=_list_merge(entry) if isinstance(type_, ListOf) else None,
         omit_empty=_omits_empty(entry, type_),
         atomic=type_.atomic and entry.map_type != "granular",
         in_empty=not entry.omit or (is_go_struct and not entry.pointer and entry.omit != "zero"),
+        patch_strategy="" if isinstance(type_, ListOf) else entry.patch_strategy,
     )
 
 
@@ -376,12 +402,12 @@ def _omits_empty(entry: FieldEntry, type_: Type) -> bool:
     return not isinstance(type_, Struct) or entry.omit == "zero"
 
 
-def _list_merge(entry: FieldEntry, patch_key: str) -> ListMerge | None:
+def _list_merge(entry: FieldEntry) -> ListMerge | None:
     strategies = entry.patch_strategy.split(",")
-    if entry.list_type not in ("map", "set") and "merge" not in strategies and not patch_key:
+    if entry.list_type not in ("map", "set") and "merge" not in strategies:
         return None
     return ListMerge(
-        patch_key=entry.patch_merge_key or patch_key,
+        patch_key=entry.patch_merge_key,
         map_keys=entry.list_map_keys,
         is_set=entry.list_type == "set",
         patch_by_value="merge" in strategies and not entry.patch_merge_key,
@@ -394,5 +420,5 @@ def _type(text: str, *, atomic: bool = False) -> Type:
         return ListOf(_type(text[2:]))
     if text.startswith("map[string]"):
         item = _type(text.removeprefix("map[string]"))
-        return (StringMap if isinstance(item, Scalar) and item.python is str else MapOf)(item, atomic=atomic)
+        return (StringMap if item is _TYPES["string"] else MapOf)(item, atomic=atomic)
     return _TYPES[text] if text in _TYPES else struct_of(text)

@@ -1,14 +1,17 @@
 """Defaulting and validation of custom resources by their schema, with kube-apiserver's messages.
 
-Not implemented: ``format``, ``uniqueItems`` and the CEL rules of ``x-kubernetes-validations``.
+Patterns are regular expressions of RE2, as in kube-apiserver: matching takes time linear in the length of the value,
+for any pattern. Not implemented: ``format``, ``uniqueItems`` and the CEL rules of ``x-kubernetes-validations``.
 """
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+
+import re2
 
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
@@ -20,7 +23,7 @@ from kubestow.devcluster.apiserver.field_errors import (
 )
 from kubestow.devcluster.apiserver.schema.structural import Schema
 
-__all__ = ["apply_defaults", "validate"]
+__all__ = ["apply_defaults", "has_defaults", "pattern_error", "subschemas", "validate"]
 
 _JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -41,6 +44,11 @@ def apply_defaults(value: Any, schema: Schema) -> None:
                 value[name] = copy.deepcopy(child["default"])
     for _, item, child in _children(value, schema, ""):
         apply_defaults(item, child)
+
+
+def has_defaults(schema: Schema) -> bool:
+    """Whether the schema of any field has a default."""
+    return any("default" in child for _, child in subschemas(schema, ""))
 
 
 def validate(value: Any, schema: Schema, path: str = "") -> list[FieldError]:
@@ -123,11 +131,39 @@ def _or_equal(schema: Schema, bound: str) -> str:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Patterns are RE2; one that Python's ``re`` does not accept matches everything."""
+    """Whether a value matches; a definition stored before patterns were validated may contain an invalid one."""
+    compiled = _compile(pattern)
+    return isinstance(compiled, str) or compiled.search(value) is not None
+
+
+def pattern_error(pattern: str) -> str:
+    """Why a pattern is not a regular expression of RE2; empty if it is one."""
+    compiled = _compile(pattern)
+    return compiled if isinstance(compiled, str) else ""
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Any:
+    """The compiled pattern, or its error."""
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return True
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        return error.args[0].decode(errors="replace")
+
+
+def subschemas(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """A schema and all schemas in it, each with its path."""
+    yield path, schema
+    for name, child in (schema.get("properties") or {}).items():
+        yield from subschemas(child, f"{path}.properties[{name}]")
+    for keyword in ("items", "additionalProperties", "not"):
+        if isinstance(child := schema.get(keyword), dict):
+            yield from subschemas(child, f"{path}.{keyword}")
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for index, child in enumerate(schema.get(keyword) or ()):
+            yield from subschemas(child, f"{path}.{keyword}[{index}]")
 
 
 def _size_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:

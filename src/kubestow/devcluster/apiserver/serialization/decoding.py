@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import yaml
 
+from kubestow.api.yaml_loader import YAMLLoader
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.serialization import protobuf
-from kubestow.devcluster.apiserver.serialization.negotiation import JSON, SUPPORTED_MEDIA_TYPES, YAML
+from kubestow.devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, SUPPORTED_MEDIA_TYPES, YAML
 
-__all__ = ["YAMLLoader", "decode_body", "duplicate_fields"]
+__all__ = ["decode_body", "duplicate_fields"]
 
 _APPLY_YAML = "application/apply-patch+yaml"
 #: Bytes of the largest YAML body. Parsing YAML blocks the event loop.
 _MAX_YAML = 1024 * 1024
 #: Levels of nesting in a YAML body.
 _MAX_DEPTH = 200
-
-
-class YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Loads YAML as Kubernetes does: timestamps are strings."""
-
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def decode_body(body: bytes, content_type: str, *, expected: str) -> dict[str, Any]:
@@ -38,7 +30,7 @@ def decode_body(body: bytes, content_type: str, *, expected: str) -> dict[str, A
         value = _decode_json(body, expected)
     elif media_type in (YAML, _APPLY_YAML):
         value = _decode_yaml(body, expected)
-    elif media_type == protobuf.MEDIA_TYPE:
+    elif media_type == PROTOBUF:
         value = _decode_protobuf(body, expected)
     else:
         raise _unknown_format(SUPPORTED_MEDIA_TYPES)
@@ -49,12 +41,30 @@ def decode_body(body: bytes, content_type: str, *, expected: str) -> dict[str, A
 
 
 def duplicate_fields(body: bytes, content_type: str) -> list[str]:
-    """The paths of duplicate fields in a well-formed JSON body; none for other media types."""
-    if (content_type.partition(";")[0].strip() or JSON) != JSON:
+    """The problems of duplicate fields in a well-formed body in JSON or YAML; none for other media types."""
+    media_type = content_type.partition(";")[0].strip() or JSON
+    if media_type == YAML and body.lstrip()[:1] != b"{":
+        lines: list[str] = []
+        _find_yaml_duplicates(yaml.compose(body, Loader=YAMLLoader), lines)
+        return ["\n".join(["yaml: unmarshal errors:", *lines])] if lines else []
+    if media_type not in (JSON, YAML):
         return []
     found: list[str] = []
     _find_duplicates(json.loads(body, object_pairs_hook=_Members, parse_int=str), "", found)
-    return found
+    return [f'duplicate field "{path}"' for path in found]
+
+
+def _find_yaml_duplicates(node: yaml.Node | None, found: list[str]) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                found.append(f'  line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+            seen.add(key.value)
+            _find_yaml_duplicates(value, found)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _find_yaml_duplicates(item, found)
 
 
 class _Members(list[tuple[str, Any]]):

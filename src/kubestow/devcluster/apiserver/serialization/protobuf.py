@@ -1,4 +1,4 @@
-"""Protobuf bodies, as ``kubectl create deployment`` sends them, to and from plain objects.
+"""Protobuf, as Go clients prefer it: bodies and the events of watches, to and from plain objects.
 
 A body is four magic bytes and an envelope (``runtime.Unknown``) with the kind and the encoded object. The protobuf
 library parses the messages, whose classes come from the type table; unknown fields are skipped. The library is imported
@@ -17,18 +17,28 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from kubestow.api.timestamps import micro_timestamp
-from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, model_for, type_entry
+from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, has_protobuf, model_for, type_entry
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-__all__ = ["MAGIC", "MEDIA_TYPE", "InvalidMessage", "NotProtobuf", "UnsupportedKind", "decode", "encode"]
+__all__ = [
+    "MAGIC",
+    "InvalidMessage",
+    "NotProtobuf",
+    "UnsupportedKind",
+    "decode",
+    "delimited",
+    "encode",
+    "encode_event",
+]
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
 
 _TRUNCATED = "unexpected EOF"
+#: Kinds of objects with metadata only, which no schema has.
+_METADATA_KINDS = ("PartialObjectMetadata",)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -78,17 +88,53 @@ def decode(body: bytes) -> dict[str, Any]:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """The body of an object with kind and apiVersion. Omits fields that its schema lacks. Raises UnsupportedKind."""
+    """The body of an object or list with kind and apiVersion. Omits fields that its schema lacks.
+
+    Raises UnsupportedKind.
+    """
     from kubestow.devcluster.apiserver.schema.descriptors import ENVELOPE, message_class
 
     api_version, kind = obj["apiVersion"], obj["kind"]
-    model = _model(api_version, kind)
-    message = message_class(model)()
-    _codec(model).write(obj, message)
     envelope: Any = message_class(ENVELOPE)()
     envelope.typeMeta.apiVersion, envelope.typeMeta.kind = api_version, kind
-    envelope.raw = message.SerializeToString()
+    envelope.raw = _encode_raw(api_version, kind, obj)
     return MAGIC + cast(bytes, envelope.SerializeToString())
+
+
+def _encode_raw(api_version: str, kind: str, obj: dict[str, Any]) -> bytes:
+    if kind in _METADATA_KINDS and api_version.startswith("meta.k8s.io/"):
+        return delimited(1, _encode_message("V1ObjectMeta", obj["metadata"]))
+    if "items" in obj and kind.endswith("List"):
+        # The messages of lists are all alike.
+        item_kind = kind.removesuffix("List")
+        items = [delimited(2, _encode_raw(api_version, item_kind, item)) for item in obj["items"] or ()]
+        return b"".join([delimited(1, _encode_message("V1ListMeta", obj["metadata"])), *items])
+    return _encode_message(_model(api_version, kind), obj)
+
+
+def _encode_message(model: str, obj: dict[str, Any]) -> bytes:
+    from kubestow.devcluster.apiserver.schema.descriptors import message_class
+
+    message = message_class(model)()
+    _codec(model).write(obj, message)
+    return message.SerializeToString()
+
+
+def encode_event(type_: str, obj: dict[str, Any]) -> bytes:
+    """One event of a watch: its length in four bytes, then a ``WatchEvent`` with the body of the object."""
+    raw = delimited(1, encode(obj))
+    event = delimited(1, type_.encode()) + delimited(2, raw)
+    return len(event).to_bytes(4, "big") + event
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """A length-delimited field."""
+    prefix, length = bytearray((number << 3 | _BYTES,)), len(content)
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    prefix.append(length)
+    return bytes(prefix) + content
 
 
 def _model(api_version: str, kind: str) -> str:
@@ -97,7 +143,7 @@ def _model(api_version: str, kind: str) -> str:
         model = model_for(api_version, kind)
     except KeyError:
         raise UnsupportedKind(kind) from None
-    if not any(field.number for field in type_entry(model).fields):
+    if not has_protobuf(model):
         raise UnsupportedKind(kind)
     return model
 

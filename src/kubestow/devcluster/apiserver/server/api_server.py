@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow.devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from kubestow.devcluster.apiserver.authentication.users import UserInfo
+from kubestow.devcluster.apiserver.authorization.authorizer import AlwaysAllow
+from kubestow.devcluster.apiserver.authorization.rbac import RBAC
 from kubestow.devcluster.apiserver.endpoints.api_handler import APIHandler
+from kubestow.devcluster.apiserver.endpoints.handlers.resource_metrics import ResourceMetrics
 from kubestow.devcluster.apiserver.registry.registry import Registry
-from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, Scheme
+from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, METRICS_KINDS, Scheme
+from kubestow.devcluster.apiserver.server.host_filter import DEFAULT_ACCEPT_HOSTS, HostFilter
 from kubestow.devcluster.apiserver.server.http import HTTPHandler, connection_log
+from kubestow.devcluster.apiserver.server.path_forwarder import ForwardedPaths, PathForwarder
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.storage.group_commit import GroupCommit
 from kubestow.devcluster.apiserver.storage.store import Store
@@ -45,7 +51,8 @@ class APIServerOptions:
     """Where the API server listens, and how clients authenticate.
 
     ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with CAs of client certificates,
-    enable authentication; without them every request is allowed.
+    enable authentication; without them every request from an accepted host is the administrator's (:mod:`host_filter`).
+    ``rbac`` authorizes requests by the RBAC objects in the store, instead of allowing authenticated users everything.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +60,11 @@ class APIServerOptions:
     tls: TLS | None = None
     #: The user by bearer token.
     tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+    rbac: bool = False
+    #: Regular expressions of accepted ``Host`` headers, separated by commas. IP addresses are always accepted.
+    accept_hosts: str = DEFAULT_ACCEPT_HOSTS
+    #: Paths that another process of the cluster serves.
+    forwarded: ForwardedPaths | None = None
 
 
 def wall_clock() -> datetime:
@@ -64,6 +76,8 @@ class APIServer:
 
     With a ``database`` it loads the cluster from there and persists every write; :meth:`stop` closes the database.
     Without one the cluster is in memory only. ``clock`` and ``random`` make timestamps and uids reproducible.
+    ``resource_metrics`` makes the usage of nodes and pods in a store, which is served as metrics.k8s.io.
+    Raises InputError for invalid options.
     """
 
     def __init__(
@@ -73,26 +87,42 @@ class APIServer:
         database: Database | None = None,
         clock: Callable[[], datetime] = wall_clock,
         random: Random | None = None,
+        resource_metrics: Callable[[Store, Callable[[], datetime]], ResourceMetrics] | None = None,
     ) -> None:
         self.host, self.port, self._tls = options.host, options.port, options.tls
         #: Whether the database already held a cluster.
         self.is_resumed = database is not None and database.resource_version > 0
-        scheme = Scheme(BUILT_IN_KINDS)
+        scheme = Scheme(BUILT_IN_KINDS if resource_metrics is None else (*BUILT_IN_KINDS, *METRICS_KINDS))
         self.store = Store() if database is None else database.load(scheme.selectable_fields())
         self._group_commit = None if database is None else GroupCommit(self.store, database)
         # Seeded once, so that uids need no system call each.
         random = random if random is not None else Random(SystemRandom().getrandbits(128))
         self.registry = Registry(self.store, scheme, clock=clock, random=random)
-        authenticator = RequestAuthenticator(options.tokens, client_certificates=bool(self.client_ca))
-        self.api = APIHandler(self.registry, authenticator)
+        authorizer = RBAC(self.store) if options.rbac else AlwaysAllow()
+        tokens = ServiceAccountTokens(self.store, clock)
+        authenticator = RequestAuthenticator(
+            options.tokens,
+            tokens,
+            client_certificates=bool(self.client_ca),
+            accepts_anonymous=authorizer.accepts_anonymous,
+        )
+        metrics = None if resource_metrics is None else resource_metrics(self.store, clock)
+        self.api = APIHandler(self.registry, authenticator, authorizer, tokens, metrics)
         wait_durable = None if self._group_commit is None else self._group_commit.wait_durable
-        self._handler = HTTPHandler(self.api, authenticator, wait_durable)
+        self._forwarder = None if options.forwarded is None else PathForwarder(options.forwarded)
+        host_filter = HostFilter(options.accept_hosts)
+        self._handler = HTTPHandler(self.api, authenticator, authorizer, host_filter, wait_durable, self._forwarder)
         self._runner: web.ServerRunner | None = None
 
     @property
     def client_ca(self) -> str:
         """The CAs of client certificates, in PEM; empty without any."""
         return "" if self._tls is None else self._tls.client_ca
+
+    @property
+    def root_ca(self) -> str:
+        """The certificates that clients verify the server's with, in PEM; empty without TLS."""
+        return "" if self._tls is None else self._tls.ca_bundle.decode()
 
     @property
     def url(self) -> str:
@@ -141,6 +171,8 @@ class APIServer:
 
     async def stop(self) -> None:
         """Close all connections, watches included, and the database."""
+        if self._forwarder is not None:
+            await self._forwarder.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

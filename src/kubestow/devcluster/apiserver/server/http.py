@@ -17,9 +17,14 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow.devcluster.apiserver.authentication.users import UserInfo
+from kubestow.devcluster.apiserver.authorization.authorizer import Attributes, Authorizer
 from kubestow.devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow.devcluster.apiserver.endpoints.request import Request, RequestHeaders
+from kubestow.devcluster.apiserver.endpoints.request_authorization import authorize_request, effective_user
 from kubestow.devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow.devcluster.apiserver.server.host_filter import HostFilter
+from kubestow.devcluster.apiserver.server.path_forwarder import PathForwarder
 
 __all__ = ["MAX_REQUEST_BODY", "HTTPHandler", "connection_log"]
 
@@ -50,12 +55,28 @@ class HTTPHandler:
     """The request handler of ``aiohttp.web.Server``. ``wait_durable`` is None for a cluster in memory."""
 
     def __init__(
-        self, api: APIHandler, authenticator: RequestAuthenticator, wait_durable: WaitDurable | None = None
+        self,
+        api: APIHandler,
+        authenticator: RequestAuthenticator,
+        authorizer: Authorizer,
+        host_filter: HostFilter,
+        wait_durable: WaitDurable | None = None,
+        forwarder: PathForwarder | None = None,
     ) -> None:
-        self._api, self._authenticator, self._wait_durable = api, authenticator, wait_durable
+        self._api, self._authenticator, self._authorizer = api, authenticator, authorizer
+        self._forwarder = forwarder
+        self._wait_durable = wait_durable
+        # Credentials are a better proof that no foreign web page sends the request.
+        self._host_filter = None if authenticator.is_enabled else host_filter
 
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
+            if self._host_filter is not None:
+                self._host_filter.check(incoming.headers)
+            if incoming.method == "OPTIONS" and incoming.rel_url.raw_path == "*":
+                return web.Response()  # from Go's HTTP library, which does not pass it on to kube-apiserver
+            if self._forwarder is not None and incoming.rel_url.raw_path in self._forwarder.paths:
+                return await self._forward(self._forwarder, incoming)
             request = await self._read(incoming)
         except statuses.StatusError as error:
             response = Response.error(error)
@@ -75,11 +96,25 @@ class HTTPHandler:
             return _whole(result)
         return await _send_chunks(incoming, result, result.body)
 
+    async def _forward(self, forwarder: PathForwarder, incoming: web.BaseRequest) -> web.StreamResponse:
+        """Forward a request. Raises a StatusError for one that is not allowed."""
+        path = incoming.rel_url.raw_path
+        if not forwarder.paths.is_public(path):
+            attributes = Attributes(incoming.method.lower(), path=path)
+            authorize_request(self._authorizer, self._user(incoming), attributes)
+        return await forwarder.forward(incoming)
+
+    def _user(self, incoming: web.BaseRequest) -> UserInfo:
+        """The user of a request, or the one it impersonates. Raises a StatusError."""
+        connection = None if incoming.transport is None else incoming.transport.get_extra_info("ssl_object")
+        headers = incoming.headers
+        user = self._authenticator.authenticate_request(headers, incoming.rel_url.raw_path, connection)
+        return effective_user(self._authorizer, user, headers)
+
     async def _read(self, incoming: web.BaseRequest) -> Request:
         """Raises a StatusError for a request that is not authenticated or whose body is too large or too slow."""
         headers, url = incoming.headers, incoming.rel_url
-        connection = None if incoming.transport is None else incoming.transport.get_extra_info("ssl_object")
-        user = self._authenticator.authenticate_request(headers, url.raw_path, connection)
+        user = self._user(incoming)
         body = await _read_body(incoming) if incoming.body_exists else b""
         return Request(
             method=incoming.method,

@@ -12,6 +12,7 @@ When the disk fails, memory and disk have diverged permanently: all further requ
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,8 +21,11 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
 from kubestow.errors import KubestowError
+from kubestow.log_fields import fields
 
 __all__ = ["GroupCommit", "StorageFailed"]
+
+_log = logging.getLogger(__name__)
 
 
 class StorageFailed(KubestowError):
@@ -101,6 +105,11 @@ class GroupCommit:
                 await loop.run_in_executor(self._writer, self._database.commit, group.resource_version)
             except sqlite3.Error as error:
                 self._fail(error)
+            except Exception as error:
+                _log.exception(
+                    "committing to %s failed", self._database.path, extra=fields(file=str(self._database.path))
+                )
+                self._fail(error)
             group.done.set()
         self._committer = None
 
@@ -121,7 +130,7 @@ class GroupCommit:
         self._committing = group
         return group
 
-    def _fail(self, error: sqlite3.Error) -> StorageFailed:
+    def _fail(self, error: Exception) -> StorageFailed:
         self._failure = StorageFailed(f"{self._database.path}: write failed, later writes are not persisted: {error}")
         self._pending.done.set()
         self._failed.set()

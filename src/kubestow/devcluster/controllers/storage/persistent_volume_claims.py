@@ -18,7 +18,7 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
 )
 from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
-from kubestow.devcluster.apiserver.registry.admission import IS_DEFAULT_STORAGE_CLASS
+from kubestow.devcluster.apiserver.registry.admission.storage_classes import IS_DEFAULT_STORAGE_CLASS
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of

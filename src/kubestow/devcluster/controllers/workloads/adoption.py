@@ -48,15 +48,36 @@ class AdoptingController(PodController):
         self.throttle(key_of(owner), len(pods))
         if "deletionTimestamp" in metadata:
             return pods
+        released = {pod.key for pod in self._release_pods(owner)}
+        return [*(pod for pod in pods if pod.key not in released), *self._adopt_pods(owner)]
+
+    def adopt_and_release(self, owner: Object) -> bool:
+        """Adopt and release pods. Returns whether there were any; their changes enqueue the owner again."""
+        if "deletionTimestamp" in owner["metadata"]:
+            return False
+        return bool([*self._release_pods(owner), *self._adopt_pods(owner)])
+
+    def _release_pods(self, owner: Object) -> list[PodView]:
+        """Release the pods that do not match the owner's selector. Costs nothing per pod if all of them match."""
+        uid, selector = owner["metadata"]["uid"], self.selector(owner)
+        pods = self.pods.of_controller(self.kind.name, key_of(owner), uid)
+        if all(matches_label_selector(selector, labels) for labels, _ in pods.label_sets()):
+            return []
+        released = [
+            pod for pod in pods if not pod.is_terminating and not matches_label_selector(selector, pod.metadata.labels)
+        ]
+        for pod in released:
+            self.remove_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, {uid})
+        return released
+
+    def _adopt_pods(self, owner: Object) -> list[PodView]:
+        """Adopt the orphans that match the owner's selector."""
         selector, controller_ref = self.selector(owner), new_controller_ref(self.kind, owner)
-        claimed = []
-        for pod in pods:
-            if pod.is_terminating or matches_label_selector(selector, pod.metadata.labels):
-                claimed.append(pod)
-            else:
-                self.remove_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, {metadata["uid"]})
-        for pod in list(self.pods.orphans(metadata["namespace"])):
-            if pod.is_active and matches_label_selector(selector, pod.metadata.labels) and self.can_adopt(owner, pod):
-                self.add_owner_reference(self.pod_kind, pod.metadata.namespace, pod.name, controller_ref)
-                claimed.append(pod)
-        return claimed
+        adopted = [
+            pod
+            for pod in self.pods.orphans(owner["metadata"]["namespace"])
+            if pod.is_active and matches_label_selector(selector, pod.metadata.labels) and self.can_adopt(owner, pod)
+        ]
+        for pod in adopted:
+            self.add_owner_reference(self.pod_kind, pod.metadata.namespace, pod.name, controller_ref)
+        return adopted

@@ -38,7 +38,9 @@ class ControllerRevisionHistory:
     def sync(self, owner: Object) -> list[Object]:
         """Ensure that the newest revision is the current template's. Returns all revisions, oldest first."""
         revisions = self._claim_revisions(owner)
-        data = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+        patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+        # Clients compare the stored bytes, so keys are sorted as in Go's encoding of maps.
+        data = msgspec.json.decode(msgspec.json.encode(patch, order="sorted"))
         equal = [revision for revision in revisions if revision["data"] == data]
         if equal and equal[-1] is revisions[-1]:
             return revisions

@@ -12,6 +12,8 @@ import msgspec
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Kind, Object
+from kubestow.devcluster.apiserver.selectors import matches_label_selector
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow.devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 from kubestow.devcluster.controllers.workloads.controller_revisions import template_hash
@@ -21,6 +23,7 @@ from kubestow.devcluster.controllers.workloads.deployment_status import (
     max_surge_and_unavailable,
 )
 from kubestow.devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
+from kubestow.devcluster.stored_objects import is_terminating
 
 __all__ = ["DeploymentController"]
 
@@ -45,8 +48,16 @@ class DeploymentController(Controller):
         if change.resource == self._replica_set_kind.storage:
             for key in change.controller_keys(self.kind.name):
                 self.enqueue(key)
+            if controller_of(change.owner_refs) is None and not change.is_deletion:
+                self._enqueue_matching(change.event.object)
         elif change.resource == "pods" and change.is_deletion:
             self._handle_deleted_pod(change)
+
+    def _enqueue_matching(self, orphan: StoredObject) -> None:
+        """Enqueue the Deployments that could adopt a ReplicaSet."""
+        for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
+            if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
+                self.enqueue(stored.key)
 
     def _handle_deleted_pod(self, change: ObjectChange) -> None:
         """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
@@ -60,7 +71,7 @@ class DeploymentController(Controller):
         deployment = self.get(key)
         if deployment is None:
             return
-        replica_sets = self._owned_replica_sets(deployment)
+        replica_sets = self._claim_replica_sets(deployment)
         if "deletionTimestamp" in deployment["metadata"]:
             self._sync_status(deployment, replica_sets)
             return
@@ -76,16 +87,29 @@ class DeploymentController(Controller):
         self._sync_status(deployment, replica_sets)
         self._clean_up(deployment, replica_sets)
 
-    def _owned_replica_sets(self, deployment: Object) -> list[Object]:
-        """The ReplicaSets of the Deployment, oldest first."""
-        uid = deployment["metadata"]["uid"]
-        namespace = deployment["metadata"]["namespace"]
-        owned = []
-        for stored in self.registry.store.collection(self._replica_set_kind.storage).snapshot(f"{namespace}/"):
+    def _claim_replica_sets(self, deployment: Object) -> list[Object]:
+        """The ReplicaSets of the Deployment, oldest first.
+
+        Matching orphans are adopted, and ReplicaSets that no longer match released, unless the Deployment or they are
+        being deleted.
+        """
+        metadata, selector, kind = deployment["metadata"], deployment["spec"]["selector"], self._replica_set_kind
+        may_claim = "deletionTimestamp" not in metadata
+        claimed = []
+        for stored in self.registry.store.collection(kind.storage).snapshot(f"{metadata['namespace']}/"):
             owner = controller_of(owner_refs_of(stored))
-            if owner is not None and owner.uid == uid:
-                owned.append(self._replica_set_kind.decode(stored))
-        return sorted(owned, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
+            can_change = may_claim and not is_terminating(stored)
+            matches = matches_label_selector(selector, stored.labels)
+            if owner is None and matches and can_change:
+                reference = new_controller_ref(self.kind, deployment)
+                self.add_owner_reference(kind, stored.namespace, stored.name, reference)
+                claimed.append(kind.decode(self.registry.get(kind, stored.namespace, stored.name)))
+            elif owner is not None and owner.uid == metadata["uid"]:
+                if matches or not can_change:
+                    claimed.append(kind.decode(stored))
+                else:
+                    self.remove_owner_references(kind, stored.namespace, stored.name, {metadata["uid"]})
+        return sorted(claimed, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
 
     # The new ReplicaSet
 
@@ -187,7 +211,7 @@ class DeploymentController(Controller):
             if unavailable:
                 replica_sets = self._scale(deployment, replica_sets, old, old["spec"]["replicas"] - unavailable)
                 budget -= unavailable
-        budget = sum(min(available_replicas(one), one["spec"]["replicas"]) for one in replica_sets) - min_available
+        budget = sum(map(available_replicas, replica_sets)) - min_available
         for old in _old(replica_sets, new):
             step = min(max(0, budget), old["spec"]["replicas"])
             if step:
@@ -203,7 +227,7 @@ class DeploymentController(Controller):
                 replica_sets = self._scale(deployment, replica_sets, replica_set, 0)
             return replica_sets
         for replica_set in old:
-            pods = self.pods.controlled_by("ReplicaSet", key_of(replica_set), replica_set["metadata"]["uid"])
+            pods = self.pods.of_controller("ReplicaSet", key_of(replica_set), replica_set["metadata"]["uid"])
             if any(not pod.is_finished for pod in pods):
                 return replica_sets
         return self._scale(deployment, replica_sets, _named(replica_sets, new), deployment["spec"]["replicas"])

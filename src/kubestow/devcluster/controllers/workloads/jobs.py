@@ -2,13 +2,12 @@
 
 Each finished pod is counted once: its tracking finalizer is removed after the Job's status counts it. Containers of
 simulated pods do not exit by themselves, so a Job's pods get the annotation ``kubestow.dev/duration`` with
-:data:`DEFAULT_DURATION` unless their template has it.
-
-Pod failure policies and success policies are stored but not evaluated.
+:data:`DEFAULT_DURATION` unless their template has it, or a command whose end is known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -16,9 +15,16 @@ from kubestow.devcluster.annotations import DURATION
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.statuses import StatusError
+from kubestow.devcluster.container_commands import command_of
 from kubestow.devcluster.controllers.conditions import get_condition, with_condition
-from kubestow.devcluster.controllers.controller import ControllerContext, PodController
-from kubestow.devcluster.controllers.pods import PodView
+from kubestow.devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
+from kubestow.devcluster.controllers.pods import ControlledPods, PodView
+from kubestow.devcluster.controllers.workloads.job_policies import (
+    failure_action,
+    format_indexes,
+    matched_success_rule,
+    parse_indexes,
+)
 
 __all__ = ["DEFAULT_DURATION", "JobController", "finished_condition"]
 
@@ -30,6 +36,9 @@ BATCH = 500
 
 _TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 _COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+#: The number of failures of its index before a pod was created.
+_INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+_MANAGER = "kubernetes.io/job-controller"
 
 
 class JobController(PodController):
@@ -41,81 +50,110 @@ class JobController(PodController):
         #: By the Job's key: failures since the last success, and the time before which no pod is created.
         self._failures: dict[str, int] = {}
         self._back_off_until: dict[str, datetime] = {}
+        #: The same time by the Job's key and index, for Jobs with a back-off limit per index.
+        self._index_back_off_until: dict[str, dict[int, datetime]] = {}
 
     def reconcile(self, key: str) -> None:
         job = self.get(key)
+        if job is not None and job["spec"].get("managedBy", _MANAGER) != _MANAGER:
+            return
         uid = job["metadata"]["uid"] if job is not None else ""
-        pods = self.pods.controlled_by("Job", key)
-        self.throttle(key, len(pods))
-        for pod in pods:
+        for pod in self.pods.of_former_controllers("Job", key, uid):
             # Pods of a deleted Job of this name are not counted.
-            if pod.controller is not None and pod.controller.uid != uid:
-                self._untrack(pod)
+            self._untrack(pod)
         if job is None:
             return
-        pods = [pod for pod in pods if pod.controller is not None and pod.controller.uid == uid]
+        pods = self.pods.of_controller("Job", key, uid)
+        self.throttle(key, len(pods), longest=LONGEST_THROTTLE)
         if finished_condition(job) is not None:
             self._clean_up(key, job, pods)
         elif "deletionTimestamp" in job["metadata"]:
-            for pod in pods:
-                if _outcome(pod):
+            for pod in pods.held():
+                if _outcome(job, pod):
                     self._untrack(pod)
         else:
             self._sync(key, job, pods)
 
-    def _sync(self, key: str, job: Object, pods: list[PodView]) -> None:
+    def _sync(self, key: str, job: Object, pods: ControlledPods) -> None:
         status: Object = {**(job.get("status") or {})}
         if job["spec"].get("suspend"):
             self._suspend(job, status, pods)
             return
         status.setdefault("startTime", self.registry.now())
         self._resume(job, status)
-        uncounted = [pod for pod in pods if _TRACKING_FINALIZER in pod.metadata.finalizers and _outcome(pod)]
+        uncounted = [
+            pod for pod in pods.held() if _TRACKING_FINALIZER in pod.metadata.finalizers and _outcome(job, pod)
+        ]
+        job_failure = ""
         for pod in uncounted:
-            self._count(key, job, status, pod)
-        active = [pod for pod in pods if not _outcome(pod)]
-        end = self._evaluate(key, job, status, active)
+            job_failure = self._count(key, job, status, pod) or job_failure
+        end = ("Failed", "PodFailurePolicy", job_failure) if job_failure else None
+        end = end or self._evaluate(key, job, status, pods.active)
         failure: StatusError | None = None
         created = 0
         if end is not None:
             self._finish(job, status, *end)
         else:
             try:
-                created = self._manage_pods(key, job, status, active)
+                created = self._manage_pods(key, job, status, pods)
             except StatusError as error:
                 failure = error
-        self._sync_status(job, status, active, created)
+        self._sync_status(job, status, pods, created)
         for pod in uncounted:
             self._untrack(pod)
         if failure is not None:
             raise failure
 
-    def _sync_status(self, job: Object, status: Object, active: list[PodView], created: int) -> None:
-        status["active"] = len(active) + created
-        if not status["active"]:
+    def _sync_status(self, job: Object, status: Object, pods: ControlledPods, created: int) -> None:
+        """Write the status; ``created`` is the change in the number of active pods in this reconciliation."""
+        self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
+
+    def _write_status(self, job: Object, status: Object, active: int, ready: int, terminating: int) -> None:
+        status["active"] = active
+        if not active:
             del status["active"]
-        status["ready"] = sum(pod.is_ready for pod in active)
-        status["terminating"] = 0
+        status["ready"], status["terminating"] = ready, terminating
         status["uncountedTerminatedPods"] = {}
         self.update_status(job, status)
 
-    def _count(self, key: str, job: Object, status: Object, pod: PodView) -> None:
-        """Count a finished pod in the status, and update the back-off."""
-        if _outcome(pod) == "Failed":
-            status["failed"] = status.get("failed", 0) + 1
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            back_off = min(INITIAL_BACK_OFF * 2 ** (failures - 1), MAX_BACK_OFF)
-            self._back_off_until[key] = self.registry.clock() + timedelta(seconds=back_off)
-            return
+    def _count(self, key: str, job: Object, status: Object, pod: PodView) -> str:
+        """Count a finished pod in the status, and update the back-off.
+
+        Returns why the pod's failure fails the whole Job; empty if it does not.
+        """
+        if _outcome(job, pod) == "Failed":
+            return self._count_failure(key, job, status, pod)
         self._failures.pop(key, None)
         self._back_off_until.pop(key, None)
         if _is_indexed(job):
-            completed = _parse_indexes(status.get("completedIndexes", "")) | {_completion_index(pod)}
-            status["completedIndexes"], status["succeeded"] = _format_indexes(completed), len(completed)
+            completed = parse_indexes(status.get("completedIndexes", "")) | {_completion_index(pod)}
+            status["completedIndexes"], status["succeeded"] = format_indexes(completed), len(completed)
         else:
             status["succeeded"] = status.get("succeeded", 0) + 1
+        return ""
 
-    def _evaluate(self, key: str, job: Object, status: Object, active: list[PodView]) -> tuple[str, str, str] | None:
+    def _count_failure(self, key: str, job: Object, status: Object, pod: PodView) -> str:
+        decoded = self.get(pod.key, self.pod_kind)
+        action, message = failure_action(job, decoded) if decoded is not None else ("Count", "")
+        if action == "Ignore":
+            return ""
+        status["failed"] = status.get("failed", 0) + 1
+        if "backoffLimitPerIndex" in job["spec"]:
+            index, failures = _completion_index(pod), _index_failures(pod) + 1
+            if action == "FailIndex" or failures > job["spec"]["backoffLimitPerIndex"]:
+                failed = parse_indexes(status.get("failedIndexes", "")) | {index}
+                status["failedIndexes"] = format_indexes(failed)
+            self._index_back_off_until.setdefault(key, {})[index] = self._after_back_off(failures)
+        else:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self._back_off_until[key] = self._after_back_off(self._failures[key])
+        return message if action == "FailJob" else ""
+
+    def _after_back_off(self, failures: int) -> datetime:
+        back_off = min(INITIAL_BACK_OFF * 2 ** (failures - 1), MAX_BACK_OFF)
+        return self.registry.clock() + timedelta(seconds=back_off)
+
+    def _evaluate(self, key: str, job: Object, status: Object, active: int) -> tuple[str, str, str] | None:
         """The type, reason and message of the condition that ends the Job; None while it continues."""
         spec, succeeded = job["spec"], status.get("succeeded", 0)
         if status.get("failed", 0) > spec["backoffLimit"]:
@@ -125,6 +163,11 @@ class JobController(PodController):
             if remaining <= 0:
                 return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
             self.enqueue_after(key, remaining)
+        if (end := _evaluate_indexes(spec, status)) is not None:
+            return end
+        rule = matched_success_rule(job, parse_indexes(status.get("completedIndexes", "")))
+        if rule is not None:
+            return "Complete", "SuccessPolicy", f"Matched rules at index {rule}"
         # Without completions, the Job is complete when one pod has succeeded and all others have finished.
         is_complete = succeeded >= spec["completions"] if "completions" in spec else succeeded and not active
         if is_complete:
@@ -143,44 +186,64 @@ class JobController(PodController):
         else:
             self.record_warning(job, reason, message)
 
-    def _manage_pods(self, key: str, job: Object, status: Object, active: list[PodView]) -> int:
+    def _manage_pods(self, key: str, job: Object, status: Object, pods: ControlledPods) -> int:
         """Create missing or delete surplus pods. Returns the change in the number of active pods."""
         spec, succeeded = job["spec"], int(status.get("succeeded", 0))
         desired = int(spec["parallelism"])
         if "completions" in spec:
-            desired = min(desired, int(spec["completions"]) - succeeded)
+            failed = len(parse_indexes(status.get("failedIndexes", "")))
+            desired = min(desired, int(spec["completions"]) - succeeded - failed)
         elif succeeded:
-            desired = min(desired, len(active))
-        for pod in active[desired:]:
-            self._delete_uncounted(job, pod)
-        missing = min(desired - len(active), BATCH)
+            desired = min(desired, pods.active)
+        if pods.active > desired:
+            for pod in pods.active_pods()[desired:]:
+                self._delete_uncounted(job, pod)
+        # Jobs that replace pods only when they have failed wait for those that are terminating.
+        waiting_for = pods.terminating() if _replaces_failed_only(job) else []
+        missing = min(desired - pods.active - len(waiting_for), BATCH)
         if missing <= 0:
-            return min(0, desired - len(active))
+            return min(0, desired - pods.active)
         now = self.registry.clock()
         back_off = (self._back_off_until.get(key, now) - now).total_seconds()
         if back_off > 0:
             self.enqueue_after(key, back_off)
             return 0
-        indexes = self._free_indexes(job, status, active, missing) if _is_indexed(job) else []
-        self.create_pods(
-            job, missing, customize=lambda pod, number: _customize(job, pod, indexes[number] if indexes else None)
-        )
-        return missing
+        if not _is_indexed(job):
+            self.create_pods(job, missing, customize=lambda pod, _: _customize(job, pod))
+            return missing
+        occupied = [*pods.active_pods(), *waiting_for]
+        indexes = list(islice(self._free_indexes(key, job, status, occupied), missing))
+        failures: dict[int, int] = {}
+        if "backoffLimitPerIndex" in spec:
+            for pod in pods:
+                index, count = _completion_index(pod), _index_failures(pod) + (_outcome(job, pod) == "Failed")
+                failures[index] = max(failures.get(index, 0), count)
 
-    def _free_indexes(self, job: Object, status: Object, active: list[PodView], count: int) -> list[int]:
-        """The lowest ``count`` completion indexes that are neither completed nor in progress."""
-        taken = _parse_indexes(status.get("completedIndexes", "")) | {_completion_index(pod) for pod in active}
-        free = (index for index in range(job["spec"]["completions"]) if index not in taken)
-        return list(islice(free, count))
+        def customize(pod: Object, number: int) -> None:
+            _customize(job, pod)
+            _set_index(job, pod, indexes[number], failures.get(indexes[number], 0))
 
-    def _suspend(self, job: Object, status: Object, pods: list[PodView]) -> None:
+        self.create_pods(job, len(indexes), customize=customize)
+        return len(indexes)
+
+    def _free_indexes(self, key: str, job: Object, status: Object, occupied: list[PodView]) -> Iterator[int]:
+        """The completion indexes that are neither completed, failed, in progress nor in back-off, in order."""
+        taken = parse_indexes(status.get("completedIndexes", "")) | parse_indexes(status.get("failedIndexes", ""))
+        taken |= {_completion_index(pod) for pod in occupied}
+        now, back_offs = self.registry.clock(), self._index_back_off_until.get(key, {})
+        for index, until in back_offs.items():
+            if until > now and index not in taken:
+                self.enqueue_after(key, (until - now).total_seconds())
+                taken.add(index)
+        return (index for index in range(job["spec"]["completions"]) if index not in taken)
+
+    def _suspend(self, job: Object, status: Object, pods: ControlledPods) -> None:
         """Delete the active pods without counting them, and reset the start time."""
-        for pod in pods:
-            if not _outcome(pod):
-                self._delete_uncounted(job, pod)
+        for pod in pods.active_pods() if pods.active else ():
+            self._delete_uncounted(job, pod)
         status.pop("startTime", None)
         self._set_suspended(job, status, "True", "JobSuspended", "Job suspended")
-        self._sync_status(job, status, [], 0)
+        self._write_status(job, status, 0, 0, 0)
 
     def _resume(self, job: Object, status: Object) -> None:
         suspended = get_condition(status, "Suspended")
@@ -195,15 +258,15 @@ class JobController(PodController):
         if old is None or old["status"] != value:
             self.record_event(job, "Suspended" if value == "True" else "Resumed", message)
 
-    def _clean_up(self, key: str, job: Object, pods: list[PodView]) -> None:
+    def _clean_up(self, key: str, job: Object, pods: ControlledPods) -> None:
         """Delete the remaining pods of a finished Job, and the Job after its ttlSecondsAfterFinished."""
         self._failures.pop(key, None)
         self._back_off_until.pop(key, None)
-        for pod in pods:
-            if _outcome(pod):
-                self._untrack(pod)
-            else:
-                self._delete_uncounted(job, pod)
+        self._index_back_off_until.pop(key, None)
+        for pod in pods.active_pods() if pods.active else ():
+            self._delete_uncounted(job, pod)
+        for pod in pods.held():
+            self._untrack(pod)
         status = {name: value for name, value in job["status"].items() if name != "active"}
         self.update_status(job, {**status, "ready": 0})
         condition = finished_condition(job)
@@ -231,11 +294,30 @@ class JobController(PodController):
             self.remove_finalizer(self.pod_kind, pod.metadata.namespace, pod.name, _TRACKING_FINALIZER)
 
 
-def _outcome(pod: PodView) -> str:
-    """Succeeded or Failed; empty for an active pod. A terminating pod counts as failed."""
+def _outcome(job: Object, pod: PodView) -> str:
+    """Succeeded or Failed; empty while it is not known.
+
+    A terminating pod has failed, unless the replacement policy waits until its kubelet says so.
+    """
     if pod.is_finished:
         return pod.status.phase
-    return "Failed" if pod.is_terminating else ""
+    waits = bool(pod.spec.node_name) and _replaces_failed_only(job)
+    return "Failed" if pod.is_terminating and not waits else ""
+
+
+def _replaces_failed_only(job: Object) -> bool:
+    return bool(job["spec"].get("podReplacementPolicy") == "Failed")
+
+
+def _evaluate_indexes(spec: Object, status: Object) -> tuple[str, str, str] | None:
+    """How failed indexes end a Job with a back-off limit per index."""
+    failed = len(parse_indexes(status.get("failedIndexes", "")))
+    if "maxFailedIndexes" in spec and failed > spec["maxFailedIndexes"]:
+        problem = "Job has exceeded the specified maximal number of failed indexes"
+        return "Failed", "MaxFailedIndexesExceeded", problem
+    if failed and failed + status.get("succeeded", 0) >= spec["completions"]:
+        return "Failed", "FailedIndexes", "Job has failed indexes"
+    return None
 
 
 def finished_condition(job: Object) -> Object | None:
@@ -257,39 +339,30 @@ def _completion_index(pod: PodView) -> int:
     return int(text) if text.isdigit() else -1
 
 
-def _customize(job: Object, pod: Object, index: int | None) -> None:
-    """Add the tracking finalizer, the duration and the completion index, if any, to a pod from the template."""
+def _index_failures(pod: PodView) -> int:
+    """How often the pod's index had failed before."""
+    text = pod.metadata.annotations.get(_INDEX_FAILURES, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _customize(job: Object, pod: Object) -> None:
+    """Add the tracking finalizer, and the duration if needed, to a pod from the template."""
     metadata = pod["metadata"]
     metadata["finalizers"] = [*(metadata.get("finalizers") or ()), _TRACKING_FINALIZER]
     annotations = metadata.setdefault("annotations", {})
-    annotations.setdefault(DURATION, DEFAULT_DURATION)
-    if index is None:
-        return
-    text = str(index)
-    annotations[_COMPLETION_INDEX] = text
+    if all(command_of(container) is None for container in pod["spec"]["containers"]):
+        annotations.setdefault(DURATION, DEFAULT_DURATION)
+
+
+def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
+    """Give a pod its completion index, which has failed ``failures`` times before."""
+    metadata, text = pod["metadata"], str(index)
+    metadata["annotations"][_COMPLETION_INDEX] = text
+    if "backoffLimitPerIndex" in job["spec"]:
+        metadata["annotations"][_INDEX_FAILURES] = str(failures)
     metadata.setdefault("labels", {})[_COMPLETION_INDEX] = text
     name = job["metadata"]["name"]
     metadata["generateName"] = f"{name}-{text}-"
     pod["spec"].setdefault("hostname", f"{name}-{text}")
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
         container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": text})
-
-
-def _parse_indexes(text: str) -> set[int]:
-    """The numbers of ``1,3-5``."""
-    indexes: set[int] = set()
-    for part in text.split(",") if text else ():
-        first, _, last = part.partition("-")
-        indexes.update(range(int(first), int(last or first) + 1))
-    return indexes
-
-
-def _format_indexes(indexes: set[int]) -> str:
-    """``1,3-5``; the inverse of :func:`_parse_indexes`."""
-    ranges: list[list[int]] = []
-    for index in sorted(indexes):
-        if ranges and index == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], index]
-        else:
-            ranges.append([index])
-    return ",".join("-".join(str(bound) for bound in bounds) for bounds in ranges)

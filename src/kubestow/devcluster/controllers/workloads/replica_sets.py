@@ -6,11 +6,13 @@ not ready; within each group the youngest.
 
 from __future__ import annotations
 
+import heapq
+
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.controllers.conditions import get_condition
-from kubestow.devcluster.controllers.controller import key_of
-from kubestow.devcluster.controllers.pods import PodView
+from kubestow.devcluster.controllers.controller import LONGEST_THROTTLE, key_of
+from kubestow.devcluster.controllers.pods import ControlledPods, PodView
 from kubestow.devcluster.controllers.workloads.adoption import AdoptingController
 
 __all__ = ["ReplicaSetController", "ReplicationControllerController"]
@@ -25,43 +27,52 @@ class ReplicaSetController(AdoptingController):
 
     def reconcile(self, key: str) -> None:
         replica_set = self.get(key)
-        if replica_set is None:
+        if replica_set is None or self.adopt_and_release(replica_set):
             return
         failure: statuses.StatusError | None = None
-        active = [pod for pod in self.claim_pods(replica_set) if pod.is_active]
+        pods = self.pods.of_controller(self.kind.name, key, replica_set["metadata"]["uid"])
+        self.throttle(key, len(pods), longest=LONGEST_THROTTLE)
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
-                self._manage_replicas(replica_set, active)
+                self._manage_replicas(replica_set, pods)
             except statuses.StatusError as error:
                 failure = error
-        self._sync_status(replica_set, active, failure)
+        self._sync_status(replica_set, pods, failure)
         if failure is not None:
             raise failure
 
-    def _manage_replicas(self, replica_set: Object, active: list[PodView]) -> None:
-        missing = replica_set["spec"]["replicas"] - len(active)
+    def _manage_replicas(self, replica_set: Object, pods: ControlledPods) -> None:
+        missing = replica_set["spec"]["replicas"] - pods.active
         if missing > 0:
             self.create_pods(replica_set, min(missing, BURST_REPLICAS))
         elif missing < 0:
-            ranked = sorted(enumerate(active), key=lambda numbered: (_deletion_rank(numbered[1]), -numbered[0]))
-            for _, pod in ranked[: min(-missing, BURST_REPLICAS)]:
+            active = [pod for pod in pods if pod.is_active]
+            for pod in heapq.nsmallest(min(-missing, BURST_REPLICAS), reversed(_oldest_first(active)), _deletion_rank):
                 self.delete_pod(replica_set, pod)
         if abs(missing) > BURST_REPLICAS:
             self.enqueue(key_of(replica_set))
 
-    def _sync_status(self, replica_set: Object, active: list[PodView], failure: statuses.StatusError | None) -> None:
-        status: Object = {"replicas": len(active)}
+    def _sync_status(self, replica_set: Object, pods: ControlledPods, failure: statuses.StatusError | None) -> None:
+        """Write the counts of the pods that exist; those that this reconciliation has created follow."""
+        status: Object = {"replicas": pods.active}
         template_labels = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
         counts = {
-            "fullyLabeledReplicas": sum(template_labels.items() <= pod.metadata.labels.items() for pod in active),
-            "readyReplicas": sum(pod.is_ready for pod in active),
-            "availableReplicas": sum(self.is_available(replica_set, pod) for pod in active),
+            "fullyLabeledReplicas": sum(
+                active for labels, active in pods.label_sets() if template_labels.items() <= labels.items()
+            ),
+            "readyReplicas": pods.ready,
+            "availableReplicas": self._available(replica_set, pods),
         }
         status |= {field: count for field, count in counts.items() if count}
         status["observedGeneration"] = replica_set["metadata"]["generation"]
         if failure is not None:
             status["conditions"] = [self._replica_failure(replica_set, failure)]
         self.update_status(replica_set, status)
+
+    def _available(self, replica_set: Object, pods: ControlledPods) -> int:
+        if not replica_set["spec"].get("minReadySeconds"):
+            return pods.ready
+        return sum(self.is_available(replica_set, pod) for pod in pods if pod.is_active)
 
     def _replica_failure(self, replica_set: Object, failure: statuses.StatusError) -> Object:
         """The ReplicaFailure condition. It keeps its first message: the pod name in it differs with each attempt."""
@@ -83,6 +94,10 @@ class ReplicationControllerController(ReplicaSetController):
 
     def selector(self, owner: Object) -> Object:
         return {"matchLabels": owner["spec"]["selector"]}
+
+
+def _oldest_first(pods: list[PodView]) -> list[PodView]:
+    return sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
 
 
 def _deletion_rank(pod: PodView) -> tuple[bool, bool, bool]:

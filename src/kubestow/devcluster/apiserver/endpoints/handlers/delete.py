@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
+from kubestow.devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["delete", "delete_collection", "parse_delete_options"]
 
 
 def delete(scope: RequestScope) -> Response:
     info, kind = scope.info, scope.kind
-    delete_options, write_options = _delete_options(scope), scope.write_options
+    delete_options = _with_default_policy(scope, _delete_options(scope), scope.get())
+    write_options = scope.write_options
     stored, is_removed = scope.registry.delete(kind, info.namespace, info.name, delete_options, write_options)
     if kind.strategy.returns_deleted_object or not is_removed:
         return scope.encoder.object_response(stored)
@@ -28,8 +32,20 @@ def delete_collection(scope: RequestScope) -> Response:
     resource_version = scope.registry.store.resource_version
     selected = scope.predicate().select(scope.collection.snapshot(scope.key_prefix))
     for stored in selected:
-        scope.registry.delete(scope.kind, stored.namespace, stored.name, delete_options, write_options)
+        options = _with_default_policy(scope, delete_options, stored)
+        scope.registry.delete(scope.kind, stored.namespace, stored.name, options, write_options)
     return scope.encoder.list_response(selected, {"resourceVersion": str(resource_version)})
+
+
+def _with_default_policy(scope: RequestScope, options: DeleteOptions, stored: StoredObject) -> DeleteOptions:
+    """The options with the propagation policy that deletes of the kind have by default, unless the object has one."""
+    policy = scope.kind.strategy.default_propagation_policy
+    if options.propagation_policy or not policy:
+        return options
+    finalizers = scope.kind.decode(stored)["metadata"].get("finalizers") or ()
+    if any(finalizer in finalizers for finalizer in filter(None, PROPAGATION_FINALIZERS.values())):
+        return options
+    return replace(options, propagation_policy=policy)
 
 
 def _delete_options(scope: RequestScope) -> DeleteOptions:

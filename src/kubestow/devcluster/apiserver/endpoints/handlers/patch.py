@@ -14,7 +14,7 @@ from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager
 from kubestow.devcluster.apiserver.patches.json_merge_patch import json_merge_patch
 from kubestow.devcluster.apiserver.patches.json_patch import json_patch
-from kubestow.devcluster.apiserver.patches.server_side_apply import server_side_apply
+from kubestow.devcluster.apiserver.patches.server_side_apply import server_side_apply, undeclared_fields
 from kubestow.devcluster.apiserver.patches.strategic_merge_patch import strategic_merge_patch
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
@@ -112,6 +112,7 @@ def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
         missing = "Kind" if "kind" not in config else "apiVersion"
         body = msgspec.json.encode(config).decode()
         raise statuses.bad_request(f"failed to decode apply patch: Object '{missing}' is missing in '{body}'")
+    _check_declared(scope, config)
     _, headers = scope.read(config)
     config = {field: value for field, value in config.items() if field not in ("kind", "apiVersion")}
     config["metadata"] = config.get("metadata") or {}
@@ -122,3 +123,15 @@ def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
     if scope.info.subresource != "status" and kind.subresources.status:
         config.pop("status", None)
     return config, headers
+
+
+def _check_declared(scope: RequestScope, config: Object) -> None:
+    """Raises a StatusError for fields that the schema does not have, with kube-apiserver's unexpected code 500."""
+    kind, info = scope.kind, scope.info
+    undeclared = undeclared_fields(config, kind.struct)
+    if not undeclared:
+        return
+    problems = [f"{path}: field not declared in schema" for path in undeclared]
+    text = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+    identity = f"{info.namespace}/{info.name}; {kind.group}/{kind.version}, Kind={kind.name}"
+    raise statuses.internal(f"failed to create typed patch object ({identity}): {text}")

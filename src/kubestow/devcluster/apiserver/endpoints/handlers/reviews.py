@@ -1,17 +1,14 @@
-"""The handlers of review kinds: SelfSubjectReview, TokenReview, and the access and rules reviews.
-
-There is no authorization, so access reviews allow everything to authenticated users.
-"""
+"""The handlers of review kinds: SelfSubjectReview, TokenReview, and the access and rules reviews."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
 from kubestow.devcluster.apiserver.authentication.users import ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
+from kubestow.devcluster.apiserver.authorization.authorizer import Attributes, Authorizer, Decision
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import Response
+from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, record_update
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
 
@@ -22,10 +19,6 @@ __all__ = [
     "create_subject_access_review",
     "create_token_review",
 ]
-
-_ALL = ["*"]
-_ALLOWED: Object = {"allowed": True, "reason": "all authenticated users are allowed"}
-_DENIED: Object = {"allowed": False, "reason": "unauthenticated users are denied"}
 
 
 def create_self_subject_review(scope: RequestScope) -> Response:
@@ -51,14 +44,15 @@ def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator
     return _response(scope, review, {"authenticated": True, "user": _user_info(user)})
 
 
-def create_self_subject_access_review(scope: RequestScope) -> Response:
+def create_self_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> Response:
     """Raises a 422 StatusError for a review with both or neither kind of attributes."""
     review = _decode_review(scope)
-    _check_attributes(scope, review.get("spec") or {}, [])
-    return _response(scope, review, _access_status(scope.request.user.name, scope.request.user.groups))
+    spec = review.get("spec") or {}
+    _check_attributes(scope, spec, [])
+    return _response(scope, review, _access_status(authorizer.authorize(scope.request.user, _attributes(spec))))
 
 
-def create_subject_access_review(scope: RequestScope) -> Response:
+def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> Response:
     """SubjectAccessReview and LocalSubjectAccessReview. Raises a 422 StatusError for a review without a subject."""
     review = _decode_review(scope)
     spec = review.get("spec") or {}
@@ -67,16 +61,18 @@ def create_subject_access_review(scope: RequestScope) -> Response:
     if not user and not groups:
         errors.append(field_errors.invalid_value("spec.user", "", "at least one of user or group must be specified"))
     _check_attributes(scope, spec, errors)
-    return _response(scope, review, _access_status(user, groups))
+    # An anonymous user is one without its group too.
+    groups = [*groups, ALL_UNAUTHENTICATED] if user == ANONYMOUS.name else groups
+    decision = authorizer.authorize(UserInfo(user, tuple(groups)), _attributes(spec))
+    return _response(scope, review, _access_status(decision))
 
 
-def create_self_subject_rules_review(scope: RequestScope) -> Response:
-    rules = {
-        "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
-        "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
-        "incomplete": False,
-    }
-    return _response(scope, _decode_review(scope), rules)
+def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer) -> Response:
+    review = _decode_review(scope)
+    namespace = (review.get("spec") or {}).get("namespace", "")
+    resource_rules, path_rules = authorizer.rules(scope.request.user, namespace)
+    rules = {"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": False}
+    return _response(scope, review, rules)
 
 
 def _decode_review(scope: RequestScope) -> Object:
@@ -86,10 +82,11 @@ def _decode_review(scope: RequestScope) -> Object:
 
 
 def _response(scope: RequestScope, review: Object, status: Object) -> Response:
-    response: Object = {"kind": scope.kind.name, "apiVersion": scope.kind.api_version, "metadata": {}}
-    if "spec" in review:
-        response["spec"] = review["spec"]
-    response["status"] = status
+    kind, spec = scope.kind, {"spec": review["spec"]} if "spec" in review else {}
+    fields: Object = {"metadata": {}, **spec}
+    manager = FieldManager(scope.write_options.field_manager, "Update", kind.api_version)
+    record_update(None, fields, kind.struct, manager, scope.registry.now())
+    response = {"kind": kind.name, "apiVersion": kind.api_version, **fields, "status": status}
     return Response.json(response, 201)
 
 
@@ -106,8 +103,17 @@ def _check_attributes(scope: RequestScope, spec: Object, errors: list[field_erro
         raise statuses.invalid(scope.kind.name, "", errors, group=scope.kind.group)
 
 
-def _access_status(user: str, groups: Any) -> Object:
-    return _DENIED if user == ANONYMOUS.name or ALL_UNAUTHENTICATED in groups else _ALLOWED
+def _attributes(spec: Object) -> Attributes:
+    """What an access review is about."""
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is None:
+        return Attributes((path or {}).get("verb", ""), path=(path or {}).get("path", ""))
+    fields = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return Attributes(*(resource.get(field, "") for field in fields))
+
+
+def _access_status(decision: Decision) -> Object:
+    return {"allowed": decision.is_allowed} | ({"reason": decision.reason} if decision.reason else {})
 
 
 def _user_info(user: UserInfo) -> Object:

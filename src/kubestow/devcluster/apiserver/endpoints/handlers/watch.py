@@ -19,6 +19,7 @@ from kubestow.devcluster.apiserver.endpoints.handlers.list_options import parse_
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import WatchStream
 from kubestow.devcluster.apiserver.selectors import EVERYTHING
+from kubestow.devcluster.apiserver.serialization.negotiation import JSON
 from kubestow.devcluster.apiserver.storage.store import Cursor, EventType, Expired, StoredObject, WatchEvent
 
 __all__ = ["watch"]
@@ -46,7 +47,8 @@ def watch(scope: RequestScope, cache: EventCache) -> WatchStream:
     initial_events = wants_initial_events(request)
     watcher = _Watcher(scope, cache, bookmarks=request.flag("allowWatchBookmarks"))
     events = watcher.events(start, initial_events=initial_events, timeout_seconds=request.number("timeoutSeconds"))
-    return WatchStream(events, scope.encoder.content_type)
+    content_type = scope.encoder.content_type
+    return WatchStream(events, content_type if content_type == JSON else f"{content_type};stream=watch")
 
 
 class _Watcher:
@@ -55,6 +57,7 @@ class _Watcher:
     def __init__(self, scope: RequestScope, cache: EventCache, *, bookmarks: bool) -> None:
         self._key_prefix, self._predicate = scope.key_prefix, scope.predicate()
         self._kind, self._encoder, self._cache = scope.kind, scope.encoder, cache
+        self._media_type = self._encoder.content_type
         self._collection, self._store = scope.collection, scope.registry.store
         self._bookmarks = bookmarks
         self._sees_all = self._predicate == EVERYTHING and not self._key_prefix
@@ -139,12 +142,12 @@ class _Watcher:
     def _state(self) -> Iterator[bytes]:
         """The current state as ADDED events. They bypass the cache, which they would flush."""
         state = self._predicate.select(self._collection.snapshot(self._key_prefix))
-        return _chunks(encode_event("ADDED", self._encode_object(stored)) for stored in state)
+        return _chunks(encode_event("ADDED", self._encode_object(stored), self._media_type) for stored in state)
 
     def _encode(self, batch: list[WatchEvent]) -> Iterator[bytes]:
-        if self._sees_all and self._encoder.is_plain_json:
-            encode, kind = self._cache.encoded, self._kind
-            return (encode(kind, event.type, event.object) for event in batch)
+        if self._sees_all and self._encoder.is_whole:
+            encode, kind, media_type = self._cache.encoded, self._kind, self._media_type
+            return (encode(kind, event.type, event.object, media_type) for event in batch)
         return (encoded for event in batch if (encoded := self._filter(event)))
 
     def _filter(self, event: WatchEvent) -> bytes:
@@ -165,9 +168,9 @@ class _Watcher:
         return b""
 
     def _encode_event(self, type_: EventType, stored: StoredObject) -> bytes:
-        if self._encoder.is_plain_json:
-            return self._cache.encoded(self._kind, type_, stored)
-        return encode_event(type_, self._encode_object(stored))
+        if self._encoder.is_whole:
+            return self._cache.encoded(self._kind, type_, stored, self._media_type)
+        return encode_event(type_, self._encode_object(stored), self._media_type)
 
     def _encode_object(self, stored: StoredObject) -> bytes:
         """The object; if in a Table, the first one with the column definitions."""
@@ -176,11 +179,11 @@ class _Watcher:
         return body
 
     def _bookmark(self, resource_version: int, annotations: dict[str, str]) -> bytes:
-        return encode_event("BOOKMARK", self._encoder.encode_bookmark(resource_version, annotations))
+        return encode_event("BOOKMARK", self._encoder.encode_bookmark(resource_version, annotations), self._media_type)
 
     def _expired_event(self, expired: Expired) -> bytes:
         error = statuses.expired(f"too old resource version: {expired.requested} ({expired.oldest + 1})")
-        return encode_event("ERROR", error.encode().rstrip(b"\n"))
+        return encode_event("ERROR", error.encode().rstrip(b"\n"), self._media_type)
 
 
 def _chunks(events: Iterable[bytes]) -> Iterator[bytes]:

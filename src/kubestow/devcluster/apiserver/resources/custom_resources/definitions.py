@@ -15,6 +15,7 @@ from kubestow.devcluster.apiserver.field_errors import (
 from kubestow.devcluster.apiserver.resources.custom_resources.naming import CLEANUP_FINALIZER
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
+from kubestow.devcluster.apiserver.schema.validation import pattern_error, subschemas
 
 __all__ = ["DefinitionStrategy"]
 
@@ -49,6 +50,14 @@ class DefinitionStrategy(RESTStrategy):
         added = [version for version in _storage_versions(new["spec"]) if version not in stored]
         new["status"] = {**new.get("status", {}), "storedVersions": [*stored, *added]}
 
+    def warnings(self, new: Object) -> list[str]:
+        versions = (new.get("spec") or {}).get("versions") or []
+        return [
+            f"{path}.x-kubernetes-validations: the rules are stored, but kubestow does not enforce them"
+            for path, schema in _schemas(versions)
+            if schema.get("x-kubernetes-validations")
+        ]
+
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
         errors = list(_validate_name(new))
@@ -62,7 +71,8 @@ class DefinitionStrategy(RESTStrategy):
                 errors.append(required_value(f"spec.names.{field}"))
             else:
                 errors += invalid_values(f"spec.names.{field}", name, dns1035_label_errors(name.lower()))
-        return errors + list(_validate_versions(spec.get("versions") or []))
+        errors += _validate_versions(spec.get("versions") or [])
+        return errors + list(_validate_patterns(spec.get("versions") or []))
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         errors = self.validate(new)
@@ -111,3 +121,18 @@ def _validate_versions(versions: list[Object]) -> Iterator[FieldError]:
                 if not schema.get("type")
                 else invalid_value(type_path, schema["type"], "must be object at the root")
             )
+
+
+def _validate_patterns(versions: list[Object]) -> Iterator[FieldError]:
+    for path, schema in _schemas(versions):
+        pattern = schema.get("pattern") or ""
+        if problem := pattern_error(pattern):
+            problem = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
+            yield invalid_value(f"{path}.pattern", pattern, problem)
+
+
+def _schemas(versions: list[Object]) -> Iterator[tuple[str, Object]]:
+    """The schemas of all versions, nested ones included, each with its path."""
+    for index, version in enumerate(versions):
+        root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        yield from subschemas(root, f"spec.versions[{index}].schema.openAPIV3Schema")

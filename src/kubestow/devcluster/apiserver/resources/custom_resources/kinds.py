@@ -5,6 +5,8 @@ All versions share storage and differ in their schemas: the only conversion is a
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any
 
 from kubestow.devcluster.apiserver.field_errors import FieldError
@@ -21,7 +23,7 @@ from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.schema.group_version import GroupVersion
 from kubestow.devcluster.apiserver.schema.structural import Schema, StructuralType
-from kubestow.devcluster.apiserver.schema.validation import apply_defaults, validate
+from kubestow.devcluster.apiserver.schema.validation import apply_defaults, has_defaults, validate
 
 __all__ = ["kinds_of"]
 
@@ -37,6 +39,12 @@ class CustomResourceStrategy(RESTStrategy):
         properties = {key: item for key, item in (schema.get("properties") or {}).items() if key != "metadata"}
         self._schema = {**schema, "properties": properties}
         self._has_status = has_status
+        # A default that was added to the schema later also applies to the objects that exist.
+        self.needs_conversion = has_defaults(self._schema)
+
+    def from_storage(self, stored: Object) -> Object:
+        self.set_defaults(stored)
+        return stored
 
     def set_defaults(self, new: Object) -> None:
         apply_defaults(new, self._schema)
@@ -74,6 +82,7 @@ def _kind(spec: Object, version: Object) -> Kind:
         rest=RESTOptions(
             CustomResourceStrategy(schema, has_status=subresources.status),
             selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
+            storage_version_hash=_storage_version_hash(spec),
         ),
         custom=CustomResource(
             StructuralType(schema, root=True),
@@ -81,6 +90,13 @@ def _kind(spec: Object, version: Object) -> Kind:
             _deprecation_warning(spec, version),
         ),
     )
+
+
+def _storage_version_hash(spec: Object) -> str:
+    """The hash in discovery documents, which changes when another version is stored."""
+    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
+    digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _names(names: Object) -> KindNames:

@@ -40,7 +40,9 @@ def accept_names(definition: Object, others: Iterable[Kind], now: str) -> None:
         new["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and is_unchanged else now
         conditions[new["type"]] = new
     order = ("NamesAccepted", "Established", "Terminating")
-    status["conditions"] = [conditions[type_] for type_ in order if type_ in conditions]
+    # Conditions that a user has set are kept.
+    ordered = [*order, *(type_ for type_ in conditions if type_ not in order)]
+    status["conditions"] = [conditions[type_] for type_ in ordered if type_ in conditions]
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> Object:

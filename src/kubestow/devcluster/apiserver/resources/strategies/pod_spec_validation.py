@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from kubestow.api import quantity
@@ -26,6 +27,9 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TOLERATION_OPERATORS = ("Equal", "Exists", "Gt", "Lt")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+_MAX_SYSCTL = 253
+_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -51,6 +55,8 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
         errors += _validate_toleration(toleration, f"{path}.tolerations[{index}]")
     if constraints := spec.get("topologySpreadConstraints"):
         errors += _validate_topology_spread(constraints, f"{path}.topologySpreadConstraints")
+    if sysctls := (spec.get("securityContext") or {}).get("sysctls"):
+        errors += _validate_sysctls(sysctls, f"{path}.securityContext.sysctls")
     if gates := spec.get("schedulingGates"):
         errors += _validate_scheduling_gates(gates, f"{path}.schedulingGates")
     if group := spec.get("schedulingGroup", {}).get("podGroupName", ""):
@@ -158,6 +164,20 @@ def _validate_topology_spread(constraints: Iterable[Object], path: str) -> Itera
         if minimum is not None and action != "DoNotSchedule":
             problem = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
             yield invalid_value(f"{item}.minDomains", minimum, problem)
+
+
+def _validate_sysctls(sysctls: Iterable[Object], path: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        name, name_path = sysctl.get("name", ""), f"{path}[{index}].name"
+        if not name:
+            yield required_value(name_path)
+        elif len(name) > _MAX_SYSCTL or not re.fullmatch(_SYSCTL, name):
+            problem = f"must have at most {_MAX_SYSCTL} characters and match regex ^{_SYSCTL}$"
+            yield invalid_value(name_path, name, problem)
+        elif name in names:
+            yield duplicate_value(name_path, name)
+        names.add(name)
 
 
 def _validate_scheduling_gates(gates: Iterable[Object], path: str) -> Iterator[FieldError]:

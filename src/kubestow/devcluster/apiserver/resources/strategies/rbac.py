@@ -1,4 +1,4 @@
-"""The strategies of roles and role bindings, which are stored and not enforced."""
+"""The strategies of roles and role bindings, which RBAC enforces."""
 
 from __future__ import annotations
 

@@ -84,8 +84,10 @@ def _decrement_budget(registry: Registry, pod: Object, *, dry_run: bool) -> None
 
 
 def _budget(registry: Registry, kind: Kind, pod: Object) -> Object | None:
-    """The budget of a pod. Raises a 500 StatusError when several match."""
+    """The budget of a pod; one without labels has none. Raises a 500 StatusError when several match."""
     namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+    if not labels:
+        return None
     matching = [
         budget
         for stored in registry.store.collection(kind.storage).snapshot(f"{namespace}/")

@@ -25,6 +25,7 @@ class ReplicaSetStrategy(PodControllerStrategy):
 
 
 class ReplicationControllerStrategy(PodControllerStrategy):
+    default_propagation_policy = "Orphan"
     initial_status: ClassVar = {"replicas": 0}
 
     def default_spec(self, spec: Object) -> None:

@@ -21,22 +21,29 @@ __all__ = ["CronJobStrategy", "JobStrategy"]
 
 
 _COUNT_FIELDS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+#: The back-off limit of a Job with one per index.
+_NO_LIMIT = 2**31 - 1
 _CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 _TIME_ZONE = re.compile(r"[A-Za-z0-9+\-_/]+")
 
 
 class JobStrategy(PodControllerStrategy):
+    default_propagation_policy = "Orphan"
     requires_restart_always = False
 
     def default_spec(self, spec: Object) -> None:
         if "parallelism" not in spec and "completions" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
-        spec.setdefault("backoffLimit", 6)
+        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("suspend", False)
         spec.setdefault("manualSelector", False)
-        spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+        replacement = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+        spec.setdefault("podReplacementPolicy", replacement)
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern["status"] = pattern.get("status") or "True"
 
     def validate_spec(self, spec: Object) -> list[FieldError]:
         return validate_not_negative(spec, _COUNT_FIELDS, "spec") + _validate_restart_policy(spec, "spec")

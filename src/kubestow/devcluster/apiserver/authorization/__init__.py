@@ -1,0 +1,1 @@
+"""Authorization: what an authenticated user is allowed, by the mode AlwaysAllow or by RBAC."""

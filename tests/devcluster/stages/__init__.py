@@ -1,0 +1,1 @@
+"""Rules for how simulated pods run and what they use."""
