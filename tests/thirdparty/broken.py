@@ -59,7 +59,7 @@ def _valid_result(point: str) -> Callable[..., Any]:
     results: dict[str, Callable[..., Any]] = {
         "PreEnqueue": lambda self, pod: Status(Code.SUCCESS),
         "Score": lambda self, state, pod, nodes: np.zeros(len(nodes), np.int64),
-        "ScoreNode": lambda self, state, pod, node, pods: 0,
+        "ScoreNode": lambda self, state, pod, node_info: 0,
         "NormalizeScore": lambda self, state, pod, scores, nodes: scores,
         "PreBindPreFlight": lambda self, state, pod, node: Status(Code.SUCCESS),
         "Bind": lambda self, state, pod, node: Status.skip(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kubestow.api.core import Node
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -75,11 +75,11 @@ class OnePerNode(NodeFilterPlugin, NodeScorePlugin):
     name = "OnePerNode"
     Args = Strict
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
-        return Status.unschedulable("too many pods") if len(pods) >= self.args.limit else None
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status | None:
+        return Status.unschedulable("too many pods") if len(node_info.pods) >= self.args.limit else None
 
-    def score_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> int:
-        return max(0, 100 - len(pods))
+    def score_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> int:
+        return max(0, 100 - len(node_info.pods))
 
 
 def test_a_good_plugin_passes() -> None:
@@ -171,8 +171,8 @@ def test_wrongly_normalized_scores_are_found() -> None:
 class WritesToNodes(NodeFilterPlugin):
     name = "WritesToNodes"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> None:
-        node.metadata.labels["seen"] = "yes"
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> None:
+        node_info.node.metadata.labels["seen"] = "yes"
 
 
 class WritesToPods(PreFilterPlugin):
@@ -224,6 +224,20 @@ def test_a_signature_that_differs_between_copies_of_a_pod_is_found() -> None:
     )
 
 
+class ByUndeclaredLabel(OnDisk):
+    name = "ByUndeclaredLabel"
+    label_keys = ("disk",)
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return tuple(sorted(pod.labels.items()))
+
+
+def test_a_signature_that_depends_on_labels_that_the_plugin_does_not_name_is_found() -> None:
+    assert "plugin 'ByUndeclaredLabel' at label_keys, pod default/nothing: the result differs for a pod" in problem(
+        ByUndeclaredLabel
+    )
+
+
 class NotAVerdict(OnDisk):
     name = "NotAVerdict"
 
@@ -234,7 +248,7 @@ class NotAVerdict(OnDisk):
 class SkipsNodes(NodeFilterPlugin):
     name = "SkipsNodes"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status:
         return Status(Code.SKIP)
 
 

@@ -14,6 +14,7 @@ import kubestow
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.plugins.node_name import NodeName
 from kubestow.scheduling.events.resources import NODES, WATCHED
+from tests.cli.test_run import free_port
 from tests.client.scripted_server import ScriptedServer, response, scripted_server
 from tests.thirdparty.test_plugins_at_work import Slow
 
@@ -35,7 +36,7 @@ def ready(scheduler):
     print(len(scheduler.cluster.nodes), any(isinstance(plugin, Slow) for plugin in plugins))
     os.kill(os.getpid(), signal.SIGTERM)
 
-kubestow.run(plugins={"Slow": Slow}, config=CONFIG, master=sys.argv[1], on_ready=ready)
+kubestow.run(plugins={"Slow": Slow}, config=CONFIG, master=sys.argv[1], flags=sys.argv[2:], on_ready=ready)
 print("stopped")
 """
 
@@ -55,11 +56,15 @@ async def test_a_plugin_passed_in_code_is_called() -> None:
     async with scripted_server() as server:
         serve_one_node(server)
         program = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROGRAM, server.url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            *(sys.executable, "-c", PROGRAM, server.url, "--secure-port", str(free_port()), "--bind-address=127.0.0.1"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         async with asyncio.timeout(30):
             out, err = await program.communicate()
-    assert (out.decode().split("\n")[:2], err.decode(), program.returncode) == (["1 True", "stopped"], "", 0)
+    assert (out.decode().split("\n")[:2], program.returncode) == (["1 True", "stopped"], 0)
+    log = err.decode()
+    assert '"Serving securely"' in log and '"Scheduling" nodes=1' in log and "Traceback" not in log
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,20 @@ def test_an_unusable_plugin_is_named(plugins: Any, problem: str) -> None:
     with pytest.raises(InputError) as refused:
         kubestow.run(plugins=plugins)
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--secure-port=many"], "--secure-port"),
+        (["--no-such-flag"], "--no-such-flag"),
+        (["extra"], "does not take any arguments"),
+        (["--config=other.yaml"], "cannot be used with a configuration in the program"),
+    ],
+)
+def test_an_invalid_flag_of_a_program_is_named(flags: list[str], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        kubestow.run(config=CONFIG, flags=flags)
 
 
 def test_a_configuration_with_an_unknown_plugin_is_rejected() -> None:

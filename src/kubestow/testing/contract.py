@@ -21,11 +21,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from kubestow import config
-from kubestow.api.core import Node, Pod
-from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
+from kubestow.api.core import Node, Pod, ResourceRequirements
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.interface import BindPlugin, Plugin, QueueSortPlugin, ScorePlugin
+from kubestow.framework.interface import BindPlugin, FilterPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
@@ -60,7 +60,7 @@ def check_plugin(
 
     - results have the required shape and dtype, normalized scores are 0 to 100;
     - Filter and Score change neither the cluster nor the pod;
-    - copies of a pod have the same signature;
+    - copies of a pod have the same signature, and so have pods that differ in labels other than its ``label_keys``;
     - the result for a node is the same in a view of one row and of all rows;
     - the result for a hypothetical change equals the result after the actual change;
     - cached results stay correct through ``events`` random events (chosen by ``seed``);
@@ -72,7 +72,10 @@ def check_plugin(
     try:
         for info in contract.pods():
             contract.check_copies(info)
+            contract.check_label_keys(info)
+            contract.check_requests(info)
             contract.check_views(info)
+            contract.check_rows(info)
             contract.check_hypothetical_nodes(info)
         contract.check_cached_results(events)
         contract.check_running_scheduler()
@@ -158,6 +161,49 @@ class _Contract:
         if probe.applies != other.applies:
             message = "the result differs for a copy with another name, uid and annotations"
             raise self._violation("applies_to", info, message)
+
+    def check_label_keys(self, info: PodInfo) -> None:
+        """Signature, applicability and results do not depend on labels with keys that the plugin does not name."""
+        probe = self._probe(info)
+        keys = probe.label_keys
+        if keys is None:
+            return
+        labels = {key: value for key, value in info.labels.items() if key in keys} | {"kubestow.example/twin": "yes"}
+        twin = self._info(replace(info.pod, metadata=replace(info.metadata, labels=labels)))
+        other = self._probe(twin)
+        if (probe.signature, probe.applies) != (other.signature, other.applies):
+            message = f"the result differs for a pod with the same labels of {sorted(keys)} and other labels"
+            raise self._violation("label_keys", info, message)
+        nodes = self._cluster.all_nodes()
+        if probe.filters and probe.statuses(nodes) != other.statuses(nodes):
+            raise self._violation("label_keys", info, f"Filter depends on labels other than {sorted(keys)}")
+
+    def check_requests(self, info: PodInfo) -> None:
+        """Applicability and results do not depend on requests, if the plugin declares that it does not read them."""
+        probe = self._probe(info)
+        if probe.plugin.reads_requests:
+            return
+        resources = ResourceRequirements(requests={"cpu": "3m", "kubestow.example/twin": "1"})
+        containers = [replace(container, resources=resources) for container in info.spec.containers]
+        other = self._probe(self._info(replace(info.pod, spec=replace(info.spec, containers=containers))))
+        if (probe.applies, probe.label_keys) != (other.applies, other.label_keys):
+            raise self._violation("reads_requests", info, "the result differs for a pod with other requests")
+        nodes = self._cluster.all_nodes()
+        if probe.filters and probe.statuses(nodes) != other.statuses(nodes):
+            raise self._violation("reads_requests", info, "Filter depends on the pod's requests")
+
+    def check_rows(self, info: PodInfo) -> None:
+        """The optional forms for single rows have the results of the forms for many nodes."""
+        probe = self._probe(info)
+        all_nodes = self._cluster.all_nodes()
+        for row in range(len(all_nodes)):
+            view, node = Nodes(self._cluster.nodes, slice(row, row + 1)), NodeRow(self._cluster.nodes, row)
+            if probe.filters and type(probe.plugin).filter_row is not FilterPlugin.filter_row:
+                self._compare("Filter", info, view, [probe.key_of(node)], probe.keys(view))
+            if probe.scores and type(probe.plugin).score_row is not ScorePlugin.score_row:
+                scores = probe.raw_scores(all_nodes)
+                if scores is not None:
+                    self._compare("Score", info, view, [probe.score_of(node)], [scores.item(row)])
 
     def check_views(self, info: PodInfo) -> None:
         """The result for a node does not depend on the other nodes of the view."""

@@ -7,7 +7,9 @@ test sets it. For a running scheduler see :mod:`kubestow.testing.scheduler_harne
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeVar
@@ -19,8 +21,11 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
@@ -65,6 +70,8 @@ class PluginHarness:
         self.waiting: list[Waiting] = []
         #: Pods in the scheduling queue.
         self.pending: list[PodInfo] = []
+        #: What plugins run periodically.
+        self.periodic_work: list[Callable[[], Awaitable[None]]] = []
         #: Pods that plugins activated.
         self.activated: list[PodInfo] = []
         self._gates = config.FeatureGates(gates)
@@ -96,6 +103,19 @@ class PluginHarness:
         """The pods in :attr:`waiting`."""
         return self.waiting
 
+    def waiting_pod(self, uid: str) -> Waiting | None:
+        """The pod of this uid in :attr:`waiting`."""
+        return next((waiting for waiting in self.waiting if waiting.info.uid == uid), None)
+
+    @property
+    def extenders(self) -> Sequence[config.Extender]:
+        """Always empty."""
+        return ()
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Raises APIError: there is no API server."""
+        raise APIError(404, "NotFound", f"{method} {path}: a harness has no API server")
+
     def pending_pods(self) -> Sequence[PodInfo]:
         """The pods in :attr:`pending`."""
         return self.pending
@@ -115,7 +135,15 @@ class PluginHarness:
         """Run a coroutine to its end. It must not wait for anything."""
         run_synchronously(work)
 
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
+    def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Add the work to :attr:`periodic_work`; a test awaits it when it likes."""
+        self.periodic_work.append(work)
+
+    def report_change(self, event: ClusterEvent) -> None:
+        """Invalidate cached results; there is no queue."""
+        self.cluster.journal.write(EVERY_ROW, event.bits)
+
+    def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Add an event to :attr:`events`."""
         self.events.append((pod.key, reason))
 
@@ -134,6 +162,13 @@ class PluginHarness:
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Read once."""
         return await read()
+
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """A lock."""
+        return asyncio.Lock()
+
+    async def pause_after_conflict(self) -> None:
+        """Do nothing: the time stands still."""
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work; there is nothing to shield it from."""
@@ -181,6 +216,6 @@ class PluginHarness:
         if not isinstance(decision, Scheduled):
             return {}
         names = Nodes(self.cluster.nodes, decision.candidates).names
-        weighted = dict(decision.evaluation.scores(self.cluster, decision.pod, decision.candidates))
-        scores = weighted.get(plugin)
+        results = decision.evaluation.scores(self.cluster, decision.pod, decision.candidates)
+        scores = next((result.weighted for result in results if result.plugin == plugin), None)
         return {} if scores is None else dict(zip(names, scores.tolist(), strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -71,6 +71,7 @@ class PluginProbe:
         self._info = info
         self._state = CycleState()
         self.applies: bool = runtime.plugin_applies_to(plugin, info)
+        self.label_keys: frozenset[str] | None = runtime.plugin_label_keys(plugin, info)
         self.signature: Hashable | None = runtime.plugin_signature(plugin, info)
         status = self._pre_filter(cluster)
         #: Whether the plugin filters nodes for this pod.
@@ -96,6 +97,19 @@ class PluginProbe:
             if not (status.ok or status.code.is_rejection):
                 raise self._error("Filter", status)
         return [_describe(status) for status in statuses]
+
+    def keys(self, nodes: Nodes) -> list[int]:
+        """Run Filter for these nodes; the key of each."""
+        verdict = self._runtime.run_filter_plugin(self.plugin, self._state, self._info, nodes)
+        return [0] * len(nodes) if verdict is None else verdict.keys.tolist()
+
+    def key_of(self, node: NodeRow) -> int:
+        """Run Filter for a single row; its key."""
+        return self._runtime.run_filter_plugin_on_row(self.plugin, self._state, self._info, node)
+
+    def score_of(self, node: NodeRow) -> int:
+        """Run Score for a single row, after the PreScore of the last :meth:`raw_scores`."""
+        return self._runtime.run_score_plugin_on_row(self.plugin, self._state, self._info, node)
 
     def raw_scores(self, nodes: Nodes) -> NDArray[np.int64] | None:
         """Run PreScore and Score for these nodes, shape (len(nodes),); None if PreScore skips."""
@@ -133,8 +147,9 @@ def describe_results(profile: Profile, cluster: Cluster, info: PodInfo) -> dict[
             results[names[row]] = _describe(diagnosis.status(int(row)))
     if feasible.count:
         nodes = Nodes(cluster.nodes, feasible.rows)
-        for _, scores in evaluation.scores(cluster, info, feasible.rows):
-            results |= {name: f"score {score}" for name, score in zip(nodes.names, scores.tolist(), strict=True)}
+        for result in evaluation.scores(cluster, info, feasible.rows):
+            scores = result.weighted.tolist()
+            results |= {name: f"score {score}" for name, score in zip(nodes.names, scores, strict=True)}
     return results
 
 
