@@ -3,7 +3,7 @@
     event_loop   virtual time, and a seeded shuffle of ready callbacks
     trace        the events of a run, line by line, and their fingerprint
     faults       the kinds of faults, and how often they occur
-    apiserver/   the API server, its Lease, its watches as objects and over HTTP, and the client of a process
+    apiserver/   the API server, its outages and Lease, its watches as objects and over HTTP, the client of a process
     scheduler/   a scheduler process that is started, stopped and killed, with a faulty plugin, extender and clock
     actors/      users, kubelets, jobs, storage and devices
     invariants/  what must hold of every decision and binding, and of all processes at the end of a run

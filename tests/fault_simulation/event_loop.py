@@ -9,9 +9,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from kubestow.flight_record.event_loop import RecordedLoop
 from kubestow.testing.virtual_time import VirtualTimeLoop
 
-__all__ = ["Livelock", "ShuffledLoop"]
+__all__ = ["Livelock", "RecordedShuffledLoop", "ShuffledLoop"]
 
 #: Iterations of the loop at one instant of virtual time that count as a livelock.
 _MAX_ITERATIONS = 20_000
@@ -43,3 +44,7 @@ class ShuffledLoop(VirtualTimeLoop):
         if len(self._ready) > 1:
             self._random.shuffle(self._ready)
         super()._run_once()  # type: ignore[misc]  # private in asyncio
+
+
+class RecordedShuffledLoop(RecordedLoop, ShuffledLoop):
+    """The same for recorded schedulers."""

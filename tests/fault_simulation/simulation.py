@@ -14,6 +14,7 @@ from typing import Any
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.meta import ObjectMeta
 from kubestow.errors import LeaseLost
+from kubestow.scheduling.interfaces import Clock
 from kubestow.testing.virtual_time import VirtualClock
 from tests.fault_simulation.actors.devices import Devices
 from tests.fault_simulation.actors.jobs import Jobs
@@ -21,17 +22,21 @@ from tests.fault_simulation.actors.kubelets import Kubelets
 from tests.fault_simulation.actors.storage import Storage
 from tests.fault_simulation.actors.users import Users
 from tests.fault_simulation.apiserver.context import SimulationContext
+from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import SimulatedServer
-from tests.fault_simulation.event_loop import ShuffledLoop
+from tests.fault_simulation.event_loop import RecordedShuffledLoop, ShuffledLoop
 from tests.fault_simulation.faults import Fault, Faults
 from tests.fault_simulation.invariants.bindings import binding_violations, repeated_bindings
 from tests.fault_simulation.invariants.devices import device_violations, double_allocations
 from tests.fault_simulation.invariants.gangs import partial_gangs, unscheduled_gangs
 from tests.fault_simulation.invariants.missed_pods import unscheduled_pods
+from tests.fault_simulation.invariants.request_rate import request_storms
 from tests.fault_simulation.invariants.scheduler_state import cache_differences, leaks
 from tests.fault_simulation.invariants.second_opinion import SecondOpinion
+from tests.fault_simulation.scheduler.clock import JumpingClock
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, InjectedError
 from tests.fault_simulation.scheduler.process import Features, Process, own_tasks
+from tests.fault_simulation.scheduler.recording import Recording
 from tests.fault_simulation.trace import Trace
 
 __all__ = ["Outcome", "Part", "simulate"]
@@ -94,6 +99,8 @@ class Part(StrEnum):
     VOLUMES = "volumes"
     DEVICES = "devices"
     HTTP = "http"
+    OUTAGES = "outages"
+    SERVER_CLOCK = "server clock"
     LARGE = "large"
 
 
@@ -105,6 +112,8 @@ _PROBABILITIES = {
     Part.VOLUMES: 0.6,
     Part.DEVICES: 0.6,
     Part.HTTP: 0.5,
+    Part.OUTAGES: 0.3,
+    Part.SERVER_CLOCK: 0.3,
     Part.LARGE: 0.05,
 }
 
@@ -121,10 +130,14 @@ class Outcome:
     trace: Sequence[str]
 
 
-def simulate(seed: int, *, required: Collection[Part] = ()) -> Outcome:
-    """Run one seed with the required parts and others drawn at random. Equal arguments give equal outcomes."""
-    with asyncio.Runner(loop_factory=lambda: ShuffledLoop(Random(f"{seed} loop"))) as runner:
-        simulation = _Simulation(seed, runner.get_loop(), required)
+def simulate(seed: int, *, required: Collection[Part] = (), recordings: list[Recording] | None = None) -> Outcome:
+    """Run one seed with the required parts and others drawn at random. Equal arguments give equal outcomes.
+
+    With ``recordings``, every process is recorded, which changes the order of its callbacks and so the run.
+    """
+    loop = ShuffledLoop if recordings is None else RecordedShuffledLoop
+    with asyncio.Runner(loop_factory=lambda: loop(Random(f"{seed} loop"))) as runner:
+        simulation = _Simulation(seed, runner.get_loop(), required, recordings)
         with _LoggedErrors(simulation.violations):
             try:
                 runner.run(simulation.run())
@@ -139,7 +152,13 @@ def simulate(seed: int, *, required: Collection[Part] = ()) -> Outcome:
 class _Simulation:
     """Implements :class:`tests.fault_simulation.scheduler.process.Checks`."""
 
-    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop, required: Collection[Part]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        loop: asyncio.AbstractEventLoop,
+        required: Collection[Part],
+        recordings: list[Recording] | None,
+    ) -> None:
         own_tasks(loop)
         loop.set_exception_handler(self._unhandled)
         self._seed = seed
@@ -147,16 +166,25 @@ class _Simulation:
         clock = VirtualClock(loop)
         self.trace = Trace(clock)
         self.violations: list[str] = []
-        self.server = SimulatedServer(clock, self.trace)
-        self._faults = Faults(Random(f"{seed} faults"))
-        self._context = SimulationContext(self.server, clock, self._faults, self.trace)
         self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
+        self.server = SimulatedServer(self._server_clock(clock), self.trace)
+        self._faults = Faults(Random(f"{seed} faults"))
+        self._outages = Outages(Random(f"{seed} outages"), self.trace, self.server.break_watches)
+        self._context = SimulationContext(self.server, self._outages, clock, self._faults, self.trace, recordings)
         self._deployment = self._random.choice(
             _DEPLOYMENTS_WITH_LEADER_ELECTION if Part.ELECTION in self._parts else _DEPLOYMENTS
         )
         self._size = _LARGE if Part.LARGE in self._parts else _SMALL
         self._processes: list[Process] = []
         self._opinions: dict[Process, SecondOpinion] = {}
+
+    def _server_clock(self, clock: VirtualClock) -> Clock:
+        """The clock of the server, which may be an hour ahead or behind."""
+        if Part.SERVER_CLOCK not in self._parts:
+            return clock
+        skewed = JumpingClock(clock, Random(f"{self._seed} server clock"))
+        skewed.set_offset(self._random.choice((3600.0, -3600.0)))
+        return skewed
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
@@ -180,7 +208,9 @@ class _Simulation:
             spec_parts=spec_parts,
         )
         controllers = [asyncio.create_task(actor.run()) for actor in (kubelets, storage, devices)]
-        disruptive = [asyncio.create_task(users.run()), asyncio.create_task(self._decide_waiting_pods())]
+        disruptive = [asyncio.create_task(users.run())]
+        if self._context.recordings is None:  # it reaches into the schedulers, past everything that is recorded
+            disruptive.append(asyncio.create_task(self._decide_waiting_pods()))
         if Part.GANGS in self._parts:
             names = self._deployment.scheduler_names
             jobs = Jobs(
@@ -188,6 +218,8 @@ class _Simulation:
             )
             disruptive.append(asyncio.create_task(jobs.run()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
+        if Part.OUTAGES in self._parts:
+            disturbing.append(asyncio.create_task(self._outages.run(lambda: self._faults.active)))
         restarting = [asyncio.create_task(self._restart(process)) for process in self._processes]
         await asyncio.sleep(self._random.choice(self._size.seconds))
         while len(self.trace.lines) < _MIN_EVENTS:
@@ -324,6 +356,7 @@ class _Simulation:
                 error = None if process.running.cancelled() else process.running.exception()
                 yield f"{process.name} has ended: {error!r}"
             yield from cache_differences(self.server, process)
+            yield from request_storms(process.name, process.requests)
             if process.is_leader:
                 yield from leaks(self.server, process)
         if not any(process.is_leader for process in self._processes):

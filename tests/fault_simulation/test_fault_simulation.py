@@ -8,12 +8,17 @@ import sys
 
 import pytest
 
-from tests.fault_simulation.simulation import simulate
+from tests.fault_simulation.simulation import Part, simulate
 
 
 @pytest.mark.parametrize("seed", range(1, 51))
 def test_no_invariant_is_violated(seed: int) -> None:
     assert simulate(seed).violations == []
+
+
+@pytest.mark.parametrize("seed", range(1001, 1021))
+def test_no_invariant_is_violated_by_outages_of_a_server_with_a_wrong_clock(seed: int) -> None:
+    assert simulate(seed, required=[Part.OUTAGES, Part.SERVER_CLOCK]).violations == []
 
 
 def test_a_seed_reproduces_a_run_exactly() -> None:

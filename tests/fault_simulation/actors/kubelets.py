@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from typing import NoReturn
 
@@ -44,11 +44,9 @@ class Kubelets:
             return True
         if pod.status.phase == "Pending":
             if chance < 0.5:
-                self._server.put(with_status(pod, phase="Running", start_time=_STARTED))
+                started = datetime.fromisoformat(self._server.timestamp())
+                self._server.put(with_status(pod, phase="Running", start_time=started))
             return True
         if self.churn and not ended(pod) and chance < 0.01:
             self._server.put(with_status(pod, phase=self._random.choice(("Succeeded", "Failed"))))
         return self.churn
-
-
-_STARTED = datetime(2026, 1, 1, tzinfo=UTC)

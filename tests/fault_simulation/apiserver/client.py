@@ -44,7 +44,8 @@ class BindHooks:
 class SimulatedClient:
     """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`.
 
-    With ``http``, watches deliver bytes to the client's reflectors, otherwise objects to the subscriber.
+    With ``http``, watches deliver bytes to the client's reflectors, otherwise objects to the subscriber. Every request
+    is added to ``requests`` with its time.
     """
 
     def __init__(
@@ -57,16 +58,24 @@ class SimulatedClient:
         clock: Clock,
         random: Random,
         http: bool,
+        requests: list[tuple[float, str]],
     ) -> None:
         self.name = name
-        self._server, self._faults, self._trace = context.server, context.faults, context.trace
+        self._server, self._outages = context.server, context.outages
+        self._faults, self._trace = context.faults, context.trace
         self._view, self._hooks = view, hooks
-        self._clock, self._random, self._http = clock, random, http
+        self._clock, self._random, self._http, self._requests = clock, random, http, requests
 
     def transport(self, *, timeout: float = _TIMEOUT) -> SimulatedTransport:
         """A transport whose requests time out after so many seconds."""
         return SimulatedTransport(
-            self._server, send=self._request, faults=self._faults, clock=self._clock, timeout=timeout
+            self._server,
+            self._outages,
+            send=self._request,
+            note_request=self._note_request,
+            faults=self._faults,
+            clock=self._clock,
+            timeout=timeout,
         )
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
@@ -76,7 +85,7 @@ class SimulatedClient:
                 watch: Reflector | UnreliableWatch = (
                     Reflector(transport, resource, view, clock=self._clock, random=self._random)
                     if self._http
-                    else UnreliableWatch(self._server, resource, view, self._faults)
+                    else UnreliableWatch(self._server, resource, view, self._faults, self._outages)
                 )
                 watching.create_task(watch.run())
 
@@ -95,6 +104,9 @@ class SimulatedClient:
 
     async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
         await self._request(f"patch {pod.name}", lambda: self._server.patch(pod, patch))
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        raise NotImplementedError(f"{method} {path}")
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         await self._request(f"delete {pod.name}", lambda: self._server.delete(pod))
@@ -115,8 +127,11 @@ class SimulatedClient:
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
         if "/leases" not in what:  # the trace records changes of the holder, not every renewal
             self._trace.note(self.name, "requests", what)
+        self._note_request(what)
+        restarts = self._outages.restarts
         try:
             await self._network_delay()
+            await self._outages.admit()
         except asyncio.CancelledError:
             if self._faults.random.random() < 0.5:
                 with suppress(APIError):
@@ -127,10 +142,15 @@ class SimulatedClient:
         if self._faults.occurs(Fault.REQUEST_LOST):
             await self._lose()
         response = effect()
+        self._outages.check_connection(restarts)
         if self._faults.occurs(Fault.RESPONSE_LOST):
             await self._lose()
         await self._network_delay()
+        self._outages.check_connection(restarts)
         return response
+
+    def _note_request(self, what: str) -> None:
+        self._requests.append((self._clock.monotonic(), what))
 
     async def _network_delay(self) -> None:
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.02))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubestow.testing.virtual_time import VirtualClock
+from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import SimulatedServer
 from tests.fault_simulation.faults import Faults
+from tests.fault_simulation.scheduler.recording import Recording
 from tests.fault_simulation.trace import Trace
 
 __all__ = ["SimulationContext"]
@@ -14,9 +16,14 @@ __all__ = ["SimulationContext"]
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """The server, virtual time, the faults, and the trace."""
+    """The server and its outages, virtual time, the faults, and the trace.
+
+    ``recordings`` gets one of each start of a process; None if none is recorded.
+    """
 
     server: SimulatedServer
+    outages: Outages
     clock: VirtualClock
     faults: Faults
     trace: Trace
+    recordings: list[Recording] | None = None

@@ -11,15 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from kubestow.api.core import Node, Pod
-from kubestow.api.meta import convert
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatch, Resource
-from kubestow.testing.memory_cluster import json_merge_patch
+from kubestow.simulation.object_writes import merge_patched
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 
@@ -106,6 +104,16 @@ class SimulatedServer:
         found: Pod | None = self._objects[PODS].get((pod.namespace, pod.name))
         return found if found is not None and found.metadata.uid == pod.uid else None
 
+    def timestamp(self) -> str:
+        """The time on the server's clock."""
+        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def break_watches(self) -> None:
+        """Let every idle watch find out that the server has stopped."""
+        for events in self.watchers.values():
+            for event in events:
+                event.set()
+
     async def change(self) -> None:
         """Wait for the next write."""
         await self._change.wait()
@@ -115,8 +123,10 @@ class SimulatedServer:
     def put(self, obj: Any) -> Any:
         """Create or replace an object; the stored object."""
         resource, key = self._place(obj)
-        obj = self._versioned(obj)
         old = self._objects[resource].get(key)
+        if old is None:
+            obj = with_metadata(obj, creation_timestamp=self.timestamp())
+        obj = self._versioned(obj)
         self._objects[resource][key] = obj
         if resource == NODES:
             self.node_names.add(obj.metadata.name)
@@ -180,11 +190,7 @@ class SimulatedServer:
     def merge(self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any]) -> str:
         """Merge-patch an object of the given resource version; its new version. Raises APIError."""
         current = self.get(resource, (obj.namespace, obj.name))
-        if current is None:
-            raise APIError(404, "NotFound", f'{resource.plural} "{obj.name}" not found')
-        if current.metadata.resource_version != obj.resource_version:
-            raise APIError(409, "Conflict", f'{resource.plural} "{obj.name}" has been modified')
-        merged = self.put(convert(resource.type, json_merge_patch(msgspec.to_builtins(current), changes)))
+        merged = self.put(merge_patched(resource, current, obj, changes))
         return str(merged.metadata.resource_version)
 
     def delete(self, pod: ObjectReference) -> None:
@@ -193,8 +199,7 @@ class SimulatedServer:
         if current is None or current.metadata.deletion_timestamp is not None:
             return
         if current.metadata.finalizers or (current.spec.node_name in self.nodes() and not ended(current)):
-            now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-            self.put(with_metadata(current, deletion_timestamp=now))
+            self.put(with_metadata(current, deletion_timestamp=self.timestamp()))
         else:
             self.remove(current)
 

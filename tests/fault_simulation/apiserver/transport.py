@@ -15,10 +15,11 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.transport import JSON, Transport
-from kubestow.errors import Unreachable
+from kubestow.client.rest.transport import Transport
+from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Clock, Resource
+from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 
@@ -31,13 +32,30 @@ Send = Callable[[str, Callable[[], bytes]], Coroutine[Any, Any, bytes]]
 
 
 class SimulatedTransport(Transport):
-    """Connections of one process to the simulated server; ``send`` sends a request and returns its response."""
+    """Connections of one process to the simulated server; ``send`` sends a request and returns its response.
 
-    def __init__(self, server: SimulatedServer, *, send: Send, faults: Faults, clock: Clock, timeout: float) -> None:
+    ``note_request`` is called for requests that are sent otherwise. Some servers support streaming lists, others page.
+    """
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        outages: Outages,
+        *,
+        send: Send,
+        note_request: Callable[[str], None],
+        faults: Faults,
+        clock: Clock,
+        timeout: float,
+    ) -> None:
         super().__init__(Credentials("http://server"), clock=clock)
-        self._objects, self._send_request, self._faults, self._request_timeout = server, send, faults, timeout
+        self._objects, self._outages, self._faults = server, outages, faults
+        self._send_request, self._note_request, self._request_timeout = send, note_request, timeout
+        self._streams_lists = faults.random.random() < 0.7
+        #: The rest of each list that has been sent in part: the restart before it, its version and its objects.
+        self._continued: dict[str, tuple[int, int, list[Any]]] = {}
 
-    async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
+    async def _request_once(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         try:
             async with asyncio.timeout(self._request_timeout):
                 return await self._send_request(
@@ -49,13 +67,32 @@ class SimulatedTransport(Transport):
     def _respond(self, method: str, path: str, body: bytes | None) -> bytes:
         if "/leases" in path:
             return self._objects.lease.respond(method, body)
-        items = self._objects.listed(_resource(path))
-        return msgspec.json.encode({"metadata": {"resourceVersion": str(self._objects.version)}, "items": items})
+        return self._page(_resource(path), dict(parse_qsl(urlsplit(path).query)))
+
+    def _page(self, resource: Resource, query: dict[str, str]) -> bytes:
+        """The next objects of a list, which may be fewer than its limit. Raises APIError."""
+        if "continue" in query:
+            # Kept, because a client that got no answer asks again.
+            restarts, version, items = self._continued[query["continue"]]
+            if restarts != self._outages.restarts or self._faults.occurs(Fault.EXPIRY):
+                raise APIError(410, "Expired", "The provided continue parameter is too old")
+        else:
+            version, items = self._objects.version, self._objects.listed(resource)
+        size = self._faults.random.randint(1, 20) if int(query["limit"]) else len(items)
+        metadata = {"resourceVersion": str(version)}
+        if items[size:]:
+            metadata["continue"] = f"{resource.plural} {version} {len(items)}"
+            self._continued[metadata["continue"]] = self._outages.restarts, version, items[size:]
+        return msgspec.json.encode({"metadata": metadata, "items": items[:size]})
 
     @asynccontextmanager
     async def stream(self, path: str, *, idle_timeout: float) -> AsyncIterator[AsyncIterator[bytes]]:
         query = dict(parse_qsl(urlsplit(path).query))
+        self._note_request(f"WATCH {urlsplit(path).path}")
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
+        await self._outages.admit()
+        if "sendInitialEvents" in query and not self._streams_lists:
+            raise APIError(422, "Invalid", "sendInitialEvents: Forbidden")
         if self._faults.occurs(Fault.REJECTED):
             raise self._faults.server_error(of_write=False)
         async with aclosing(self._watch_chunks(_resource(path), query, idle_timeout)) as chunks:
@@ -66,7 +103,10 @@ class SimulatedTransport(Transport):
     ) -> AsyncGenerator[bytes, None]:
         """The chunks of a watch, with faults, until it ends."""
         faults, ends = self._faults, asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
+        restarts = self._outages.restarts
         async for line in self._lines(resource, query, ends):
+            await self._outages.delay_event()
+            self._outages.check_connection(restarts)
             if faults.occurs(Fault.DELAY):
                 await asyncio.sleep(faults.random.expovariate(1.0))
             if faults.occurs(Fault.BREAKS) and faults.random.random() < 0.2:
@@ -97,11 +137,13 @@ class SimulatedTransport(Transport):
                 if self._faults.occurs(Fault.EXPIRY):
                     yield _line("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
                     return
+            restarts = self._outages.restarts
             while (left := ends - asyncio.get_running_loop().time()) > 0:
                 for change in history[position:]:
                     yield _line(change.type, change.obj)
                     position += 1
                 if position == len(history):
+                    self._outages.check_connection(restarts)
                     changed.clear()
                     if not await _wait(changed, min(left, _BOOKMARK_INTERVAL)):
                         yield _bookmark(self._objects.version)

@@ -10,6 +10,7 @@ import asyncio
 from typing import NoReturn
 
 from kubestow.scheduling.interfaces import Resource, Subscriber
+from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import Key, SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 
@@ -19,8 +20,12 @@ __all__ = ["UnreliableWatch"]
 class UnreliableWatch:
     """Delivers one collection to one subscriber."""
 
-    def __init__(self, server: SimulatedServer, resource: Resource, subscriber: Subscriber, faults: Faults) -> None:
-        self._server, self._resource, self._subscriber, self._faults = server, resource, subscriber, faults
+    def __init__(
+        self, server: SimulatedServer, resource: Resource, subscriber: Subscriber, faults: Faults, outages: Outages
+    ) -> None:
+        self._server, self._resource, self._subscriber = server, resource, subscriber
+        self._faults, self._outages = faults, outages
+        self._restarts = 0
         self._history = server.history[resource]
         self._changed = asyncio.Event()
         self._position = 0
@@ -41,12 +46,14 @@ class UnreliableWatch:
 
     async def _list(self) -> None:
         self._position, objects = len(self._history), self._server.listed(self._resource)
-        self._pending, self._delivered = [], {}
+        self._pending, self._delivered, self._restarts = [], {}, self._outages.restarts
         await asyncio.sleep(self._faults.random.uniform(0.0, 0.1))
         self._subscriber.replace(self._resource, objects)
 
     async def _breaks(self) -> bool:
         """Wait for pending events; whether the watch broke instead."""
+        if self._restarts != self._outages.restarts:
+            return True
         self._pending += self._history[self._position :]
         self._position = len(self._history)
         if self._pending:
@@ -62,6 +69,7 @@ class UnreliableWatch:
     async def _deliver(self) -> None:
         if not self._pending:
             return
+        await self._outages.delay_event()
         if self._faults.occurs(Fault.DELAY):
             await asyncio.sleep(self._faults.random.expovariate(1.0))
         elif self._faults.occurs(Fault.DUPLICATE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ class WatchView:
         for obj in objects:
             self._store(resource, obj)
         assert self._subscriber is not None
-        self._subscriber.replace(resource, objects)
+        self._subscriber.replace(resource, [copy(obj) for obj in objects])  # a client decodes every delivery anew
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         self._trace.note(self._name, "receives", event_type, *key_of(obj), obj.metadata.resource_version)
@@ -67,7 +68,7 @@ class WatchView:
         else:
             self._store(resource, obj)
         assert self._subscriber is not None
-        self._subscriber.apply(resource, event_type, obj)
+        self._subscriber.apply(resource, event_type, copy(obj))
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         raise AssertionError(f"{resource.kind} {subject} is unreadable: {problem}")

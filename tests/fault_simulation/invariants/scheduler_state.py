@@ -10,6 +10,7 @@ from typing import Any
 
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
+from kubestow.scheduling.queue.unschedulable import Cohort, UnschedulablePods
 from kubestow.scheduling.queued_pod import Place
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended
 from tests.fault_simulation.invariants.gangs import spans_zones
@@ -42,7 +43,7 @@ def _state(cluster: Cluster, pods: Any) -> dict[str, Any]:
     state: dict[str, Any] = {"the nodes": sorted(table.rows)}
     for name, row in table.rows.items():
         amounts = {resource: int(table.requested[resource].values[row]) for resource in table.requested.names()}
-        ports = {port: int(column.values[row]) for port, column in table._ports.items()}
+        ports = {port: int(column.values[row]) for port, column in table.ports()}
         versions = {uid: info.metadata.resource_version for uid, info in table.pods[row].items()}
         state |= {
             f"{name}": table.objects[row],
@@ -63,6 +64,10 @@ def _differences(name: str, expected: dict[str, Any], cached: dict[str, Any]) ->
     for key in sorted(expected.keys() | cached.keys()):
         if expected.get(key) != cached.get(key):
             yield f"{name} has {key} as {cached.get(key)}, the server as {expected.get(key)}"
+
+
+def _indexed(pods: UnschedulablePods) -> set[Cohort]:
+    return {cohort for cohorts in pods._by_plugin.values() for cohort in cohorts}
 
 
 def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
@@ -86,9 +91,11 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         if server.nodes() and not is_waiting and not spans_zones(server, pods[uid]):
             yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
     queue = scheduler.queue
-    for uids in queue._unschedulable._by_plugin.values():
-        for uid in sorted(uids.keys() - queued.keys()):
-            yield f"{name} indexes rejector plugins of {uid}, which is not queued"
+    for uid in sorted(queue._unschedulable._cohort_of.keys() - queued.keys()):
+        yield f"{name} keeps {uid} in a cohort, though it is not queued"
+    cohorts = set(queue._unschedulable._cohort_of.values())
+    for cohort in (set(queue._unschedulable._cohorts.values()) | _indexed(queue._unschedulable)) - cohorts:
+        yield f"{name} keeps the empty cohort {cohort.key}"
     held = {
         "pods in flight and kept events": queue.in_flight_events(),
         "waiting pods": scheduler.waiting_pods.all(),
@@ -96,6 +103,9 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         "binding cycles": list(scheduler._binding_cycles.tasks),
         "evictions": list(scheduler._evictions.tasks),
         "preemptors": scheduler._evictions._preempting,
+        "awaited victims": scheduler._evictions._awaited,
+        "preemptors in the queue": queue._preempting,
+        "pods to be moved": [queued for queued in queue._moves if queued[1].move is not None],
         "writes": scheduler.dispatcher._lanes,
         "sent statuses of bound or deleted pods": scheduler.dispatcher._sent.keys() - expected,
     }

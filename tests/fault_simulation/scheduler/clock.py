@@ -34,6 +34,8 @@ class JumpingClock:
 
     def jump(self) -> None:
         """Set the wall clock to a new offset between zero and a thousand days."""
-        self._offset = timedelta(
-            seconds=self._random.choice((0.0, 1.0, 600.0, _DAY, 1000 * _DAY)) * self._random.uniform(-1, 1)
-        )
+        self.set_offset(self._random.choice((0.0, 1.0, 600.0, _DAY, 1000 * _DAY)) * self._random.uniform(-1, 1))
+
+    def set_offset(self, seconds: float) -> None:
+        """Set the wall clock to true time plus an offset."""
+        self._offset = timedelta(seconds=seconds)

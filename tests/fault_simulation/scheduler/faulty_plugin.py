@@ -23,6 +23,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import Code, Status
 from tests.fault_simulation.faults import Fault, Faults
+from tests.fault_simulation.scheduler.recording import RecordedFaults, ReplayedFaults
 
 __all__ = ["InjectedError", "ReservationLedger", "faulty_plugin"]
 
@@ -44,7 +45,7 @@ class ReservationLedger:
     bound: set[str] = field(default_factory=set)
 
 
-def faulty_plugin(faults: Faults, ledger: ReservationLedger) -> type[Plugin]:
+def faulty_plugin(faults: Faults | RecordedFaults | ReplayedFaults, ledger: ReservationLedger) -> type[Plugin]:
     """The plugin class for one scheduler process."""
 
     def maybe_raise(point: str) -> None:

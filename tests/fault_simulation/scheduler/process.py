@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseTimings
 from kubestow.client.lease_lock import LeaseLock
+from kubestow.flight_record.journal import Journal
+from kubestow.flight_record.recorder import FlightRecorder
 from kubestow.framework.profile import implements
+from kubestow.observability.composite_observer import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment
@@ -27,9 +32,11 @@ from kubestow.scheduling.scheduler import Scheduler
 from tests.fault_simulation.apiserver.client import BindHooks, SimulatedClient
 from tests.fault_simulation.apiserver.context import SimulationContext
 from tests.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
+from tests.fault_simulation.faults import Faults
 from tests.fault_simulation.scheduler.clock import JumpingClock
 from tests.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from tests.fault_simulation.scheduler.recording import RecordedFaults, Recording
 from tests.scheduling.gangs.groups import GATES
 
 __all__ = ["Checks", "Features", "Process", "own_tasks"]
@@ -53,7 +60,8 @@ def own_tasks(loop: asyncio.AbstractEventLoop) -> None:
         owner = _owner.get()
         if owner is not None:
             owner[task] = None
-            task.add_done_callback(lambda done: owner.pop(done, None))
+            # Not a step of the scheduler, should that be recorded.
+            task.add_done_callback(lambda done: owner.pop(done, None), context=Journal.outside())
         return task
 
     loop.set_task_factory(start)  # type: ignore[arg-type]  # typeshed lacks the context argument
@@ -95,7 +103,10 @@ class Process(Observer):
         self._context, self._features, self._checks = context, features, checks
         self.clock = JumpingClock(context.clock, Random(f"{name} clock"))
         self._starts = 0
+        #: The times of the requests of all starts, and what was requested.
+        self.requests: list[tuple[float, str]] = []
         self._tasks: Tasks = {}
+        self._recorder: FlightRecorder | None = None
         self.start()
 
     # -- lifecycle -----------------------------------------------------------------------------------------------
@@ -120,19 +131,34 @@ class Process(Observer):
             clock=self.clock,
             random=Random(f"{self.name} {self._starts} client"),
             http=self._features.http,
+            requests=self.requests,
         )
-        self.scheduler = self._scheduler(client)
         self._tasks = {}
         context = copy_context()
         context.run(_owner.set, self._tasks)
-        self.running: asyncio.Task[None] = context.run(asyncio.create_task, self.scheduler.run())
+        self.running: asyncio.Task[None] = context.run(self._run, client)
+
+    def _run(self, client: SimulatedClient) -> asyncio.Task[None]:
+        """Start the scheduler, recorded if the simulation is."""
+        if self._context.recordings is None:
+            self.scheduler = self._scheduler(client)
+            return asyncio.create_task(self.scheduler.run())
+        self._recording = Recording(self.name, self._features.faulty_plugin)
+        self._context.recordings.append(self._recording)
+        self._recorder = FlightRecorder(self._recording)
+        self.scheduler = self._scheduler(client)
+        return asyncio.create_task(self._recorder.run(self.scheduler))
 
     def _binding_requested(self, uid: str) -> None:
         self.bind_attempts.setdefault(uid, []).append(self.clock.monotonic())
         self._checks.binding_requested(self, uid)
 
     def _scheduler(self, client: SimulatedClient) -> Scheduler:
-        plugins = [faulty_plugin(self._context.faults, self.ledger)] if self._features.faulty_plugin else []
+        recorder = self._recorder
+        faults: Faults | RecordedFaults = self._context.faults
+        if recorder is not None:
+            faults = RecordedFaults(self._context.faults, self._recording.draws)
+        plugins = [faulty_plugin(faults, self.ledger)] if self._features.faulty_plugin else []
         registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         names = ["GangScheduling", NAME] if self._features.faulty_plugin else ["GangScheduling"]
         enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
@@ -143,12 +169,18 @@ class Process(Observer):
         }
         optional = ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
         gates = config.FeatureGates(GATES | dict.fromkeys(optional, True))
-        return Scheduler(
-            config.load(document, subject=self.name, gates=gates, implements=implements(registry)),
+        extenders = self._extenders(client)
+        configuration = config.load(document, subject=self.name, gates=gates, implements=implements(registry))
+        if recorder is not None:  # a replay has only the configuration
+            configuration = structs.replace(configuration, extenders=[extender.settings for extender in extenders])
+        create = Scheduler if recorder is None else recorder.create_scheduler
+        observer = self if recorder is None else CompositeObserver(self, recorder)
+        return create(
+            configuration,
             registry=registry,
             gates=gates,
-            environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), self),
-            extenders=self._extenders(client),
+            environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), observer),
+            extenders=extenders,
             leadership=self._elector(client) if self._features.leader_election else None,
         )
 
@@ -202,6 +234,8 @@ class Process(Observer):
     async def kill(self) -> None:
         """Cancel all tasks at once."""
         self._context.trace.note(self.name, "is killed")
+        if self._recorder is not None:
+            self._recorder.journal.close()
         while self._tasks:
             tasks = list(self._tasks)
             for task in tasks:

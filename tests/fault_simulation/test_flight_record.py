@@ -1,0 +1,28 @@
+"""Every recorded run of the fault simulation replays identically."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubestow.flight_record.replay import ReplayResult, replay
+from kubestow.flight_record.segment_files import Segment
+from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
+from tests.fault_simulation.scheduler.recording import Recording, ReplayedFaults
+from tests.fault_simulation.simulation import simulate
+
+
+def replayed(recording: Recording, path: Path) -> ReplayResult:
+    path.write_bytes(recording.content)
+    plugin = faulty_plugin(ReplayedFaults(recording.draws), ReservationLedger())
+    return replay(Segment(path), {NAME: plugin} if recording.faulty_plugin else {})
+
+
+@pytest.mark.parametrize("seed", range(1, 26))
+def test_a_recorded_run_replays_identically(seed: int, tmp_path: Path) -> None:
+    recordings: list[Recording] = []
+    simulate(seed, recordings=recordings)
+    results = [replayed(recording, tmp_path / f"{number}.flight") for number, recording in enumerate(recordings)]
+    assert [result.divergence for result in results] == [None] * len(results)
+    assert sum(result.decisions for result in results) > 0
