@@ -1,0 +1,170 @@
+"""Elastic quotas: what a namespace is guaranteed (``min``), what it may use at most (``max``), and what it uses.
+
+A namespace may use more than its ``min`` while others use less than theirs. Amounts are compared as upstream does it:
+CPU, memory and ephemeral storage always, where a resource that the quota leaves out counts as 0; other resources if
+something of them is used or requested, with a missing ``min`` of 0 and no limit for a missing ``max``. Without a
+``min`` nothing is guaranteed, without a ``max`` nothing is limited.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kubestow.api.custom import CustomObject
+from kubestow.api.meta import APIObject
+from kubestow.api.quantity import Quantity, millis, units
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import InvalidQuantity
+from kubestow.log_fields import fields
+
+__all__ = ["Amounts", "ElasticQuota", "ElasticQuotas", "Quota", "exceeds"]
+
+_log = logging.getLogger(__name__)
+
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+_UNLIMITED = 2**63 - 1
+
+Amounts = Mapping[str, int]
+"""Amounts by resource: millicores, bytes or counts."""
+
+
+class ElasticQuotaSpec(APIObject, frozen=True):
+    """``spec``."""
+
+    min: dict[str, Quantity] | None = None
+    max: dict[str, Quantity] | None = None
+
+
+class ElasticQuota(CustomObject, frozen=True):
+    """The quota of a namespace; of several, the first by name counts."""
+
+    resource: ClassVar[str] = "elasticquotas.v1alpha1.scheduling.x-k8s.io"
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The amounts of an ElasticQuota; None stands for a missing list."""
+
+    min: Amounts | None
+    max: Amounts | None
+
+    def over_min(self, used: Amounts) -> bool:
+        """Whether more is used than guaranteed."""
+        return exceeds(used, self.min or {})
+
+    def over_max(self, used: Amounts, request: Amounts) -> bool:
+        """Whether a request would exceed the maximum."""
+        return self.max is not None and exceeds(request, self.max, beside=used, otherwise=_UNLIMITED)
+
+
+def exceeds(amounts: Amounts, bounds: Amounts, *, beside: Amounts | None = None, otherwise: int = 0) -> bool:
+    """Whether any amount, together with what is ``beside`` it, exceeds its bound.
+
+    Resources other than the native ones are compared if they are among the ``amounts``, with the bound ``otherwise`` if
+    they have none.
+    """
+    others = beside or {}
+    if any(amounts.get(name, 0) + others.get(name, 0) > bounds.get(name, 0) for name in _NATIVE):
+        return True
+    scalars = (name for name in amounts if name not in _NATIVE)
+    return any(amounts[name] + others.get(name, 0) > bounds.get(name, otherwise) for name in scalars)
+
+
+class ElasticQuotas:
+    """The quotas by namespace, and what the placed pods of these namespaces use."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._catalog = cluster.catalog(ElasticQuota)
+        self._version = -1
+        self._quotas: dict[str, Quota] = {}
+        self._guaranteed: Counter[str] = Counter()
+        #: What the pods of each namespace use, whether or not it has a quota.
+        self._used: dict[str, Counter[str]] = {}
+        cluster.listen_to_placements(self)
+
+    def __bool__(self) -> bool:
+        """Whether there is any quota."""
+        return bool(self.by_namespace)
+
+    @property
+    def by_namespace(self) -> Mapping[str, Quota]:
+        """The quotas."""
+        if self._version != self._catalog.version:
+            self._version = self._catalog.version
+            self._quotas = _quotas(self._catalog)
+            self._guaranteed = Counter()
+            for quota in self._quotas.values():
+                self._guaranteed.update(quota.min or {})
+        return self._quotas
+
+    def used(self, namespace: str) -> Amounts:
+        """What the pods of a namespace use."""
+        return self._used.get(namespace, {})
+
+    def over_min_in_total(self, request: Amounts, removed: Mapping[str, Amounts] | None = None) -> bool:
+        """Whether all namespaces with a quota would use more than all of them are guaranteed.
+
+        ``removed`` is what they use less, by namespace.
+        """
+        total: Counter[str] = Counter()
+        for namespace in self.by_namespace:
+            total.update(self.used(namespace))
+            for name, amount in (removed or {}).get(namespace, {}).items():
+                total[name] -= amount
+        total.update(request)
+        return exceeds(total, self._guaranteed)
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """Count a pod."""
+        self._used.setdefault(info.namespace, Counter()).update(info.requests)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """Do not count a pod any more."""
+        used = self._used.setdefault(info.namespace, Counter())
+        used.subtract(info.requests)
+        if not any(used.values()):
+            del self._used[info.namespace]
+
+
+def _quotas(objects: Iterable[ElasticQuota]) -> dict[str, Quota]:
+    """The quotas by namespace; those with problems are logged, and left out if they cannot be used."""
+    quotas: dict[str, Quota] = {}
+    for obj in objects:
+        namespace, key = obj.metadata.namespace, f"{obj.metadata.namespace}/{obj.metadata.name}"
+        if namespace in quotas:
+            _warn(key, f"is ignored: namespace {namespace} has another one")
+            continue
+        try:
+            quota = Quota(_amounts(obj.spec.min, "min"), _amounts(obj.spec.max, "max"))
+        except InvalidQuantity as error:
+            _warn(key, f"is ignored: {error}")
+            continue
+        for name, amount in (quota.min or {}).items():
+            if quota.max is not None and amount > quota.max.get(name, amount):
+                _warn(key, f"spec.min.{name} is above spec.max.{name}, which limits the namespace")
+        quotas[namespace] = quota
+    return quotas
+
+
+def _amounts(quantities: Mapping[str, Quantity] | None, field: str) -> dict[str, int] | None:
+    if quantities is None:
+        return None
+    amounts = {}
+    for name, quantity in quantities.items():
+        try:
+            amounts[name] = millis(quantity) if name == "cpu" else units(quantity)
+        except InvalidQuantity as error:
+            raise InvalidQuantity(error.problem, path=f"spec.{field}.{name}") from None
+        if amounts[name] < 0:
+            raise InvalidQuantity("is negative", path=f"spec.{field}.{name}")
+    return amounts
+
+
+def _warn(key: str, problem: str) -> None:
+    _log.warning("ElasticQuota %s: %s", key, problem, extra=fields(elasticQuota=key, err=problem))

@@ -1,0 +1,61 @@
+"""JSON over HTTP from servers that are not the API server: one GET at a time, with a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kubestow.api.meta import UNDECODABLE
+from kubestow.errors import Unreachable
+
+__all__ = ["JSONServer", "is_http_url"]
+
+#: A request is given up after so many seconds.
+_TIME_LIMIT = 10.0
+
+
+def is_http_url(text: str) -> bool:
+    """Whether a text is the URL of an HTTP server."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class JSONServer:
+    """A server at a URL; a ``token`` is sent as bearer token, ``insecure`` skips the verification of certificates."""
+
+    url: str
+    token: str = ""
+    insecure: bool = False
+
+    async def get(self, path: str, query: Mapping[str, str]) -> Any:
+        """The decoded body of a response with status 200. Raises Unreachable."""
+        import aiohttp  # only here, so that a plugin without HTTP source does not need it
+
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        try:
+            async with (
+                asyncio.timeout(_TIME_LIMIT),
+                aiohttp.ClientSession(headers=headers) as session,
+                session.get(self.url.rstrip("/") + path, params=query, ssl=not self.insecure) as response,
+            ):
+                body = await response.read()
+                status = response.status
+        except TimeoutError:
+            raise Unreachable(self.url, f"no answer within {_TIME_LIMIT:.0f} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unreachable(self.url, f"{type(error).__name__}: {error}") from None
+        if status != 200:
+            raise Unreachable(self.url, f"GET {path} returned status {status}")
+        try:
+            return msgspec.json.decode(body)
+        except UNDECODABLE as error:
+            raise Unreachable(self.url, f"malformed response: {error}") from None

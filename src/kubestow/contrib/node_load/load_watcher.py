@@ -1,0 +1,49 @@
+"""Source: the load-watcher service, which reads the metrics of a provider and serves them by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubestow.contrib.node_load.http_json import JSONServer
+from kubestow.contrib.node_load.usage import UsageSample
+from kubestow.errors import Unreachable
+
+__all__ = ["LoadWatcher"]
+
+_FIELDS = {"cpu": "cpu", "memory": "memory"}
+
+
+class LoadWatcher:
+    """Reads the metrics of all nodes from a load-watcher."""
+
+    def __init__(self, server: JSONServer) -> None:
+        self._server = server
+
+    async def read(self) -> Mapping[str, UsageSample]:
+        """Averages, or else the latest values, and deviations of each node in percent. Raises Unreachable."""
+        answer = await self._server.get("/watcher", {})
+        try:
+            end = float(answer["window"]["end"])
+            by_node = answer["data"]["NodeMetricsMap"] or {}
+            return {str(name): _sample(end, node.get("metrics") or ()) for name, node in by_node.items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Unreachable(self._server.url, "the response is not one of load-watcher") from None
+
+
+def _sample(end: float, metrics: Iterable[Mapping[str, Any]]) -> UsageSample:
+    values: dict[str, float] = {}
+    averaged: set[str] = set()
+    for metric in metrics:
+        field = _FIELDS.get(str(metric.get("type")).lower())
+        operator, value = metric.get("operator") or "", float(metric.get("value", 0))
+        if field is None:
+            continue
+        if operator == "STD":
+            values[f"{field}_deviation"] = value
+        elif operator == "AVG":
+            values[field] = value
+            averaged.add(field)
+        elif operator in ("", "Latest") and field not in averaged:
+            values[field] = value
+    return UsageSample(end, **values)

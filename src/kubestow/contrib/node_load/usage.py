@@ -1,0 +1,136 @@
+"""The usage of nodes: samples by node name, checked, and as columns over the node table.
+
+A sample is used only if its values can be true: finite and not negative. It expires, so that a node whose metrics have
+ended is treated like one without metrics. A sample from the future is a sign of a wrong clock; a small difference of
+clocks is tolerated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node
+from kubestow.api.quantity import millis
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.errors import InvalidQuantity
+
+__all__ = ["CLOCK_SKEW", "EXPIRATION", "NodeCapacity", "NodeUsage", "UsageColumns", "UsageSample", "usable"]
+
+#: A sample is used for so many seconds after the end of its window.
+EXPIRATION = 300.0
+#: A sample whose window ends at most this many seconds from now is used, too.
+CLOCK_SKEW = 60.0
+
+Floats = NDArray[np.float64]
+
+
+class UsageSample(NamedTuple):
+    """The usage of a node in percent of its capacity; NaN stands for a value that is not known.
+
+    ``cpu`` and ``memory`` are averages over a window, or the latest values; ``…_deviation`` are standard deviations
+    over the window, 0 if not known. ``time`` is the end of the window in seconds since the Unix epoch.
+    """
+
+    time: float
+    cpu: float = math.nan
+    memory: float = math.nan
+    cpu_deviation: float = 0.0
+    memory_deviation: float = 0.0
+
+
+class UsageColumns(NamedTuple):
+    """The fields of the samples as arrays over the rows of the node table, float64; NaN where there is none."""
+
+    time: Floats
+    cpu: Floats
+    memory: Floats
+    cpu_deviation: Floats
+    memory_deviation: Floats
+
+
+def usable(sample: UsageSample, now: float) -> UsageSample | None:
+    """The sample without values that cannot be true; None if nothing is left or its time is wrong.
+
+    A deviation that cannot be true counts as unknown, which is 0.
+    """
+    if not now - EXPIRATION <= sample.time <= now + CLOCK_SKEW:
+        return None
+    cpu, memory = _checked(sample.cpu, math.nan), _checked(sample.memory, math.nan)
+    if math.isnan(cpu) and math.isnan(memory):
+        return None
+    return UsageSample(
+        sample.time, cpu, memory, _checked(sample.cpu_deviation, 0.0), _checked(sample.memory_deviation, 0.0)
+    )
+
+
+def _checked(value: float, otherwise: float) -> float:
+    return value if math.isfinite(value) and value >= 0 else otherwise
+
+
+class NodeUsage:
+    """The latest usable sample of each node."""
+
+    def __init__(self, table: NodeTable) -> None:
+        #: The node table that the columns follow.
+        self.table = table
+        self._samples: Mapping[str, UsageSample] = {}
+        #: Incremented with every change of the samples.
+        self.version = 0
+        self._columns: tuple[int, int, UsageColumns] | None = None
+
+    @property
+    def samples(self) -> Mapping[str, UsageSample]:
+        """The samples by node name."""
+        return self._samples
+
+    def replace(self, samples: Mapping[str, UsageSample]) -> bool:
+        """Use other samples; whether they differ."""
+        if samples == self._samples:
+            return False
+        self._samples = samples
+        self.version += 1
+        return True
+
+    @property
+    def columns(self) -> UsageColumns:
+        """The samples as arrays over the rows of the node table; they must not be changed."""
+        table, cached = self.table, self._columns
+        if cached is None or cached[:2] != (table.structure, self.version):
+            missing = UsageSample(math.nan, cpu_deviation=math.nan, memory_deviation=math.nan)
+            found = [self._samples.get(name, missing) for name in table.names]
+            arrays = np.array(found, np.float64).reshape(len(found), len(missing)).T
+            cached = self._columns = table.structure, self.version, UsageColumns(*np.ascontiguousarray(arrays))
+        return cached[2]
+
+
+class NodeCapacity:
+    """The capacity of nodes, which the usage in percent refers to, as of the latest samples."""
+
+    def __init__(self, usage: NodeUsage) -> None:
+        self._usage = usage
+        self._columns: tuple[int, int, Floats] | None = None
+
+    def cpu(self, nodes: Nodes) -> Floats:
+        """The CPU capacity in millicores, float64; what is allocatable for nodes that report no capacity."""
+        table, cached = self._usage.table, self._columns
+        if cached is None or cached[:2] != (table.structure, self._usage.version):
+            capacity = np.fromiter((_cpu(node) for node in table.objects), np.float64, len(table))
+            cached = self._columns = table.structure, self._usage.version, capacity
+        cpu: Floats = cached[2][nodes.rows]
+        if len(nodes) == 1:
+            return nodes.allocatable("cpu").astype(np.float64) if math.isnan(cpu.item()) else cpu
+        missing = np.isnan(cpu)
+        return np.where(missing, nodes.allocatable("cpu"), cpu) if missing.any() else cpu
+
+
+def _cpu(node: Node) -> float:
+    try:
+        return millis(node.status.capacity["cpu"])
+    except (KeyError, InvalidQuantity):
+        return math.nan
