@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from kubestow.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.simulation.volume_controller import bind_assumed_volumes
+from kubestow.simulation.object_writes import VersionedStore
+from kubestow.simulation.volume_controller import bind_reserved_volumes
 from kubestow.testing.storage import claim, volume
 
 
-def cluster_with(*objects: PersistentVolume | PersistentVolumeClaim) -> Cluster:
+def bound_claims(*objects: PersistentVolume | PersistentVolumeClaim) -> dict[str, str]:
+    """The volumes of the claims that the controller binds, by claim."""
     cluster = Cluster()
     for obj in objects:
         cluster.catalog(type(obj)).put(obj)
-    return cluster
+    volumes, claims = cluster.catalog(PersistentVolume), cluster.catalog(PersistentVolumeClaim)
+    bind_reserved_volumes(VersionedStore(volumes), VersionedStore(claims))
+    bound = {c.metadata.name: c.spec.volume_name for c in claims if c.is_bound}
+    assert {pv.metadata.name for pv in volumes if pv.status.phase == "Bound"} == set(bound.values())
+    return bound
 
 
-def claim_in(cluster: Cluster, name: str = "data") -> PersistentVolumeClaim:
-    found = cluster.catalog(PersistentVolumeClaim).as_observed("default", name)
-    assert found is not None
-    return found
+def test_a_volume_is_bound_to_the_claim_of_its_claim_ref() -> None:
+    reserved = volume("pv", claim="data", claim_uid="uid-default-data")
+    assert bound_claims(claim(), reserved, volume("free")) == {"data": "pv"}
 
 
-def test_an_assumed_volume_is_bound_to_its_claim() -> None:
-    cluster = cluster_with(claim(), volume("pv"))
-    cluster.catalog(PersistentVolume).assume(volume("pv", claim="data", claim_uid="uid-default-data"))
-    bind_assumed_volumes(cluster)
-    assert claim_in(cluster).is_bound and claim_in(cluster).spec.volume_name == "pv"
-    assert [pv.status.phase for pv in cluster.catalog(PersistentVolume)] == ["Bound"]
-    assert cluster.catalog(PersistentVolume).assumed() == []
+def test_a_pre_bound_volume_needs_no_uid_of_its_claim() -> None:
+    assert bound_claims(claim(), volume("pv", claim="data")) == {"data": "pv"}
 
 
-def test_a_claim_for_dynamic_provisioning_keeps_its_node_and_stays_unbound() -> None:
-    cluster = cluster_with(claim())
-    cluster.catalog(PersistentVolumeClaim).assume(claim(selected_node="a"))
-    bind_assumed_volumes(cluster)
-    assert claim_in(cluster).metadata.annotations[SELECTED_NODE] == "a"
-    assert not claim_in(cluster).is_bound
+def test_a_volume_of_a_former_claim_of_that_name_is_not_bound() -> None:
+    assert bound_claims(claim(), volume("pv", claim="data", claim_uid="of-another")) == {}
 
 
-def test_prebound_volumes_are_bound_together_with_assumed_ones() -> None:
-    prebound = (claim("other"), volume("pv-other", claim="other"), claim("recreated"))
-    stale = volume("pv-recreated", claim="recreated", claim_uid="of-another")
-    cluster = cluster_with(*prebound, stale, claim())
-    bind_assumed_volumes(cluster)
-    assert not claim_in(cluster, "other").is_bound
-    cluster.catalog(PersistentVolumeClaim).assume(claim(selected_node="a"))
-    bind_assumed_volumes(cluster)
-    assert claim_in(cluster, "other").is_bound
-    assert not claim_in(cluster, "recreated").is_bound
+def test_a_claim_for_dynamic_provisioning_stays_unbound() -> None:
+    assert bound_claims(claim(selected_node="a")) == {}

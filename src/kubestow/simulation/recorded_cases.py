@@ -1,7 +1,8 @@
-"""Recorded decisions of kube-scheduler, read from JSON Lines files (optionally gzipped).
+"""Recorded decisions of kube-scheduler, cluster-capacity and descheduler, read from JSON Lines files (maybe gzipped).
 
 A case has a cluster, a configuration, and pods that are scheduled one after another, with the recorded decision for
-each pod. Missing namespaces, UIDs and scheduler names are defaulted as in the recording.
+each pod; a capacity case has one pod template and a report; a descheduling case has a policy and the evictions of one
+loop. Missing namespaces, UIDs and scheduler names are defaulted as in the recording.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import msgspec
 
 from kubestow.errors import InputError
 
-__all__ = ["Case", "read_cases"]
+__all__ = ["CapacityCase", "Case", "DescheduleCase", "read_cases"]
 
 Object = dict[str, Any]
 
@@ -54,14 +56,49 @@ class Case:
     config_error: str | None
 
 
-def read_cases(path: Path) -> Iterator[Case]:
+@dataclass(frozen=True, slots=True)
+class CapacityCase:
+    """A recorded capacity report of cluster-capacity.
+
+    ``cluster`` is as in :class:`Case`, ``pod`` the pod template, ``max_limit`` and ``excluded_nodes`` its options.
+    ``expect`` is the report, with the choices that were the same in all runs marked as ``stable``.
+    """
+
+    name: str
+    area: str
+    config: Object | None
+    cluster: Mapping[str, list[Object]]
+    pod: Object
+    max_limit: int
+    excluded_nodes: frozenset[str]
+    expect: Object
+
+
+@dataclass(frozen=True, slots=True)
+class DescheduleCase:
+    """A recorded loop of the descheduler.
+
+    ``cluster`` is as in :class:`Case`, ``now`` the moment of the loop. ``expect`` are the evictions, with what was the
+    same in all runs marked as ``stable``, or the error of the policy.
+    """
+
+    name: str
+    area: str
+    cluster: Mapping[str, list[Object]]
+    policy: Object
+    now: datetime
+    expect: Object
+
+
+def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
     """Read the cases of a file in order. Raises InputError with file and line."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
         try:
-            yield _case(msgspec.json.decode(line))
-        except (msgspec.DecodeError, TypeError, KeyError, AttributeError) as error:
+            recorded = msgspec.json.decode(line)
+            yield _read_case(recorded)
+        except (msgspec.DecodeError, TypeError, KeyError, AttributeError, ValueError) as error:
             message = f"missing {error}" if isinstance(error, KeyError) else str(error)
             raise InputError(str(path), f"invalid recorded case: {message}", place=f"line {number}") from None
 
@@ -74,11 +111,45 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise InputError(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _case(line: Any) -> Case:
-    cluster = {
+def _cluster(line: Any) -> dict[str, list[Object]]:
+    return {
         plural: [_with_default_metadata(dict(obj), namespaced=plural not in _CLUSTER_SCOPED) for obj in objects or ()]
         for plural, objects in (line.get("cluster") or {}).items()
     }
+
+
+def _read_case(line: Any) -> Case | CapacityCase | DescheduleCase:
+    if "podspecs" in line:
+        return _capacity_case(line)
+    return _deschedule_case(line) if "policy" in line else _case(line)
+
+
+def _deschedule_case(line: Any) -> DescheduleCase:
+    return DescheduleCase(
+        name=line["name"],
+        area="deschedule",
+        cluster=_cluster(line),
+        policy=line["policy"],
+        now=datetime.fromisoformat(line["now"]),
+        expect=line["expect"],
+    )
+
+
+def _capacity_case(line: Any) -> CapacityCase:
+    return CapacityCase(
+        name=line["name"],
+        area="capacity",
+        config=line.get("config"),
+        cluster=_cluster(line),
+        pod=line["podspecs"][0],
+        max_limit=line.get("maxLimit") or 0,
+        excluded_nodes=frozenset(line.get("excludeNodes") or ()),
+        expect=line["expect"],
+    )
+
+
+def _case(line: Any) -> Case:
+    cluster = _cluster(line)
     return Case(
         name=line["name"],
         area=line.get("area") or line["name"].partition("/")[0],

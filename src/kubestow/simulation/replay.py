@@ -2,18 +2,17 @@
 
 :func:`replay` builds the cluster of a case and schedules its pods in order, each on the cluster as the pods before it
 left it. It compares every recorded result: filter statuses, feasible nodes, weighted scores, totals, the chosen node,
-the message and preemption. A result that differs is a :class:`ReplayMismatch`. There is no queue and no API server:
-victims are deleted at once, and volumes are bound without a controller.
+the message and preemption. A result that differs is a :class:`ReplayMismatch`. There is no queue, and writes apply to
+the cluster itself: victims are deleted at once, and an immediate controller binds volumes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -21,9 +20,7 @@ from msgspec import structs
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
-from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DefaultPreemptionArgs
@@ -38,17 +35,13 @@ from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Uns
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.simulation.config_errors import report_same_fields
 from kubestow.simulation.recorded_cases import Case, Object
-from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
-from kubestow.simulation.volume_controller import bind_assumed_volumes
+from kubestow.simulation.resource_claims import run_synchronously
+from kubestow.simulation.static_handle import StaticHandle
 
 __all__ = ["ReplayMismatch", "replay"]
 
-T = TypeVar("T")
-
 _STARTED_BEFORE = "2020-01-01T00:00:00Z"
 _FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
-_VOLUMES = "VolumeBinding"
-_NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,58 +57,6 @@ class ReplayMismatch:
     field: str
     expected: Any
     actual: Any
-
-
-class _Handle:
-    """The handle of the plugins in a replay: the cluster and the case's feature gates, at a fixed time."""
-
-    def __init__(self, cluster: Cluster, gates: config.FeatureGates) -> None:
-        self.cluster = cluster
-        self.random = Random(0)
-        self.resource_claims = InMemoryResourceClaims(cluster.catalog(ResourceClaim))
-        self._gates = gates
-
-    def feature_enabled(self, gate: str) -> bool:
-        return self._gates.enabled(gate)
-
-    def is_preempting(self, uid: str) -> bool:
-        return False  # victims are deleted at once
-
-    def waiting_pods(self) -> tuple[()]:
-        return ()  # Permit plugins do not run
-
-    def pending_pods(self) -> tuple[()]:
-        return ()  # there is no queue
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Do nothing: there is no queue."""
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        raise NotImplementedError("a replay places pods itself")
-
-    def now(self) -> datetime:
-        return _NOW
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        run_synchronously(work)
-
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str) -> None:
-        """Drop the event."""
-
-    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Drop the measurement."""
-
-    async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
-        raise NotImplementedError("a replay binds volumes itself")
-
-    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
-        raise NotImplementedError("a replay has no binding cycle")
-
-    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await read()
-
-    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        return await work
 
 
 def replay(case: Case, registry: Registry) -> list[ReplayMismatch]:
@@ -172,7 +113,7 @@ class _Replay:
         gates = config.FeatureGates(case.feature_gates, subject=case.name)
         configuration = _configuration(case, gates, registry)
         self.cluster = Cluster()
-        handle = _Handle(self.cluster, gates)
+        handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)
             for profile in configuration.profiles
@@ -221,8 +162,10 @@ class _Replay:
         decision = self._pipeline.decide(info)
         result = _result(self.cluster, decision)
         if isinstance(decision, Scheduled):
+            self.cluster.assume(info, decision.node_name)
             status = self._prepare(profile, decision, decision.node_name)
             if not status.ok:
+                self.cluster.forget(info.uid)
                 return {"result": "error", "message": status.message}
             self._bind(pod, decision.node_name)
         elif isinstance(decision, Unschedulable):
@@ -248,11 +191,8 @@ class _Replay:
         """Run the Reserve and PreBind plugins for the chosen node."""
         pod, state, runtime = decision.pod, decision.state, profile.runtime
         status = runtime.run_reserve_plugins(state, pod, node_name)
-        bind_assumed_volumes(self.cluster)
         if status.ok:
             status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
-            # VolumeBinding would wait for the PersistentVolume controller, whose work has just been done.
-            plugins = [plugin for plugin in plugins if plugin.name != _VOLUMES]
             if plugins:
                 status = asyncio.run(_pre_bind(runtime, plugins, decision, node_name))
         if not status.ok and status.code is not Code.SKIP:
@@ -289,7 +229,8 @@ def _result(cluster: Cluster, decision: Decision) -> Object:
     result |= _filter_statuses(cluster, decision)
     if len(feasible) == 1:
         return result | {"best": feasible}
-    weighted = dict(decision.evaluation.scores(cluster, decision.pod, decision.candidates))
+    results = decision.evaluation.scores(cluster, decision.pod, decision.candidates)
+    weighted = {result.plugin: result.weighted for result in results}
     total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
     best = total.max()
     return result | {

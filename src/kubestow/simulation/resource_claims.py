@@ -12,12 +12,15 @@ from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import resource_of
+from kubestow.simulation.object_writes import check_preconditions
 
 __all__ = ["InMemoryResourceClaims", "ResourceClaimStore", "run_synchronously"]
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
+_CLAIMS = resource_of(ResourceClaim)
 _DELETE_FROM = "$deleteFromPrimitiveList/"
 #: The merge keys of lists in a strategic merge patch; of other lists, only finalizers are merged.
 _MERGE_KEYS = {"reservedFor": "uid"}
@@ -48,7 +51,7 @@ class InMemoryResourceClaims:
         """Read a claim. Raises APIError (404) if it does not exist."""
         claim = self._store.get(namespace, name)
         if claim is None:
-            raise APIError(404, "NotFound", f'resourceclaims.resource.k8s.io "{name}" not found')
+            raise APIError(404, "NotFound", f'{_CLAIMS.qualified_name} "{name}" not found')
         return claim
 
     async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
@@ -65,8 +68,12 @@ class InMemoryResourceClaims:
         """Patch a claim. Raises APIError (404, 409) if it does not exist or a precondition fails."""
         current = await self.read(claim.metadata.namespace, claim.metadata.name)
         preconditions = patch.get("metadata", {})
-        _require(claim, "uid", preconditions.get("uid"), current.metadata.uid)
-        _require(claim, "resourceVersion", preconditions.get("resourceVersion"), current.metadata.resource_version)
+        check_preconditions(
+            _CLAIMS,
+            current.metadata,
+            uid=preconditions.get("uid", ""),
+            resource_version=preconditions.get("resourceVersion", ""),
+        )
         parts = {subresource, "metadata"} if subresource else set(patch) - {"status"}
         change = {part: value for part, value in patch.items() if part in parts}
         patched = convert(ResourceClaim, _merged(msgspec.to_builtins(current), change))
@@ -91,11 +98,6 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("the coroutine suspended")
-
-
-def _require(claim: ResourceClaim, field: str, expected: str | None, actual: str) -> None:
-    if expected and expected != actual:
-        raise APIError(409, "Conflict", f'{field} of resourceclaim "{claim.metadata.name}" is {actual}, not {expected}')
 
 
 def _merged(current: Object, patch: Mapping[str, Any]) -> Object:

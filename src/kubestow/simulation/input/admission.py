@@ -1,0 +1,152 @@
+"""What the API server and its admission plugins add to a pod when it is created, as far as scheduling depends on it.
+
+Manifests lack it, objects from a dump have it already. Applied are, in the API server's order: defaults of the pod
+(scheduler name, host ports, requests equal to limits), then the admission plugins LimitRanger, Priority, RuntimeClass
+and DefaultTolerationSeconds. Quotas and pod security are not enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubestow.errors import InvalidObject
+
+__all__ = ["Admission"]
+
+Object = dict[str, Any]
+
+DEFAULT_SCHEDULER = "default-scheduler"
+_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS = 300
+
+
+@dataclass(slots=True)
+class Admission:
+    """The objects that admission depends on, and the admission of pods."""
+
+    #: Value and preemption policy by the name of the PriorityClass.
+    _priorities: dict[str, tuple[int, str]] = field(
+        default_factory=lambda: {name: (value, "PreemptLowerPriority") for name, value in _SYSTEM_CLASSES.items()}
+    )
+    _default_class: str = ""
+    _container_limits: dict[str, list[Object]] = field(default_factory=dict)
+    _runtime_classes: dict[str, Object] = field(default_factory=dict)
+    #: The spec of claims by namespace and name of the ResourceClaimTemplate.
+    claim_templates: dict[tuple[str, str], Object] = field(default_factory=dict)
+
+    def add(self, kind: str, manifest: Object) -> None:
+        """Add an object of one of the kinds that admission reads. Raises InvalidObject."""
+        metadata = manifest.get("metadata") or {}
+        name, namespace = metadata.get("name") or "", metadata.get("namespace") or "default"
+        match kind:
+            case "PriorityClass":
+                self._add_priority_class(name, manifest)
+            case "LimitRange":
+                limits = (manifest.get("spec") or {}).get("limits") or ()
+                found = [limit for limit in limits if limit.get("type") == "Container"]
+                self._container_limits.setdefault(namespace, []).extend(found)
+            case "RuntimeClass":
+                self._runtime_classes[name] = manifest
+            case "ResourceClaimTemplate":
+                self.claim_templates[namespace, name] = manifest.get("spec") or {}
+
+    def _add_priority_class(self, name: str, manifest: Object) -> None:
+        value = manifest.get("value", 0)
+        if not isinstance(value, int):
+            raise InvalidObject("expected an integer", path="value")
+        self._priorities[name] = value, manifest.get("preemptionPolicy") or "PreemptLowerPriority"
+        if manifest.get("globalDefault"):
+            self._default_class = name
+
+    def learn_priority(self, class_name: str, priority: int | None, policy: str | None) -> None:
+        """Learn the value of a priority class, which a dump may lack, from a pod that uses it."""
+        if class_name and priority is not None:
+            self._priorities.setdefault(class_name, (priority, policy or "PreemptLowerPriority"))
+
+    def admit(self, pod: Object, namespace: str) -> None:
+        """Complete the manifest of a new pod in place. Raises InvalidObject for one that would be refused."""
+        spec = pod.setdefault("spec", {})
+        spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
+        containers = [c for part in ("initContainers", "containers") for c in spec.get(part) or ()]
+        if not spec.get("containers"):
+            raise InvalidObject("required value", path="spec.containers")
+        for container in containers:
+            if spec.get("hostNetwork"):
+                _use_container_ports(container)
+            _default_requests(container)
+            self._apply_limit_ranges(container, namespace)
+        if spec.get("resources"):
+            _default_requests(spec)
+        self.set_priority(spec)
+        self._apply_runtime_class(spec)
+        _tolerate_unreachable_nodes(spec)
+
+    def _apply_limit_ranges(self, container: Object, namespace: str) -> None:
+        for limit in self._container_limits.get(namespace, ()):
+            resources = container.setdefault("resources", {})
+            for part, defaults in (("limits", "default"), ("requests", "defaultRequest")):
+                if limit.get(defaults):
+                    resources[part] = {**limit[defaults], **(resources.get(part) or {})}
+            _default_requests(container)
+
+    def set_priority(self, spec: Object) -> None:
+        """Set priority and preemption policy of a pod spec by its priority class. Raises InvalidObject."""
+        name = spec.get("priorityClassName") or self._default_class
+        if not name:
+            spec.setdefault("priority", 0)
+            return
+        if name not in self._priorities:
+            raise InvalidObject(
+                f'no PriorityClass with name "{name}" in the input, and no pod that uses it',
+                path="spec.priorityClassName",
+            )
+        value, policy = self._priorities[name]
+        spec |= {"priorityClassName": name, "priority": value}
+        spec["preemptionPolicy"] = spec.get("preemptionPolicy") or policy
+
+    def _apply_runtime_class(self, spec: Object) -> None:
+        runtime_class = self._runtime_classes.get(spec.get("runtimeClassName") or "")
+        if runtime_class is None:
+            return
+        if overhead := (runtime_class.get("overhead") or {}).get("podFixed"):
+            spec["overhead"] = overhead
+        scheduling = runtime_class.get("scheduling") or {}
+        if scheduling.get("nodeSelector"):
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
+        if scheduling.get("tolerations"):
+            spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
+
+
+def _use_container_ports(container: Object) -> None:
+    for port in container.get("ports") or ():
+        port["hostPort"] = port.get("hostPort") or port.get("containerPort") or 0
+
+
+def _default_requests(owner: Object) -> None:
+    """Set missing requests to the limits, as the API server does."""
+    resources: Mapping[str, Any] = owner.get("resources") or {}
+    if resources.get("limits"):
+        requests = {**resources["limits"], **(resources.get("requests") or {})}
+        owner["resources"] = {**resources, "requests": requests}
+
+
+def _tolerate_unreachable_nodes(spec: Object) -> None:
+    tolerations: list[Object] = list(spec.get("tolerations") or ())
+    for taint in _UNREACHABLE_TAINTS:
+        if not any(_tolerates_no_execute(toleration, taint) for toleration in tolerations):
+            toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute"}
+            tolerations.append(toleration | {"tolerationSeconds": _TOLERATION_SECONDS})
+    spec["tolerations"] = tolerations
+
+
+def _tolerates_no_execute(toleration: Object, taint: str) -> bool:
+    return toleration.get("key") in (taint, "", None) and toleration.get("effect") in ("NoExecute", "", None)
+
+
+def merged_tolerations(spec: Object, added: Iterable[Object]) -> list[Object]:
+    """The tolerations of a pod spec and further ones, without duplicates."""
+    tolerations: list[Object] = list(spec.get("tolerations") or ())
+    return [*tolerations, *(toleration for toleration in added if toleration not in tolerations)]

@@ -1,0 +1,183 @@
+"""The report of a simulation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.simulation.explanation.explain import explain_pending
+from kubestow.simulation.explanation.explanation import Explanation
+from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
+from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.outcomes import PendingGroup, PodState
+from kubestow.simulation.report.decision_tables import decision_tables
+from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
+from kubestow.simulation.report.markup import Html, element, fragment, table
+from kubestow.simulation.report.page import figure_section, page, section
+from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.simulation import Simulation
+from kubestow.simulation.tables import amount_text
+
+__all__ = ["simulation_report", "summary_cards"]
+
+#: So many groups of pending pods are listed, and of so many a pod's decision is shown.
+_MOST_GROUPS, _MOST_DECISIONS = 200, 8
+_MOST_ROWS = 500
+_PODS_NAMED = 50
+
+
+def simulation_report(result: SimulationResult, simulation: Simulation | None = None) -> str:
+    """The page. With the ``simulation`` of the result, decisions about pending pods are explained too."""
+    groups = result.pending_groups()
+    decisions = _decisions(result, simulation, groups) if simulation is not None else {}
+    sections = [
+        section("Summary", summary_cards(_headline_figures(result)), _resources(result), *_remarks(result)),
+        figure_section(
+            "Over time",
+            "Requested share, fragmentation and numbers of pods and nodes, by virtual time. With the keyboard, left and"
+            " right move through the samples.",
+            "timeline",
+        ),
+        figure_section(
+            "Nodes",
+            "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
+            " Enter lists its pods.",
+            "nodes",
+        ),
+    ]
+    if groups:
+        sections.append(section("Pending pods", *_pending(groups, decisions), anchor="pending"))
+    if result.preemptions or result.count(PodState.PREEMPTED):
+        sections.append(section("Preemptions", *_preemptions(result)))
+    note = (
+        "In order of arrival." if len(result.outcomes) <= MOST_PODS else f"The first {MOST_PODS:,}; pending ones first."
+    )
+    sections.append(figure_section("Pods", note, "pods", id="pods"))
+    data = {
+        "resources": result.resources,
+        "timelines": [timeline_data("", result)],
+        "clusters": _node_maps(result),
+        "pods": pods_data(result.outcomes),
+    }
+    run = result.run
+    subtitle = (
+        f"{len(result.outcomes):,} pods, {len(result.nodes):,} nodes, seed {run['seed']}, ties {run['ties']}:"
+        f" {run['attempts']:,} scheduling attempts in {run['seconds']:,.1f} s of virtual time"
+    )
+    return page("Simulation report", subtitle, sections, data)
+
+
+def _node_maps(result: SimulationResult) -> list[dict[str, Any]]:
+    """The nodes at the end, and before them those at the busiest time if that was another one."""
+    if result.busiest is None:
+        return [nodes_data("at the end", result, result.nodes)]
+    busiest = nodes_data(f"with most pods, after {result.busiest.time:,.0f} s", result, result.busiest.nodes)
+    return [busiest, nodes_data("at the end", result, result.nodes)]
+
+
+# -- summary ---------------------------------------------------------------------------------------------------------
+
+
+def summary_cards(figures: Sequence[tuple[str, str]]) -> Html:
+    """Large figures with their labels."""
+    cards = [element("div", element("dt", label), element("dd", value)) for label, value in figures]
+    return element("dl", *cards, class_="cards")
+
+
+def _headline_figures(result: SimulationResult) -> list[tuple[str, str]]:
+    states = Counter(outcome.state for outcome in result.outcomes)
+    placed = states[PodState.RUNNING] + states[PodState.COMPLETED]
+    return [
+        ("pods placed", f"{placed:,} of {len(result.outcomes):,}"),
+        ("pods pending", f"{states[PodState.PENDING]:,}"),
+        ("pods preempted", f"{states[PodState.PREEMPTED]:,}"),
+        ("nodes in use at the end", f"{result.timeline[-1].nodes_used:,} of {len(result.nodes):,}"),
+    ]
+
+
+def _resources(result: SimulationResult) -> Html:
+    last = result.timeline[-1]
+    rows = []
+    for index, name in enumerate(result.resources):
+        requested, total = last.requested[index], last.allocatable[index]
+        samples = [(sample.requested[index], sample.allocatable[index]) for sample in result.timeline]
+        highest = max((amount / capacity for amount, capacity in samples if capacity), default=0.0)
+        rows.append(
+            (
+                name,
+                amount_text(name, requested),
+                amount_text(name, total),
+                f"{requested / total:.1%}" if total else "-",
+                f"{highest:.1%}",
+                f"{last.fragmentation[index]:.1%}",
+            )
+        )
+    header = ("resource", "requested", "allocatable", "share", "highest share", "fragmentation")
+    return table(header, rows, numbers=range(1, 6), caption="Resources at the end")
+
+
+def _remarks(result: SimulationResult) -> Iterator[Html]:
+    for remark in result.remarks:
+        yield element("p", f"Remark: {remark}", class_="note")
+
+
+# -- pending pods ----------------------------------------------------------------------------------------------------
+
+
+def _pending(groups: Sequence[PendingGroup], decisions: dict[str, Explanation]) -> Iterator[Html]:
+    total = sum(len(group.pods) for group in groups)
+    yield element("p", f"{total:,} pods by owner and reason, the largest group first.", class_="note")
+    for group in groups[:_MOST_GROUPS]:
+        first = group.pods[0]
+        count = "1 pod" if len(group.pods) == 1 else f"{len(group.pods):,} pods"
+        summary = element(
+            "summary", element("b", count), " ", element("code", group.owner or first), element("p", group.message)
+        )
+        more = f" and {len(group.pods) - _PODS_NAMED:,} more" if len(group.pods) > _PODS_NAMED else ""
+        content = [element("p", ", ".join(group.pods[:_PODS_NAMED]) + more, class_="names")]
+        if first in decisions:
+            note = f"The decision about {first}, evaluated on the cluster at the end:"
+            content += [element("h3", note), *decision_tables(decisions[first])]
+        yield element("details", summary, *content)
+    rest = groups[_MOST_GROUPS:]
+    if rest:
+        yield element("p", f"… and {sum(len(group.pods) for group in rest):,} pods in {len(rest):,} more groups")
+
+
+def _decisions(
+    result: SimulationResult, simulation: Simulation, groups: Sequence[PendingGroup]
+) -> dict[str, Explanation]:
+    """The decision about the first pod of each of the largest groups, by the name of the pod."""
+    api = result.api
+    others = [obj for r in WATCHED if r not in (NODES, PODS) for obj in api.objects(r.type).values()]
+    cluster = Cluster.of(api.nodes(), api.pods(), others)
+    pods = {f"{pod.metadata.namespace}/{pod.metadata.name}": pod for pod in cluster.pods}
+    first = [pods[group.pods[0]] for group in groups[:_MOST_DECISIONS] if group.pods[0] in pods]
+    options = SchedulerOptions(simulation.configuration, simulation.plugins, simulation.gates)
+    return {explanation.pod: explanation for explanation in explain_pending(cluster, first, options)}
+
+
+# -- preemptions -----------------------------------------------------------------------------------------------------
+
+
+def _preemptions(result: SimulationResult) -> Iterator[Html]:
+    victims = [outcome for outcome in result.outcomes if outcome.state is PodState.PREEMPTED]
+    yield element("p", f"{len(result.preemptions):,} preemptions evicted {len(victims):,} pods.", class_="note")
+    if result.preemptions:
+        rows = [
+            (f"{found.time:,.3f}", found.pod, f"{found.priority:,}", found.node, f"{found.victims:,}")
+            for found in result.preemptions[:_MOST_ROWS]
+        ]
+        header = ("time, s", "for the pod", "priority", "on node", "victims")
+        yield table(header, rows, numbers=(0, 2, 4), caption="Preemptions")
+    if victims:
+        rows = [
+            (f"{outcome.ended or 0.0:,.3f}", outcome.key, f"{outcome.priority:,}", outcome.node, outcome.owner or "-")
+            for outcome in victims[:_MOST_ROWS]
+        ]
+        header = ("time, s", "preempted pod", "priority", "from node", "owner")
+        yield table(header, rows, numbers=(0, 2), caption="Preempted pods")
+    if max(len(victims), len(result.preemptions)) > _MOST_ROWS:
+        yield fragment(element("p", f"The first {_MOST_ROWS:,} are shown.", class_="note"))

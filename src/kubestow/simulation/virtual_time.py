@@ -1,0 +1,94 @@
+"""An event loop with virtual time.
+
+When no task is ready, the loop does not sleep; its clock jumps to the next timer. An hour of backoff takes
+milliseconds, and runs are deterministic. If no timer is left, the loop raises :class:`Deadlock` instead of blocking.
+Without sockets and threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+__all__ = ["EPOCH", "Deadlock", "VirtualClock", "VirtualTimeLoop", "run"]
+
+T = TypeVar("T")
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time at which virtual time starts, unless another is given."""
+
+
+class Deadlock(AssertionError):
+    """All tasks wait and no timer is scheduled."""
+
+
+class _NoSleep(selectors.BaseSelector):
+    """Never blocks: advances the loop's clock by the timeout instead."""
+
+    def __init__(self) -> None:
+        self.loop: VirtualTimeLoop | None = None
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
+        self._keys[fileobj] = key
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock("all tasks wait and no timer is scheduled")
+        if timeout > 0:
+            assert self.loop is not None
+            self.loop.advance(timeout)
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop with a virtual clock that starts at 0."""
+
+    def __init__(self) -> None:
+        self._virtual_now = 0.0
+        selector = _NoSleep()
+        super().__init__(selector)
+        selector.loop = self
+
+    def time(self) -> float:
+        """The virtual time, in seconds."""
+        return self._virtual_now
+
+    def advance(self, seconds: float) -> None:
+        """Advance the virtual time."""
+        self._virtual_now += seconds
+
+
+class VirtualClock:
+    """The scheduler's clock on a virtual-time loop, which starts at ``epoch``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
+        self._loop = loop
+        self._epoch = epoch
+        #: Seconds since the start of the loop.
+        self.monotonic = loop.time
+
+    def now(self) -> datetime:
+        """The current time."""
+        return self._epoch + timedelta(seconds=self._loop.time())
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in virtual time."""
+        await asyncio.sleep(seconds)
+
+
+def run(program: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to completion in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(program)

@@ -1,0 +1,213 @@
+"""Workloads become the pods that their controllers and admission would create."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubestow.api.apps import ReplicaSet
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.errors import InputError
+from kubestow.simulation.input.arrivals import Arrivals
+from kubestow.simulation.input.expansion import expand, generated_suffix
+from tests.simulation.input.manifests import Object, arrivals, cluster, container, node, pod, workload, write
+
+
+def names(found: Arrivals) -> list[str]:
+    return [arrival.pod.metadata.name for arrival in found.pods]
+
+
+def test_a_deployment_creates_a_replica_set_and_its_pods(tmp_path: Path) -> None:
+    found = arrivals(tmp_path, workload("Deployment", "web", replicas=3))
+    [replica_set] = found.objects
+    assert isinstance(replica_set, ReplicaSet)
+    hash_ = replica_set.metadata.name.removeprefix("web-")
+    assert len(set(names(found))) == 3
+    for arrival in found.pods:
+        metadata = arrival.pod.metadata
+        assert metadata.name.startswith(f"web-{hash_}-")
+        assert metadata.labels == {"app": "web", "pod-template-hash": hash_}
+        assert metadata.controller is not None
+        assert (metadata.controller.kind, metadata.controller.name) == ("ReplicaSet", f"web-{hash_}")
+        assert replica_set.spec.selector is not None
+        assert replica_set.spec.selector.match_labels == metadata.labels
+    assert names(found) == names(arrivals(tmp_path, workload("Deployment", "web", replicas=3)))
+
+
+def test_a_stateful_set_numbers_its_pods_and_creates_their_claims(tmp_path: Path) -> None:
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}}
+    stateful_set = workload("StatefulSet", "db", replicas=2, volumeClaimTemplates=[template], ordinals={"start": 5})
+    found = arrivals(tmp_path, stateful_set)
+    assert names(found) == ["db-5", "db-6"]
+    claims = [o for o in found.objects if isinstance(o, PersistentVolumeClaim)]
+    assert [claim.metadata.name for claim in claims] == ["data-db-5", "data-db-6"]
+    [volume] = found.pods[0].pod.spec.volumes
+    assert volume.persistent_volume_claim is not None
+    assert volume.persistent_volume_claim.claim_name == "data-db-5"
+    assert found.pods[0].pod.metadata.labels["apps.kubernetes.io/pod-index"] == "5"
+
+
+def test_a_daemon_set_has_a_pod_for_each_node_that_it_may_run_on(tmp_path: Path) -> None:
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    nodes = [
+        node("plain", labels={"disk": "ssd"}),
+        node("cordoned", labels={"disk": "ssd"}, unschedulable=True),
+        node("tainted", labels={"disk": "ssd"}, taints=[taint]),
+        node("other"),
+    ]
+    daemon_set = workload("DaemonSet", "agent", pod_spec={"nodeSelector": {"disk": "ssd"}})
+    found = arrivals(tmp_path, daemon_set, within=cluster(tmp_path, *nodes))
+    required = []
+    for arrival in found.pods:
+        affinity = arrival.pod.spec.affinity
+        assert affinity is not None
+        assert affinity.node_affinity is not None
+        selector = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        assert selector is not None
+        required += selector.node_selector_terms[0].match_fields[0].values
+    assert required == ["plain", "cordoned"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ({}, 1),
+        ({"parallelism": 3}, 3),
+        ({"parallelism": 5, "completions": 2}, 2),
+        ({"suspend": True}, 0),
+        ({"parallelism": 2, "completions": 4, "completionMode": "Indexed"}, 2),
+    ],
+)
+def test_a_job_has_the_pods_that_run_at_the_same_time(tmp_path: Path, spec: dict[str, Any], count: int) -> None:
+    found = arrivals(tmp_path, workload("Job", "batch", **spec), pod("another"))
+    assert len(found.pods) == count + 1
+
+
+def test_a_cron_job_runs_once(tmp_path: Path) -> None:
+    job = workload("Job", "inner", parallelism=2)
+    cron_job = {
+        **job,
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"jobTemplate": {"spec": job["spec"]}},
+    }
+    found = arrivals(tmp_path, cron_job)
+    assert [name.startswith("nightly-0-") for name in names(found)] == [True, True]
+
+
+def test_objects_of_a_controller_in_the_same_input_are_left_to_it(tmp_path: Path) -> None:
+    deployment = workload("Deployment", "web", replicas=2)
+    replica_set = workload("ReplicaSet", "web-1", replicas=2)
+    replica_set["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "uid": "u", "controller": True}]
+    owned = pod("web-1-x", nodeName="a")
+    owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-1", "uid": "v", "controller": True}]
+    alone = pod("alone", nodeName="a")
+    found = arrivals(tmp_path, owned, replica_set, deployment, alone)
+    assert len(found.pods) == 3
+    assert names(found)[-1] == "alone"
+    assert all(not arrival.pod.spec.node_name for arrival in found.pods)
+    assert found.summary.ignored.total() == 2
+
+
+def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:
+    limits = {"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"cpu": "50m"}}
+    objects: list[Object] = [
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}},
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "batch"},
+            "value": -5,
+            "globalDefault": True,
+            "preemptionPolicy": "Never",
+        },
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "vm"},
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {"nodeSelector": {"vm": "yes"}},
+        },
+    ]
+    bare = pod("bare", runtimeClassName="vm", hostNetwork=True)
+    bare["spec"]["containers"] = [container(resources={"limits": {"cpu": "1"}}, ports=[{"containerPort": 80}])]
+    [arrival] = arrivals(tmp_path, *objects, bare).pods
+    spec = arrival.pod.spec
+    assert (spec.scheduler_name, spec.priority, spec.preemption_policy) == ("default-scheduler", -5, "Never")
+    assert spec.containers[0].resources.requests == {"cpu": "1", "memory": "1Gi"}
+    assert spec.containers[0].ports[0].host_port == 80
+    assert (spec.overhead, spec.node_selector) == ({"cpu": "250m"}, {"vm": "yes"})
+    assert {t.key for t in spec.tolerations} == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+
+def test_claims_of_pods_are_created_with_them(tmp_path: Path) -> None:
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpu"},
+        "spec": {"spec": {"devices": {}}},
+    }
+    owner = pod(
+        "p",
+        volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}],
+        resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+    )
+    found = arrivals(tmp_path, template, owner)
+    [arrival] = found.pods
+    [claim] = [o for o in found.objects if isinstance(o, PersistentVolumeClaim)]
+    [devices] = [o for o in found.objects if isinstance(o, ResourceClaim)]
+    assert claim.metadata.name == "p-scratch"
+    assert claim.metadata.controller is not None
+    assert claim.metadata.controller.uid == arrival.pod.metadata.uid
+    assert arrival.pod.status.resource_claim_statuses[0].resource_claim_name == devices.metadata.name
+
+
+def test_times_come_from_annotations(tmp_path: Path) -> None:
+    late = pod("late")
+    late["metadata"]["annotations"] = {"kubestow.dev/arrival": "1m", "kubestow.dev/duration": "90s"}
+    found = arrivals(tmp_path, late, pod("early"))
+    assert [(a.pod.metadata.name, a.time, a.duration) for a in found.pods] == [("early", 0, None), ("late", 60, 90)]
+
+
+def test_unusable_workloads_are_left_out_with_file_and_index(tmp_path: Path) -> None:
+    timed = pod("timed")
+    timed["metadata"]["annotations"] = {"kubestow.dev/arrival": "soon"}
+    broken = workload("Deployment", "broken", replicas="three")
+    no_template = {**workload("Deployment", "no-template"), "spec": {"replicas": 1}}
+    old = {**workload("Deployment", "old"), "apiVersion": "apps/v1beta1"}
+    malformed = {**pod("malformed"), "spec": {"containers": "none"}}
+    found = arrivals(tmp_path, timed, broken, no_template, old, malformed, pod("twin"), pod("twin"))
+    assert names(found) == ["twin"]
+    assert [(p.place, p.text.partition(":")[0]) for p in found.summary.problems] == [
+        ("items[0]", "invalid Pod"),
+        ("items[1]", "invalid Deployment"),
+        ("items[2]", "invalid Deployment"),
+        ("items[3]", "Deployment of version apps/v1beta1, expected apps/v1"),
+        ("items[4]", "invalid Pod"),
+        ("items[6]", "Pod default/twin exists already"),
+    ]
+
+
+def test_input_without_pods_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, node("a"), name="w.json")
+    with pytest.raises(InputError, match="has no pods"):
+        Arrivals.load(path, cluster=cluster(tmp_path))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=10), st.sets(st.integers(0, 200_000), min_size=2, max_size=50))
+def test_generated_suffixes_do_not_recur(seed: str, indexes: set[int]) -> None:
+    assert len({generated_suffix(seed, index) for index in indexes}) == len(indexes)
+
+
+def test_the_pods_of_a_large_daemon_set_have_names_of_their_own() -> None:
+    daemon_set = workload("DaemonSet", "agent")
+    daemon_set["metadata"]["namespace"] = "default"
+    nodes = [node(f"n{index}") for index in range(10_000)]
+    found = {expansion.replicas[0].name for expansion in expand(daemon_set, lambda: nodes)}
+    assert len(found) == 10_000

@@ -1,0 +1,137 @@
+"""Clusters are read from dumps; what cannot be used is named, counted and left out, or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubestow.errors import InputError
+from kubestow.simulation.input.cluster import Cluster
+from tests.simulation.input.manifests import node, pod, write
+
+
+def problems(cluster: Cluster) -> list[str]:
+    return [f"{Path(p.subject).name}: {p.place}: {p.text}" for p in cluster.summary.problems]
+
+
+def test_json_yaml_and_a_folder_of_manifests_give_the_same_cluster(tmp_path: Path) -> None:
+    objects = [node("a"), node("b"), pod("p", nodeName="a"), pod("q")]
+    as_json = write(tmp_path, *objects)
+    as_yaml = tmp_path / "dump.yaml"
+    as_yaml.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}))
+    as_documents = tmp_path / "documents.yml"
+    as_documents.write_text("# nodes\n---\n" + yaml.safe_dump_all(objects))
+    folder = tmp_path / "folder"
+    (folder / "pods").mkdir(parents=True)
+    for number, obj in enumerate(objects):
+        (folder / ("pods" if obj["kind"] == "Pod" else ".") / f"{number}.json").write_text(json.dumps(obj))
+    (folder / "README.md").write_text("not read")
+    clusters = [Cluster.load(path) for path in (as_json, as_yaml, as_documents, folder)]
+    assert clusters[0].nodes == clusters[1].nodes == clusters[2].nodes == clusters[3].nodes
+    assert clusters[0].pods == clusters[1].pods == clusters[2].pods == clusters[3].pods
+    assert repr(clusters[0]) == "<Cluster: 2 nodes, 1 placed and 1 pending pods>"
+
+
+def test_items_of_typed_lists_concatenated_documents_and_arrays_are_read(tmp_path: Path) -> None:
+    untyped = [{k: v for k, v in node(name).items() if k not in ("apiVersion", "kind")} for name in "ab"]
+    nodes = json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": untyped})
+    (tmp_path / "two.json").write_text(nodes + "\n" + json.dumps(pod("p")))
+    (tmp_path / "array.json").write_text(json.dumps([node("a"), pod("p")]))
+    assert repr(Cluster.load(tmp_path / "two.json")) == "<Cluster: 2 nodes, 0 placed and 1 pending pods>"
+    assert repr(Cluster.load(tmp_path / "array.json")) == "<Cluster: 1 nodes, 0 placed and 1 pending pods>"
+
+
+def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> None:
+    objects: list[Any] = [
+        node("a"),
+        node("a"),
+        {**node("b"), "metadata": {}},
+        {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}},
+        pod("lost", nodeName="gone"),
+        pod("odd", priority="high"),
+        pod("unknown-class", priorityClassName="none"),
+        pod("no-quantity", cpu="1.5.2"),
+        {"metadata": {"name": "x"}},
+    ]
+    cluster = Cluster.load(write(tmp_path, *objects))
+    assert len(cluster.nodes) == 1
+    assert not cluster.pods
+    assert problems(cluster) == [
+        "dump.json: items[1]: duplicate Node a, first in " + str(tmp_path / "dump.json") + " items[0]",
+        "dump.json: items[2]: Node without metadata.name",
+        "dump.json: items[3]: PodDisruptionBudget of version policy/v1beta1, expected policy/v1",
+        "dump.json: items[5]: invalid Pod: spec.priority: Expected `int | null`, got `str`",
+        "dump.json: items[8]: not a Kubernetes object: expected apiVersion and kind",
+        "dump.json: items[4]: Pod default/lost is on node gone, which is not in the input",
+        "dump.json: items[6]: invalid Pod default/unknown-class: spec.priorityClassName: "
+        'no PriorityClass with name "none" in the input, and no pod that uses it',
+        "dump.json: items[7]: invalid Pod default/no-quantity: spec.containers[0].resources.requests: "
+        '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
+    ]
+    assert "left out 8 objects with problems" in list(cluster.summary.lines())
+
+
+def test_places_in_yaml_are_lines(tmp_path: Path) -> None:
+    path = tmp_path / "dump.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- apiVersion: v1\n  kind: Node\n  metadata: {name: a}\n"
+        "- apiVersion: v1\n  kind: Node\n  metadata: {}\n"
+        "---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+    )
+    assert [p.place for p in Cluster.load(path).summary.problems] == ["line 7", "line 11"]
+
+
+def test_strict_refuses_the_first_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, node("a"), node("a"))
+    with pytest.raises(InputError, match=r"dump.json: items\[1\]: duplicate Node a"):
+        Cluster.load(path, strict=True)
+
+
+def test_finished_pods_and_kinds_without_influence_are_counted(tmp_path: Path) -> None:
+    finished = {**pod("done"), "status": {"phase": "Succeeded"}}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    cluster = Cluster.load(write(tmp_path, node("a"), finished, config_map))
+    assert not problems(cluster)
+    assert list(cluster.summary.lines()) == [
+        "read 1 Node",
+        "left out 1 finished pods",
+        "ignored 1 ConfigMap: scheduling does not depend on them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"kind": "List", "apiVersion": "v1",\n "items": [{"kind": "No', "line 2: the JSON ends early"),
+        ('{"kind": "List",\n "apiVersion" "v1"}', "line 2: invalid JSON"),
+        ("kind: Node\nmetadata: [a\n", "line 3: invalid YAML"),
+        ("", "is empty"),
+        ("# nothing\n", "is empty"),
+        ("just text", "has no nodes"),
+    ],
+)
+def test_a_file_that_does_not_parse_is_refused_with_its_line(tmp_path: Path, content: str, problem: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as refused:
+        Cluster.load(path)
+    assert str(refused.value).startswith(str(path))
+    assert problem in str(refused.value)
+
+
+def test_a_missing_file_and_a_folder_without_manifests_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none.json: cannot be read: No such file"):
+        Cluster.load(tmp_path / "none.json")
+    with pytest.raises(InputError, match=r"no manifests, expected files that end in .json"):
+        Cluster.load(tmp_path)
+
+
+def test_a_priority_class_that_a_dump_lacks_is_learned_from_its_pods(tmp_path: Path) -> None:
+    placed = pod("old", nodeName="a", schedulerName="default-scheduler", priorityClassName="gold", priority=7)
+    cluster = Cluster.load(write(tmp_path, node("a"), placed, pod("new", priorityClassName="gold")))
+    assert [p.spec.priority for p in cluster.pods] == [7, 7]

@@ -1,0 +1,114 @@
+"""Custom resources of plugins in the input of offline commands, and the metrics of simulated nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from kubestow.api.custom import CustomObject
+from kubestow.errors import InputError
+from kubestow.framework.interface import PreFilterPlugin
+from kubestow.framework.status import SUCCESS, Status
+from kubestow.simulation.explanation.explain import explain
+from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
+from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.simulation import Simulation, SimulationOptions
+from kubestow.simulation.virtual_time import EPOCH
+
+
+class License(CustomObject, frozen=True):
+    resource: ClassVar[str] = "licenses.v1.example.com"
+    spec: dict[str, Any] = {}
+
+
+class Licensed(PreFilterPlugin):
+    """Rejects pods without a license of their name."""
+
+    name = "Licensed"
+    kinds = (License,)
+
+    def pre_filter(self, state, pod, nodes):  # type: ignore[no-untyped-def]
+        found = self.handle.cluster.catalog(License).get(pod.namespace, pod.name)
+        return SUCCESS if found is not None and found.spec.get("valid") else Status.unresolvable("no license")
+
+
+def profile(*names: str, **fields: Any) -> dict[str, Any]:
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in names]}}
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return {**document, "profiles": [{"plugins": plugins, **fields}]}
+
+
+def manifest(kind: str, name: str, api_version: str = "v1", **fields: Any) -> dict[str, Any]:
+    namespace = {} if kind == "Node" else {"namespace": "default"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **namespace}, **fields}
+
+
+def node(name: str) -> dict[str, Any]:
+    return manifest("Node", name, status={"allocatable": {"cpu": "10", "memory": "64Gi", "pods": "110"}})
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
+    return manifest("Pod", name, spec={"containers": [container], **spec})
+
+
+def load(directory: Path, *items: dict[str, Any]) -> Cluster:
+    path = directory / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return Cluster.load(path)
+
+
+def license_of(name: str, spec: Any) -> dict[str, Any]:
+    return manifest("License", name, "example.com/v1", spec=spec)
+
+
+def test_plugins_read_their_custom_resources_in_a_simulation(tmp_path: Path) -> None:
+    cluster = load(tmp_path, node("n"), pod("licensed"), pod("other"), license_of("licensed", {"valid": True}))
+    assert list(cluster.summary.lines()) == ["read 1 Node, 2 Pod", "kept 1 License for plugins that read them"]
+    result = Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed]).run()
+    assert {outcome.key: outcome.node for outcome in result.outcomes} == {"default/licensed": "n", "default/other": ""}
+
+
+def test_plugins_read_their_custom_resources_in_an_explanation(tmp_path: Path) -> None:
+    cluster = load(tmp_path, node("n"), pod("licensed"), pod("other"), license_of("licensed", {"valid": True}))
+    options = SchedulerOptions(profile("Licensed"), [Licensed])
+    assert "no license" in str(explain(cluster, "other", options).message)
+    assert "no license" not in str(explain(cluster, "licensed", options).message)
+
+
+def test_a_custom_resource_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+    cluster = load(tmp_path, node("n"), license_of("broken", "valid"))
+    with pytest.raises(InputError, match=r"cluster\.json: items\[1\]: invalid License: .*spec"):
+        Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed]).run()
+    Simulation(cluster).run()  # nothing reads it
+
+
+def test_simulated_nodes_use_what_their_pods_request(tmp_path: Path) -> None:
+    running = [pod(f"running-{number}", cpu="2", nodeName="busy") for number in range(3)]
+    for each in running:
+        each["status"] = {"phase": "Running", "startTime": "2026-03-01T12:00:00Z"}
+    arriving = [pod(f"arriving-{number}", cpu="1") for number in range(4)]
+    idle = node("idle")
+    idle["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-03-01T12:30:00Z"}]
+    cluster = load(tmp_path, node("busy"), idle, *running, *arriving)
+    assert cluster.time(EPOCH).isoformat() == "2026-03-01T12:30:00+00:00"
+    args = [{"name": "TargetLoadPacking", "args": {"targetUtilization": 80}}]
+    weight = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 100}]}}
+    configuration = profile(pluginConfig=args)
+    configuration["profiles"][0]["plugins"] = weight
+    result = Simulation(cluster, configuration=configuration, options=SimulationOptions(ties="name")).run()
+    placed = [outcome.node for outcome in result.outcomes if "arriving" in outcome.key]
+    # Packed up to 80 % of busy, which is at 60 %; beyond that, idle is better.
+    assert sorted(placed) == ["busy", "busy", "idle", "idle"]
+
+
+def test_the_time_of_a_cluster_is_the_newest_of_its_objects(tmp_path: Path) -> None:
+    assert load(tmp_path, node("n"), pod("p")).time(EPOCH) == EPOCH
+    report = manifest("Report", "r", "example.com/v1", status={"updateTime": "2026-05-01T00:00:00Z"})
+    started = pod("started", nodeName="n")
+    started["status"] = {"startTime": "2026-04-01T00:00:00Z"}
+    assert load(tmp_path, node("n"), started).time(EPOCH).month == 4
+    assert load(tmp_path, node("n"), started, report).time(EPOCH).month == 5
