@@ -1,0 +1,169 @@
+"""The files of a flight record: frames of compressed data, each with a checksum.
+
+    magic           16 bytes
+    format version  2 bytes
+    frames          each: kind (1 byte), length of the payload (4), checksum of kind, length and payload (4), payload
+
+All numbers are little-endian. The first frame is the header. Each further one is a chunk: entries, readings of the
+clocks and the order of the scheduler's steps, compressed with zlib. The last one is the end, which is missing if the
+process was killed. A frame is written at once, so a file that was cut off is readable up to its last whole frame.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kubestow.errors import InputError
+from kubestow.flight_record.entries import End, Entry, Header
+
+__all__ = ["CHUNK", "END", "FORMAT_VERSION", "HEADER", "Chunk", "Segment", "encode_chunk", "frame", "preamble"]
+
+_MAGIC = b"KUBESTOW-FLIGHT\n"
+FORMAT_VERSION = 1
+_VERSION = struct.Struct("<H")
+_FRAME = struct.Struct("<BII")
+HEADER, CHUNK, END = 1, 2, 3
+_LEVEL = 1
+#: Bytes of a frame's payload, and of what it decompresses to, beyond which the file is damaged.
+_MAX_PAYLOAD = 1 << 30
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_end = msgspec.msgpack.Decoder(End).decode
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A part of the record: its entries, and since the last chunk the clock readings and the order of steps.
+
+    ``monotonic`` are seconds, ``wall`` microseconds since the epoch; ``order`` has the number of each step's callback.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    monotonic: array[float] = field(default_factory=lambda: array("d"))
+    wall: array[int] = field(default_factory=lambda: array("q"))
+    order: array[int] = field(default_factory=lambda: array("q"))
+
+
+def preamble() -> bytes:
+    """The beginning of a file."""
+    return _MAGIC + _VERSION.pack(FORMAT_VERSION)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    """A frame."""
+    head = struct.pack("<BI", kind, len(payload))
+    return _FRAME.pack(kind, len(payload), zlib.crc32(payload, zlib.crc32(head))) + payload
+
+
+def encode_chunk(entries: bytes, chunk: Chunk) -> bytes:
+    """The payload of a chunk, whose entries are encoded already."""
+    numbers = [_differences(stream) for stream in (chunk.monotonic, chunk.wall, chunk.order)]
+    return zlib.compress(_encode((entries, *numbers)), _LEVEL)
+
+
+def _decode_chunk(payload: bytes) -> Chunk:
+    content = zlib.decompressobj().decompress(payload, _MAX_PAYLOAD)
+    entries, *numbers = msgspec.msgpack.decode(content, type=tuple[bytes, bytes, bytes, bytes])
+    chunk = Chunk(entries=_decode_entries(entries))
+    streams: tuple[array[Any], ...] = (chunk.monotonic, chunk.wall, chunk.order)
+    for stream, differences in zip(streams, numbers, strict=True):
+        stream.frombytes(_sums(differences))
+    return chunk
+
+
+def _differences(stream: array[Any]) -> bytes:
+    """Each number as an integer of 64 bits, minus the one before it: these compress far better.
+
+    Positive floats are in the order of their bits, so differences of times are small as well.
+    """
+    return np.diff(np.frombuffer(stream, np.int64), prepend=np.int64(0)).tobytes()
+
+
+def _sums(differences: bytes) -> bytes:
+    return np.cumsum(np.frombuffer(differences, np.int64)).tobytes()
+
+
+class Segment:
+    """A file of a flight record. Its header is read at once, its chunks when :meth:`chunks` is iterated.
+
+    Everything that is wrong with the file raises InputError with the file's name and the offset in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: The end of the record, once all chunks have been read.
+        self.end: End | None = None
+        try:
+            self._content = path.read_bytes()
+        except OSError as error:
+            raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
+        if not self._content.startswith(_MAGIC):
+            raise self._error(0, f"not a flight record: expected it to begin with {_MAGIC.decode().strip()}")
+        offset = len(_MAGIC) + _VERSION.size
+        if len(self._content) < offset:
+            raise self._error(len(_MAGIC), "the file is cut off before the format version")
+        (version,) = _VERSION.unpack_from(self._content, len(_MAGIC))
+        if version != FORMAT_VERSION:
+            raise self._error(
+                len(_MAGIC), f"flight record of format version {version}; this kubestow reads {FORMAT_VERSION}"
+            )
+        kind, payload, self._first_chunk = self._frame(offset)
+        if kind != HEADER:
+            raise self._error(offset, f"expected the header, got a frame of kind {kind}")
+        self.header: Header = self._decoded(offset, "header", _decode_header, payload)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks in order. Raises InputError after the last readable one if the file is damaged or cut off."""
+        offset = self._first_chunk
+        while True:
+            if offset == len(self._content):
+                raise self._error(
+                    offset, "the record is cut off: it has no end, so the scheduler did not stop regularly"
+                )
+            kind, payload, following = self._frame(offset)
+            if kind == END:
+                if following != len(self._content):
+                    raise self._error(following, f"{len(self._content) - following} bytes after the end of the record")
+                self.end = self._decoded(offset, "end", _decode_end, payload)
+                return
+            if kind != CHUNK:
+                raise self._error(offset, f"frame of unknown kind {kind}")
+            chunk: Chunk = self._decoded(offset, "chunk", _decode_chunk, payload)
+            yield chunk
+            offset = following
+
+    def _decoded(self, offset: int, what: str, decode: Callable[[bytes], Any], payload: bytes) -> Any:
+        try:
+            return decode(payload)
+        except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise self._error(offset, f"malformed {what}: {error}") from None
+
+    def _frame(self, offset: int) -> tuple[int, bytes, int]:
+        """The kind and payload of the frame at an offset, and the offset of the next one."""
+        end = offset + _FRAME.size
+        if end > len(self._content):
+            raise self._error(offset, "the record is cut off in the middle of a frame")
+        kind, length, checksum = _FRAME.unpack_from(self._content, offset)
+        payload = self._content[end : end + length]
+        head = self._content[offset : offset + 5]
+        if len(payload) < length:
+            available = len(self._content) - end
+            problem = f"the record is cut off, or damaged: the frame has {available:,} of {length:,} bytes"
+            raise self._error(offset, problem)
+        if zlib.crc32(payload, zlib.crc32(head)) != checksum:
+            raise self._error(offset, "the frame is damaged: its checksum does not match")
+        return kind, payload, end + length
+
+    def _error(self, offset: int, problem: str) -> InputError:
+        return InputError(str(self.path), problem, place=f"offset {offset}")
