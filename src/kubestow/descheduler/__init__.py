@@ -1,0 +1,4 @@
+"""The descheduler as a program: loops on a live cluster, evictions through its API, events, metrics and a Lease.
+
+:mod:`.app` puts it together. What to evict is decided in :mod:`kubestow.descheduling`.
+"""

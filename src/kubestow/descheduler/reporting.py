@@ -1,0 +1,105 @@
+"""The log and the events of evictions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kubestow.descheduling.eviction import Eviction, EvictionObserver, Outcome
+from kubestow.log_fields import fields
+from kubestow.scheduling.interfaces import EventRecord, ObjectReference
+
+__all__ = ["REPORTING_CONTROLLER", "CompositeObserver", "EventObserver", "LoggingObserver"]
+
+_log = logging.getLogger(__name__)
+
+REPORTING_CONTROLLER = "sigs.k8s.io.descheduler"
+"""The reporting controller of all events, as the descheduler's."""
+
+_ACTION = "Descheduled"
+
+
+class CompositeObserver(EvictionObserver):
+    """Passes everything on to several observers, in their order."""
+
+    def __init__(self, observers: Sequence[EvictionObserver]) -> None:
+        self._observers = observers
+
+    def evicted(self, eviction: Eviction) -> None:
+        for observer in self._observers:
+            observer.evicted(eviction)
+
+    def refused(self, eviction: Eviction) -> None:
+        for observer in self._observers:
+            observer.refused(eviction)
+
+    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+        for observer in self._observers:
+            observer.limited(eviction, limit, most)
+
+    def plugin_started(self, profile: str, plugin: str) -> None:
+        for observer in self._observers:
+            observer.plugin_started(profile, plugin)
+
+    def plugin_finished(self, profile: str, plugin: str) -> None:
+        for observer in self._observers:
+            observer.plugin_finished(profile, plugin)
+
+
+class LoggingObserver(EvictionObserver):
+    """Logs every eviction and why others were refused; in a dry run it says so."""
+
+    def __init__(self, *, dry_run: bool) -> None:
+        self._evicted = "Evicted pod in dry run" if dry_run else "Evicted pod"
+
+    def evicted(self, eviction: Eviction) -> None:
+        _log.info(self._evicted, extra=_fields(eviction))
+
+    def refused(self, eviction: Eviction) -> None:
+        refusal = eviction.refusal
+        _log.info("Eviction refused", extra=_fields(eviction, err=refusal.message if refusal else ""))
+
+    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+        _log.info("Eviction not requested: limit reached", extra=_fields(eviction, limit=limit.value, most=most))
+
+
+def _fields(eviction: Eviction, **more: object) -> dict[str, object]:
+    pod = eviction.pod
+    return fields(
+        pod=pod.key,
+        node=pod.node_name,
+        profile=eviction.profile,
+        strategy=eviction.plugin,
+        why=eviction.message,
+        **more,
+    )
+
+
+class EventObserver(EvictionObserver):
+    """Records an event for every evicted pod, and with ``failures`` for every one that could not be evicted."""
+
+    def __init__(self, record: Callable[[EventRecord], None], *, failures: bool) -> None:
+        self._record, self._failures = record, failures
+
+    def evicted(self, eviction: Eviction) -> None:
+        note = f"evicted from {eviction.pod.node_name} by {eviction.profile}/{eviction.plugin}: {eviction.message}"
+        self._event(eviction, "Normal", eviction.reason or eviction.plugin, note)
+
+    def refused(self, eviction: Eviction) -> None:
+        if self._failures and eviction.refusal is not None:
+            self._failed(eviction, eviction.refusal.message)
+
+    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+        if self._failures:
+            self._failed(eviction, f"{limit.value} of {most} reached")
+
+    def _failed(self, eviction: Eviction, problem: str) -> None:
+        note = f"not evicted from {eviction.pod.node_name} by {eviction.profile}/{eviction.plugin}: {problem}"
+        self._event(eviction, "Warning", "EvictionFailed", note)
+
+    def _event(self, eviction: Eviction, event_type: str, reason: str, note: str) -> None:
+        pod = eviction.pod
+        subject = ObjectReference(
+            "Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.metadata.resource_version
+        )
+        self._record(EventRecord(subject, reason, _ACTION, note, event_type, reporting_controller=REPORTING_CONTROLLER))

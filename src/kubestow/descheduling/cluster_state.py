@@ -1,0 +1,219 @@
+"""The cluster during one descheduling loop: its nodes as columns, and the pods on them that have not been evicted.
+
+A loop starts from a :class:`~kubestow.descheduling.snapshot.Snapshot`. The only change is the removal of evicted pods,
+which later decisions of the loop no longer see. What is requested per node is kept in arrays, one entry per node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.meta import OwnerReference
+from kubestow.api.selectors import EVERYTHING, Selector
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodFields, Shape, Shapes
+from kubestow.descheduling.objects import (
+    Node,
+    NodeMetrics,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PodMetrics,
+    PodSpec,
+    PodStatus,
+)
+from kubestow.descheduling.snapshot import Snapshot
+
+__all__ = ["FINISHED_PHASES", "AssignedPod", "ClusterState"]
+
+FINISHED_PHASES = ("Succeeded", "Failed")
+"""The phases of pods that use no resources any more."""
+
+#: The creation time of a pod that has none: before that of any other.
+_BEFORE_ALL = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class AssignedPod(PodFields):
+    """A pod that is assigned to a node. Compared by identity.
+
+    ``shape`` is what it shares with its copies, ``row`` the number of its node in the arrays of the cluster.
+    ``finished`` is set if it has succeeded or failed, and uses no resources any more.
+    """
+
+    __slots__ = ("finished", "pod", "row", "shape")
+
+    pod: Pod
+
+    def __init__(self, pod: Pod, shape: Shape, row: int) -> None:
+        self.pod, self.shape, self.row = pod, shape, row
+        self.finished = pod.status.phase in FINISHED_PHASES
+
+    @property
+    def spec(self) -> PodSpec:
+        """The pod's spec."""
+        return self.pod.spec
+
+    @property
+    def status(self) -> PodStatus:
+        """The pod's status."""
+        return self.pod.status
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """``metadata.annotations``."""
+        return self.pod.metadata.annotations
+
+    @property
+    def owners(self) -> Sequence[OwnerReference]:
+        """``metadata.ownerReferences``."""
+        return self.pod.metadata.owner_references
+
+    @property
+    def node_name(self) -> str:
+        """``spec.nodeName``."""
+        return self.pod.spec.node_name
+
+    @property
+    def priority(self) -> int | None:
+        """``spec.priority``."""
+        return self.pod.spec.priority
+
+    @property
+    def terminating(self) -> bool:
+        """Whether the pod is being deleted."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def created(self) -> datetime:
+        """``metadata.creationTimestamp``; a pod without one is older than any other."""
+        text = self.pod.metadata.creation_timestamp
+        return datetime.fromisoformat(text) if text else _BEFORE_ALL
+
+    def __repr__(self) -> str:
+        """The pod and its node."""
+        return f"<AssignedPod {self.key} on {self.node_name}>"
+
+
+class ClusterState:
+    """The nodes, the pods on them, and the objects that evictions depend on.
+
+    ``now`` is the moment of the loop. ``ready`` are the rows (intp) of the nodes that descheduling is about: ready, and
+    selected by ``node_selector``. ``evicted`` are the pods that have been removed, in order.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, now: datetime, node_selector: Selector = EVERYTHING) -> None:
+        """Raises InvalidQuantity for a node or pod with an invalid amount of a resource."""
+        self.now = now
+        self.evicted: list[AssignedPod] = []
+        self.nodes: Sequence[Node] = snapshot.nodes
+        self._table = NodeTable()
+        for node in snapshot.nodes:
+            self._table.add(node)
+        self.ready = self.ready_rows(node_selector)
+        self.namespaces: Mapping[str, Mapping[str, str]] = {
+            namespace.metadata.name: namespace.metadata.labels for namespace in snapshot.namespaces
+        }
+        self.claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {
+            (claim.metadata.namespace, claim.metadata.name): claim for claim in snapshot.claims
+        }
+        self.budgets: Sequence[PodDisruptionBudget] = snapshot.budgets
+        self.node_metrics: Mapping[str, NodeMetrics] = {found.metadata.name: found for found in snapshot.node_metrics}
+        self.pod_metrics: Mapping[tuple[str, str], PodMetrics] = {
+            (found.metadata.namespace, found.metadata.name): found for found in snapshot.pod_metrics
+        }
+        self._shapes = Shapes()
+        self._on_node: list[dict[str, AssignedPod]] = [{} for _ in snapshot.nodes]
+        #: The unfinished pods, those that have been evicted since included.
+        self._by_shape: dict[Shape, list[AssignedPod]] = {}
+        #: How many pods have an owner, by its uid; pods without a node included.
+        self._owned: Counter[str] = Counter()
+        self._requested: dict[str, NDArray[np.int64]] = {}
+        self.pod_count = np.zeros(len(snapshot.nodes), np.int64)
+        self._load(snapshot.pods)
+
+    def _load(self, pods: Iterable[Pod]) -> None:
+        rows, shapes = self._table.rows, self._shapes
+        for pod in pods:
+            for owner in pod.metadata.owner_references:
+                self._owned[owner.uid] += 1
+            row = rows.get(pod.spec.node_name)
+            if row is None:
+                continue
+            shape = shapes.shape(pod)
+            assigned = self._on_node[row][pod.metadata.uid] = AssignedPod(pod, shape, row)
+            if not assigned.finished:
+                self._by_shape.setdefault(shape, []).append(assigned)
+        for shape, unfinished in self._by_shape.items():
+            counts = np.bincount([pod.row for pod in unfinished], minlength=len(self.nodes))
+            self.pod_count += counts
+            for resource, amount in shape.requests.items():
+                self._column(resource)[:] += counts * amount
+
+    def _column(self, resource: str) -> NDArray[np.int64]:
+        return self._requested.setdefault(resource, np.zeros(len(self.nodes), np.int64))
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def view(self) -> Nodes:
+        """All nodes, as a view with their labels, taints and allocatable amounts."""
+        return Nodes(self._table, slice(0, len(self._table)))
+
+    def row(self, node_name: str) -> int | None:
+        """The row of a node, None if it does not exist."""
+        return self._table.rows.get(node_name)
+
+    def ready_rows(self, selector: Selector) -> NDArray[np.intp]:
+        """The rows of the ready nodes whose labels match, intp."""
+        rows = (
+            row
+            for row, node in enumerate(self.nodes)
+            if node.is_ready and (selector.is_empty or selector.matches(node.metadata.labels))
+        )
+        return np.fromiter(rows, np.intp)
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        """What the unfinished pods on each node request of a resource (millicores, bytes or counts), int64."""
+        return self._requested.get(resource, np.zeros(len(self.nodes), np.int64))
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def pods_on(self, row: int, *, finished: bool = False) -> list[AssignedPod]:
+        """The pods on a node that have not been evicted, with or without those that have finished."""
+        on_node = self._on_node[row].values()
+        return list(on_node) if finished else [pod for pod in on_node if not pod.finished]
+
+    def pods(self, *, finished: bool = False) -> Iterator[AssignedPod]:
+        """The pods on all nodes that descheduling is about, node by node."""
+        for row in self.ready.tolist():
+            yield from self.pods_on(row, finished=finished)
+
+    def unfinished_pods_of(self, shapes: Callable[[Shape], bool]) -> Iterator[AssignedPod]:
+        """The unfinished pods of some shapes on all nodes, whether descheduling is about these or not."""
+        for shape, pods in self._by_shape.items():
+            if shapes(shape):
+                yield from (pod for pod in pods if self.contains(pod))
+
+    def contains(self, pod: AssignedPod) -> bool:
+        """Whether a pod has not been evicted in this loop."""
+        return pod.uid in self._on_node[pod.row]
+
+    def owned_by(self, uid: str) -> int:
+        """How many pods an owner has, in whatever phase."""
+        return self._owned[uid]
+
+    def remove(self, pod: AssignedPod) -> None:
+        """Remove an evicted pod."""
+        del self._on_node[pod.row][pod.uid]
+        for owner in pod.owners:
+            self._owned[owner.uid] -= 1
+        if not pod.finished:
+            self.pod_count[pod.row] -= 1
+            for resource, amount in pod.shape.requests.items():
+                self._requested[resource][pod.row] -= amount
+        self.evicted.append(pod)

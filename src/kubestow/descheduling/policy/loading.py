@@ -1,0 +1,284 @@
+"""Loading a policy: from text to a complete :class:`DeschedulerPolicy`, or an error for each mistake.
+
+The stages are parsing, kind and version, types and field names, the arguments of the plugins, and the plugins of the
+extension points. A stage runs only if the ones before found no mistakes; within a stage all are reported, each with its
+field and line. The messages of the later stages are the descheduler's, without its prefixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from kubestow.api.selector_text import parse_selector
+from kubestow.config.decoding import Decoder
+from kubestow.config.document import Document, DocumentError, parse_document
+from kubestow.config.field_errors import FieldError, configuration_error
+from kubestow.descheduling.default_evictor import DefaultEvictor, DefaultEvictorArgs
+from kubestow.descheduling.default_evictor.args import SYSTEM_CRITICAL_PRIORITY, PriorityThreshold
+from kubestow.descheduling.interface import (
+    BalancePlugin,
+    DeschedulePlugin,
+    DeschedulingPlugin,
+    FilterPlugin,
+    PreEvictionFilterPlugin,
+    PreSortPlugin,
+    Registry,
+    SortPlugin,
+)
+from kubestow.descheduling.objects import PriorityClass
+from kubestow.descheduling.policy.types import (
+    API_VERSION,
+    KIND,
+    DeschedulerPolicy,
+    DeschedulerProfile,
+    ExtensionPoint,
+    PluginConfig,
+    Prometheus,
+)
+from kubestow.errors import InvalidSelector
+
+__all__ = ["BASES", "load_policy", "with_priority_thresholds"]
+
+BASES: Mapping[ExtensionPoint, type[DeschedulingPlugin]] = {
+    ExtensionPoint.PRE_SORT: PreSortPlugin,
+    ExtensionPoint.SORT: SortPlugin,
+    ExtensionPoint.DESCHEDULE: DeschedulePlugin,
+    ExtensionPoint.BALANCE: BalancePlugin,
+    ExtensionPoint.FILTER: FilterPlugin,
+    ExtensionPoint.PRE_EVICTION_FILTER: PreEvictionFilterPlugin,
+}
+"""The base class of the plugins of each extension point."""
+
+#: The extension points in which the descheduler checks the enabled plugins, with their names in its messages.
+_CHECKED = (
+    (ExtensionPoint.DESCHEDULE, "deschedule"),
+    (ExtensionPoint.BALANCE, "balance"),
+    (ExtensionPoint.FILTER, "filter"),
+    (ExtensionPoint.PRE_EVICTION_FILTER, "preEvictionFilter"),
+    (ExtensionPoint.PRE_SORT, "presort"),
+    (ExtensionPoint.SORT, "sort"),
+)
+
+
+_KUBERNETES_METRICS, _PROMETHEUS = "KubernetesMetrics", "Prometheus"
+
+
+def load_policy(
+    source: str | bytes | Mapping[str, Any], *, registry: Registry, subject: str = "policy"
+) -> DeschedulerPolicy:
+    """A policy with decoded arguments, from YAML or JSON text or plain data.
+
+    Every profile has DefaultEvictor as a filter, and arguments for it. Raises ConfigurationError with all mistakes of
+    the first stage that finds any; ``subject`` names the policy in it, for example its file.
+    """
+    try:
+        document = parse_document(source)
+    except DocumentError as failure:
+        raise configuration_error(subject, [failure.error]) from None
+    stages = _Stages(document, registry)
+    policy = stages.decode()
+    for errors in (stages.errors, _argument_errors, _profile_errors):
+        found = errors if isinstance(errors, list) else list(errors(policy, registry))
+        if found:
+            raise configuration_error(subject, map(document.located, found))
+    return policy
+
+
+def with_priority_thresholds(
+    policy: DeschedulerPolicy, classes: Iterable[PriorityClass], *, subject: str = "policy"
+) -> DeschedulerPolicy:
+    """The policy with the values of the priority classes that it names as thresholds.
+
+    Raises ConfigurationError for a class that does not exist, and for a threshold above system-critical priority.
+    """
+    values = {found.metadata.name: found.value for found in classes}
+    errors: list[FieldError] = []
+
+    def resolved(config: PluginConfig, path: str) -> PluginConfig:
+        if not isinstance(config.args, DefaultEvictorArgs):
+            return config
+        given = config.args.priority_threshold or PriorityThreshold()
+        value = values.get(given.name) if given.name and given.value is None else given.value
+        if value is None and given.name:
+            text = (
+                "unable to get priority value from the priority class: "
+                f'priorityclasses.scheduling.k8s.io "{given.name}" not found'
+            )
+            errors.append(FieldError(f"{path}.name", text))
+        elif value is not None and value > SYSTEM_CRITICAL_PRIORITY:
+            errors.append(FieldError(path, f"priority threshold can't be greater than {SYSTEM_CRITICAL_PRIORITY}"))
+        threshold = PriorityThreshold(SYSTEM_CRITICAL_PRIORITY if value is None else value)
+        return structs.replace(config, args=structs.replace(config.args, priority_threshold=threshold))
+
+    profiles = []
+    for index, profile in enumerate(policy.profiles):
+        path = f"profiles[{index}].pluginConfig"
+        configs = (
+            resolved(config, f"{path}[{number}].args.priorityThreshold")
+            for number, config in enumerate(profile.plugin_config)
+        )
+        profiles.append(structs.replace(profile, plugin_config=tuple(configs)))
+    if errors:
+        raise configuration_error(subject, errors)
+    return structs.replace(policy, profiles=tuple(profiles))
+
+
+class _Stages:
+    """The stages up to decoded arguments; ``errors`` are those of the first one that finds any."""
+
+    def __init__(self, document: Document, registry: Registry) -> None:
+        self._document, self._registry = document, registry
+        self.errors: list[FieldError] = []
+
+    def decode(self) -> DeschedulerPolicy:
+        """The policy, as far as it can be decoded."""
+        data = self._document.data
+        if not isinstance(data, Mapping):
+            self.errors = [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
+            return DeschedulerPolicy()
+        self.errors = list(_type_errors(data))
+        if self.errors:
+            return DeschedulerPolicy()
+        decoder = Decoder()
+        body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
+        policy = decoder.decode(DeschedulerPolicy, body)
+        profiles = (self._decoded(profile, index, decoder) for index, profile in enumerate(policy.profiles))
+        policy = structs.replace(policy, profiles=tuple(profiles))
+        self.errors = [*decoder.type_errors, *self._document.duplicates, *decoder.strict_errors]
+        return policy
+
+    def _decoded(self, profile: DeschedulerProfile, index: int, decoder: Decoder) -> DeschedulerProfile:
+        path = f"profiles[{index}].pluginConfig"
+        configs = [
+            self._typed(config, f"{path}[{number}].args", decoder)
+            for number, config in enumerate(profile.plugin_config)
+        ]
+        if all(config.name != DefaultEvictor.name for config in configs):
+            configs.append(PluginConfig(DefaultEvictor.name, DefaultEvictorArgs()))
+        return _with_default_evictor(structs.replace(profile, plugin_config=tuple(configs)))
+
+    def _typed(self, config: PluginConfig, path: str, decoder: Decoder) -> PluginConfig:
+        plugin = self._registry.get(config.name)
+        if plugin is None:
+            return config
+        args = config.args
+        if isinstance(args, Mapping):
+            args = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
+        return structs.replace(config, args=decoder.decode(plugin.Args, args, path))
+
+
+def _type_errors(data: Mapping[str, Any]) -> Iterator[FieldError]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if data.get(field) != expected:
+            given = f"got {data[field]}" if data.get(field) else "it is missing"
+            yield FieldError(field, f"expected {expected}, {given}")
+
+
+def _with_default_evictor(profile: DeschedulerProfile) -> DeschedulerProfile:
+    """DefaultEvictor as the first filter and pre-eviction filter, where it is not enabled explicitly."""
+    plugins = profile.plugins
+    for field in ("filter", "preevictionfilter"):
+        plugin_set = getattr(plugins, field)
+        if DefaultEvictor.name not in plugin_set.enabled:
+            enabled = (DefaultEvictor.name, *plugin_set.enabled)
+            plugins = structs.replace(plugins, **{field: structs.replace(plugin_set, enabled=enabled)})
+    return structs.replace(profile, plugins=plugins)
+
+
+# -- validation --------------------------------------------------------------------------------------------------------
+
+
+def _argument_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[FieldError]:
+    for index, profile in enumerate(policy.profiles):
+        for number, config in enumerate(profile.plugin_config):
+            path = f"profiles[{index}].pluginConfig[{number}]"
+            plugin = registry.get(config.name)
+            if plugin is None:
+                yield FieldError(f"{path}.name", f"plugin {config.name} in pluginConfig not registered")
+                continue
+            for problem in plugin.validate(config.args):
+                yield FieldError(f"{path}.args.{problem.path}".rstrip("."), problem.message)
+    yield from _metrics_errors(policy)
+    yield from _policy_errors(policy)
+
+
+def _policy_errors(policy: DeschedulerPolicy) -> Iterator[FieldError]:
+    counts = {
+        "maxNoOfPodsToEvictPerNode": policy.max_no_of_pods_to_evict_per_node,
+        "maxNoOfPodsToEvictPerNamespace": policy.max_no_of_pods_to_evict_per_namespace,
+        "maxNoOfPodsToEvictTotal": policy.max_no_of_pods_to_evict_total,
+        "gracePeriodSeconds": policy.grace_period_seconds,
+    }
+    for name, count in counts.items():
+        if count is not None and count < 0:
+            yield FieldError(name, f"must be 0 or more, got {count}")
+    if policy.node_selector:
+        try:
+            parse_selector(policy.node_selector)
+        except InvalidSelector as error:
+            yield FieldError("nodeSelector", str(error))
+
+
+def _metrics_errors(policy: DeschedulerPolicy) -> Iterator[FieldError]:
+    sources: set[str] = set()
+    for index, provider in enumerate(policy.metrics_providers):
+        path = f"metricsProviders[{index}]"
+        if provider.source not in (_KUBERNETES_METRICS, _PROMETHEUS):
+            yield FieldError(f"{path}.source", f'expected KubernetesMetrics or Prometheus, got "{provider.source}"')
+        if provider.source in sources:
+            text = f'metric provider "{provider.source}" is already configured, each source can be configured only once'
+            yield FieldError(f"{path}.source", text)
+        sources.add(provider.source)
+    if _KUBERNETES_METRICS in sources and policy.metrics_collector is not None and policy.metrics_collector.enabled:
+        text = "it is not allowed to combine metrics provider when metrics collector is enabled"
+        yield FieldError("metricsCollector.enabled", text)
+    for index, provider in enumerate(policy.metrics_providers):
+        if provider.source == _PROMETHEUS:
+            yield from _prometheus_errors(provider.prometheus, f"metricsProviders[{index}].prometheus")
+
+
+def _prometheus_errors(prometheus: Prometheus | None, path: str) -> Iterator[FieldError]:
+    if prometheus is None:
+        yield FieldError(path, "prometheus configuration is required when prometheus source is enabled")
+        return
+    if not prometheus.url:
+        yield FieldError(f"{path}.url", "prometheus URL is required when prometheus is enabled")
+    token = prometheus.auth_token
+    if token is not None and token.secret_reference is None:
+        text = "prometheus authToken secret is expected to be set when authToken field is"
+        yield FieldError(f"{path}.authToken.secretReference", text)
+    reference = token.secret_reference if token is not None else None
+    if reference is not None and not (reference.name and reference.namespace):
+        text = "prometheus authToken secret reference does not set both namespace and name"
+        yield FieldError(f"{path}.authToken.secretReference", text)
+
+
+def _profile_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[FieldError]:
+    for index, profile in enumerate(policy.profiles):
+        errors = list(_extension_point_errors(profile, f"profiles[{index}].plugins", registry))
+        yield from errors or _missing_arguments(profile, f"profiles[{index}].plugins")
+
+
+def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Registry) -> Iterator[FieldError]:
+    for point, label in _CHECKED:
+        base = BASES[point]
+        unknown = [
+            name
+            for name in dict.fromkeys(profile.plugins.enabled(point))
+            if name not in registry or not issubclass(registry[name], base)
+        ]
+        if unknown:
+            names = " ".join(sorted(unknown))
+            text = f'profile "{profile.name}" configures {label} extension point of non-existing plugins: {names}'
+            yield FieldError(f"{path}.{point.value}.enabled", text)
+
+
+def _missing_arguments(profile: DeschedulerProfile, path: str) -> Iterator[FieldError]:
+    configured = {config.name for config in profile.plugin_config}
+    for point, _ in _CHECKED:
+        for number, name in enumerate(profile.plugins.enabled(point)):
+            if name not in configured:
+                yield FieldError(f"{path}.{point.value}.enabled[{number}]", f'unable to find "{name}" plugin config')
