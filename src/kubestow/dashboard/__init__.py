@@ -1,0 +1,14 @@
+"""The dashboard: the data behind its page, the shared event stream, and the page itself.
+
+    dashboard        composes the modules below for one scheduler
+    event_stream     one encoded snapshot or delta per tick, shared by all viewers
+    sections         the parts of the stream: nodes, queue, decisions, gangs
+    pod_details      one pod: its attempts, every plugin's results on every node, preemption candidates
+    node_details     one node: its pods, and what is free
+    counterfactuals  the changes that would make a pod fit, searched for in a process of its own
+    plain_words      the scheduler's reasons in plain words
+    page             the files of the page, compressed
+
+Nothing here serves HTTP (see :mod:`kubestow.serving`) or changes what the scheduler does. All of it runs on the
+scheduler's event loop, so every response is a consistent view between two cycles.
+"""

@@ -1,0 +1,70 @@
+"""The dashboard of one scheduler: its stream, and what is read on request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from kubestow.config import FeatureGates, KubeSchedulerConfiguration
+from kubestow.dashboard.counterfactuals import CounterfactualSearches
+from kubestow.dashboard.event_stream import EventStream
+from kubestow.dashboard.node_details import node_details
+from kubestow.dashboard.pod_details import PodDetails
+from kubestow.dashboard.sections.decisions import DecisionsSection
+from kubestow.dashboard.sections.gangs import GangsSection
+from kubestow.dashboard.sections.nodes import NodesSection
+from kubestow.dashboard.sections.queue import QueueSection
+from kubestow.dashboard.sections.section import Section
+from kubestow.observability.pod_states import PodStates
+from kubestow.observability.recent_attempts import RecentAttempts
+from kubestow.scheduling.interfaces import Clock
+from kubestow.scheduling.scheduler import Scheduler
+
+__all__ = ["Dashboard"]
+
+
+class Dashboard:
+    """Everything the page shows. ``configuration`` and ``gates`` are those of the scheduler."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        attempts: RecentAttempts,
+        clock: Clock,
+        configuration: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+    ) -> None:
+        self._scheduler, self._attempts, self._clock = scheduler, attempts, clock
+        self._pods = PodDetails(scheduler, attempts, clock)
+        self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
+        self.stream = EventStream(self._sections, clock)
+
+    def _sections(self) -> Sequence[Section]:
+        states = PodStates(self._scheduler, self._attempts, self._clock)
+        return (
+            NodesSection(self._scheduler.cluster),
+            QueueSection(self._scheduler, states, self._clock),
+            DecisionsSection(self._attempts, self._clock),
+            GangsSection(self._scheduler),
+        )
+
+    def events(self, *, compressed: bool) -> AsyncGenerator[bytes, None]:
+        """The stream for one more viewer. Raises TooManyViewers."""
+        return self.stream.events(compressed=compressed)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The details of a pod; None for an unknown one."""
+        return self._pods.of(namespace, name)
+
+    async def counterfactuals(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The changes that would make a pod fit; None for an unknown one. Raises SearchFailed."""
+        info = self._scheduler.pods.named(namespace, name)
+        return None if info is None else await self._searches.search(info)
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        """The details of a node; None for an unknown one."""
+        return node_details(self._scheduler.cluster, name)
+
+    def close(self) -> None:
+        """End the streams of all viewers."""
+        self.stream.close()

@@ -1,0 +1,93 @@
+"""The scheduler's reasons in plain words.
+
+Messages are those of kube-scheduler (semantics 5.9): ``0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had
+untolerated taint(s).`` Reasons of plugins that are not known here stay as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+__all__ = ["explain_gate", "plain_words", "reasons_in"]
+
+_MESSAGE = re.compile(r"^\d+/\d+ nodes are available:? ?(?P<reasons>.*?)\.(?: |$)", re.DOTALL)
+_ENTRY = re.compile(r"(?:^|, )(\d+) (?=\S)")
+
+#: What the pod needs, by a prefix of the reason; completes "on 3 nodes, …".
+_PLAIN = {
+    "Too many pods": "the maximum number of pods is reached",
+    "node(s) had untolerated taint(s)": "there is a taint that the pod does not tolerate",
+    "node(s) had untolerated taint": "there is a taint that the pod does not tolerate",
+    "node(s) were unschedulable": "scheduling is disabled (cordoned)",
+    "node(s) didn't match Pod's node affinity/selector": "the pod's nodeSelector or nodeAffinity does not match",
+    "node(s) didn't match scheduler-enforced node affinity": "the affinity that the profile adds does not match",
+    "node(s) didn't match the requested node name": "the name is not the pod's spec.nodeName",
+    "node(s) didn't match pod anti-affinity rules": "a pod runs there that this pod must not run beside",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "a pod runs there that refuses pods like this one",
+    "node(s) didn't match pod affinity rules": "no pod runs there that this pod must run beside",
+    "node(s) didn't match pod topology spread constraints (missing required label)": (
+        "a label that the topology spread constraints name is missing"
+    ),
+    "node(s) didn't match pod topology spread constraints": "pods like this one would be spread too unevenly",
+    "node(s) didn't have free ports for the requested pod ports": "a host port of the pod is taken",
+    "node(s) didn't match Pod's required features": "the kubelet lacks a feature that the pod needs",
+    "node(s) exceed max volume count": "no more volumes can be attached",
+    "node(s) had no available volume zone": "a volume of the pod is in another zone",
+    "node(s) had no available disk": "a disk of the pod is in use",
+    "node(s) didn't match PersistentVolume's node affinity": "a volume of the pod is not reachable",
+    "node(s) didn't find available persistent volumes to bind": "no volume is available for a claim of the pod",
+    "node(s) did not have enough free storage": "too little storage is left for a new volume",
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)": "a claim names a volume that is gone",
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode": (
+        "another pod uses a volume that only one pod may use"
+    ),
+    "cannot allocate all claims": "the devices that the pod claims are not free",
+}
+_INSUFFICIENT = "Insufficient "
+
+
+def reasons_in(message: str) -> Iterator[tuple[int, str]]:
+    """The reasons of a message, each with its number of nodes; none for a message in another form."""
+    found = _MESSAGE.match(message)
+    if found is None:
+        return
+    text = found["reasons"]
+    for entry, following in itertools.pairwise([*_ENTRY.finditer(text), None]):
+        assert entry is not None
+        yield int(entry[1]), text[entry.end() : following.start() if following else len(text)]
+
+
+def plain_words(message: str) -> list[str]:
+    """A message in plain words: one sentence per reason, the one for the most nodes first."""
+    entries = sorted(reasons_in(message), key=lambda entry: -entry[0])
+    return [f"{'1 node' if count == 1 else f'{count:,} nodes'}: {_plain(reason)}" for count, reason in entries]
+
+
+def explain_gate(plugin: str) -> str:
+    """Why a PreEnqueue plugin gates pods."""
+    return {
+        "SchedulingGates": "the pod has scheduling gates (spec.schedulingGates), which their controller has to remove",
+        "GangScheduling": "fewer pods of the gang exist than it needs",
+        "DefaultPreemption": "the pods that are evicted for this pod have not ended yet",
+    }.get(plugin, f"the plugin {plugin} does not let the pod into the queue yet")
+
+
+def _plain(reason: str) -> str:
+    if reason.startswith(_INSUFFICIENT):
+        return f"too little {_resource(reason.removeprefix(_INSUFFICIENT))} is free"
+    for prefix, words in _PLAIN.items():
+        if reason.startswith(prefix):
+            return words + _braces(reason)
+    return reason
+
+
+def _resource(name: str) -> str:
+    return {"cpu": "CPU", "ephemeral-storage": "ephemeral storage"}.get(name, name)
+
+
+def _braces(reason: str) -> str:
+    """The part of a reason in braces, such as the taint."""
+    found = re.search(r"\{(.+?)\}", reason)
+    return f" ({found[1].strip()})" if found else ""
