@@ -1,6 +1,6 @@
 """End to end over HTTP: embedded API server, scheduler and submitter in separate processes.
 
-    .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000]
+    .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000] [-- --flight-record=FOLDER]
 
 Prints pods per second from the first creation to the last binding, and the CPU time of the scheduler process per bound
 pod. Pods are created while the scheduler binds, as in scheduler_perf. Results: docs/performance.md.
@@ -81,7 +81,7 @@ async def all_bound(transport: Transport) -> float:
         await asyncio.sleep(0.05)
 
 
-async def measure(nodes: int, pods: int) -> None:
+async def measure(nodes: int, pods: int, flags: list[str]) -> None:
     """Run the measurement and print the results."""
     async with (
         apiserver_process() as url,
@@ -89,7 +89,17 @@ async def measure(nodes: int, pods: int) -> None:
     ):
         await create(transport, "/api/v1/nodes", [node(number) for number in range(nodes)])
         scheduler = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kubestow", "run", "--master", url, "--leader-elect=false", "--secure-port=0"),
+            *(
+                sys.executable,
+                "-m",
+                "kubestow",
+                "run",
+                "--master",
+                url,
+                "--leader-elect=false",
+                "--secure-port=0",
+                *flags,
+            ),
             stderr=asyncio.subprocess.PIPE,
         )
         assert scheduler.stderr is not None
@@ -112,8 +122,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--nodes", type=int, default=1000)
     arguments.add_argument("--pods", type=int, default=5000)
+    arguments.add_argument("flags", nargs="*", help="flags of the scheduler, after --")
     options = arguments.parse_args()
-    asyncio.run(measure(options.nodes, options.pods))
+    asyncio.run(measure(options.nodes, options.pods, options.flags))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The execution of a workload's operations on a cluster."""
