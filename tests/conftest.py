@@ -1,4 +1,4 @@
-"""Hypothesis profiles: property tests draw the same examples in every run.
+"""Hypothesis profiles: property tests draw the same examples in every run, and take as long as the machine needs.
 
 ``HYPOTHESIS_PROFILE=exploring`` draws new examples; a failing one becomes a test of its own.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("exploring", derandomize=False)
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

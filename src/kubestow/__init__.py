@@ -11,6 +11,7 @@ The packages, from the bottom up (import contracts in pyproject.toml enforce the
 - :mod:`kubestow.client`, :mod:`kubestow.devcluster`, :mod:`kubestow.simulation`: the backends a scheduler runs on
 - :mod:`kubestow.workloads`: generated clusters and pods
 - :mod:`kubestow.observability`: metrics, logs, the last scheduling attempt of each pod
+- :mod:`kubestow.flight_record`: the inputs and decisions of a scheduler in files, and their replay
 - :mod:`kubestow.serving`: the secure port: health checks, metrics, debug endpoints
 - :mod:`kubestow.extender_server`: plugins served to another scheduler as an extender
 - :mod:`kubestow.demo`: a workload scheduled on an embedded API server
@@ -26,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubestow.app import run
+    from kubestow.cli.program import run
     from kubestow.version import VERSION as __version__  # noqa: N811
 
 __all__ = ["__version__", "run"]
@@ -38,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
         return VERSION
     if name == "run":
-        from kubestow.app import run
+        from kubestow.cli.program import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

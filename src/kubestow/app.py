@@ -3,7 +3,7 @@
 :meth:`SchedulerApp.create` validates all input (plugins, configuration, feature gates) before the API server is
 contacted. :meth:`SchedulerApp.run` then starts the secure port, loads the credentials, connects the client, the
 extenders and the leader elector, and runs the scheduler until a signal or until leadership is lost. The first SIGINT or
-SIGTERM shuts down gracefully, the second exits at once.
+SIGTERM shuts down gracefully, the second exits at once. SIGUSR2 debugs the cache.
 """
 
 from __future__ import annotations
@@ -13,100 +13,65 @@ import logging
 import os
 import platform
 import signal
-import socket
 import threading
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.client.cluster_client import ClusterClient
-from kubestow.client.http_extender import HTTPExtenders
-from kubestow.client.leader_election import LeaderElector, LeaseTimings
-from kubestow.client.lease_lock import LeaseLock
+from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import RateLimit
-from kubestow.client.rest.transport import USER_AGENT, Transport
-from kubestow.errors import InputError
+from kubestow.configuration_file import read_configuration
+from kubestow.flight_record.event_loop import RecordedSelectorLoop
+from kubestow.flight_record.recorder import FlightRecorder
+from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.framework.interface import Plugin
-from kubestow.framework.profile import Registry, implements
+from kubestow.framework.profile import Registry
+from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
 from kubestow.plugins.registry import find_plugins
+from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
-from kubestow.serving.routes import ComponentInfo
-from kubestow.serving.secure_server import SecureServer
 from kubestow.version import KUBERNETES_VERSION, VERSION
 from kubestow.wall_clock import WallClock
 
-__all__ = ["AppOptions", "SchedulerApp", "read_configuration", "run"]
+__all__ = ["AppOptions", "SchedulerApp"]
 
 _log = logging.getLogger(__name__)
-
-
-def run(
-    *,
-    plugins: Mapping[str, type[Plugin]] | None = None,
-    config: Path | str | Mapping[str, Any] | None = None,
-    kubeconfig: Path | str = "",
-    master: str = "",
-    feature_gates: str = "",
-    seed: int | None = None,
-    on_ready: Callable[[Scheduler], None] = lambda scheduler: None,
-) -> None:
-    """Schedule the pods of a cluster until SIGINT or SIGTERM; with leader election, only while leading.
-
-    ``plugins`` maps names to plugin classes, which are registered in addition to the in-tree plugins and those of
-    installed packages; ``config``, a KubeSchedulerConfiguration as a file or plain data, enables and configures them.
-    ``kubeconfig`` and ``master`` select the cluster. ``feature_gates`` is spelled ``Name=true,Other=false``. ``seed``
-    makes the choice among nodes of equal score repeatable. ``on_ready`` is called once, when scheduling begins.
-
-    Waits for an API server that is not available yet. Raises InputError for invalid input, APIError if the API server
-    rejects the credentials, LeaseLost if leadership is lost.
-    """
-    app = SchedulerApp.create(plugins=plugins, source=config, feature_gates=feature_gates, seed=seed)
-    asyncio.run(app.run(kubeconfig=str(kubeconfig), master=master, on_ready=on_ready))
-
-
-def read_configuration(
-    source: Path | str | Mapping[str, Any] | None, gates: config.FeatureGates, registry: Registry
-) -> config.KubeSchedulerConfiguration:
-    """Load a configuration from a file or from plain data; None stands for the defaults. Raises InputError."""
-    if source is None:
-        return config.default_configuration(gates)
-    if isinstance(source, Mapping):
-        return config.load(source, gates=gates, implements=implements(registry))
-    try:
-        text = Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(str(source), f"cannot be read: {error.strerror}") from None
-    return config.load(text, subject=str(source), gates=gates, implements=implements(registry))
 
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
     """Options of the process that are not part of the configuration.
 
-    Without ``serving`` no port is opened. ``flags`` are shown by /flagz and have no effect here.
+    Without ``serving`` no port is opened. ``dashboard_socket`` is a Unix socket on which the dashboard is served.
+    ``flags`` are shown by /flagz and have no effect here.
     ``pod_max_in_unschedulable_pods`` is the period, in seconds, after which an unschedulable pod is retried without an
-    event (semantics 6.7).
+    event (semantics 6.7). ``flight_record`` is the folder of the flight record, of at most ``flight_record_size``
+    bytes; None for none.
     """
 
     serving: ServingOptions | None = None
+    dashboard_socket: Path | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     disabled_metrics: tuple[str, ...] = ()
     allowed_labels: Mapping[str, LabelAllowList] = field(default_factory=dict)
     pod_max_in_unschedulable_pods: float = 300.0
+    flight_record: Path | None = None
+    flight_record_size: int = DEFAULT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +83,8 @@ class SchedulerApp:
     gates: config.FeatureGates
     random: Random
     options: AppOptions = field(default_factory=AppOptions)
+    #: The plugins given as ``module:Class``, which a replay of the flight record has to import.
+    plugin_references: tuple[str, ...] = ()
 
     @classmethod
     def create(
@@ -131,17 +98,27 @@ class SchedulerApp:
     ) -> SchedulerApp:
         """Resolve plugins and load the configuration ``source``. Raises InputError for invalid input.
 
-        ``plugin_references`` are spelled ``module:Class``; the other arguments are those of :func:`run`.
+        ``plugin_references`` are spelled ``module:Class`` or ``file.py:Class``; the other arguments are those of
+        :func:`kubestow.run`.
         """
         gates = config.FeatureGates.parse(feature_gates)
-        registry = find_plugins(plugin_references, plugins)
-        return cls(read_configuration(source, gates, registry), registry, gates, Random(seed))
+        references = tuple(plugin_references)
+        registry = find_plugins(references, plugins)
+        configuration = read_configuration(source, gates, registry)
+        return cls(configuration, registry, gates, Random(seed), plugin_references=references)
+
+    def run_on_new_loop(self, program: Coroutine[Any, Any, None]) -> None:
+        """Run a program that runs this scheduler, on an event loop that can record it if that is configured."""
+        factory = None if self.options.flight_record is None else RecordedSelectorLoop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(program)
 
     async def run(
         self,
         *,
         kubeconfig: str,
         master: str,
+        context: str = "",
         on_ready: Callable[[Scheduler], None],
         on_new_leader: Callable[[str], None] = lambda identity: None,
     ) -> None:
@@ -151,61 +128,107 @@ class SchedulerApp:
         this process.
         """
         gc_tuning.raise_thresholds()
+        _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
         extender_settings = self.configuration.extenders
         raw_objects = RawObjectCache.for_extenders(extender_settings)
-        http_extenders = HTTPExtenders(extender_settings, raw_objects)
+        http_extenders = _http_extenders(extender_settings, raw_objects)
         _log.info("Starting kubestow", extra=fields(version=VERSION, kubernetes=KUBERNETES_VERSION))
+        if self.gates.without_effect:
+            gates = ", ".join(self.gates.without_effect)
+            _log.warning(
+                "Feature gates are enabled but not implemented, so they have no effect: %s",
+                gates,
+                extra=fields(gates=gates),
+            )
         _log.info("Python settings", extra=fields(python=platform.python_version(), platform=platform.platform()))
         async with AsyncExitStack() as stack:
-            observability = await self._start_serving(stack)
+            recorder = self._flight_recorder(stack)
+            observability = await self._start_serving(stack, recorder)
             connection = self.configuration.client_connection
-            credentials = await load_credentials(kubeconfig or connection.kubeconfig, master=master)
+            credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
             cluster = await stack.enter_async_context(
                 ClusterClient(
                     credentials,
                     clock=WallClock(),
                     random=self.random,
-                    rate_limit=RateLimit(connection.qps or 0.0, connection.burst or 0),
+                    rate_limit=RateLimit(connection.qps, connection.burst),
                     raw_objects=raw_objects if extender_settings else None,
                     on_response=observability.metrics.record_client_request,
                 )
             )
+            cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = await stack.enter_async_context(http_extenders)
             leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))
-            await self._schedule(observability, cluster, extenders, leadership, on_ready)
+            environment = Environment(cluster, WallClock(), self.random, observability.observer)
+            create = (
+                Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
+            )
+            scheduler = create(
+                self.configuration,
+                registry=self.registry,
+                environment=environment,
+                gates=self.gates,
+                extenders=extenders,
+                leadership=leadership,
+                pod_max_in_unschedulable_pods=self.options.pod_max_in_unschedulable_pods,
+            )
+            observability.attach(scheduler)
+            run = scheduler.run if recorder is None else partial(recorder.run, scheduler)
+            await self._schedule(observability, cluster, scheduler, run, on_ready)
 
-    async def _start_serving(self, stack: AsyncExitStack) -> Observability:
+    def _flight_recorder(self, stack: AsyncExitStack) -> FlightRecorder | None:
+        """The flight recorder, whose record is complete when the stack is closed. Raises InputError."""
+        if self.options.flight_record is None:
+            return None
+        writer = SegmentWriter.in_folder(self.options.flight_record, self.options.flight_record_size)
+        recorder = FlightRecorder(writer)
+        stack.callback(lambda: writer.close(recorder.journal.dropped))
+        return recorder
+
+    async def _start_serving(self, stack: AsyncExitStack, recorder: FlightRecorder | None) -> Observability:
         """Open the secure port before there is a scheduler, so that a starting or standby process is observable."""
         options, clock = self.options, WallClock()
         observability = Observability(
-            clock, self.gates, disabled_metrics=options.disabled_metrics, allowed_labels=options.allowed_labels
+            clock,
+            self.gates,
+            disabled_metrics=options.disabled_metrics,
+            allowed_labels=options.allowed_labels,
+            also=recorder,
         )
         if options.serving is not None:
+            # Imported here because `kubestow up` has no secure port, and cryptography would slow its start.
+            from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
+            from kubestow.serving.secure_server import SecureServer
+
             component = ComponentInfo(self.configuration, self.gates, options.flags)
-            await stack.enter_async_context(SecureServer(options.serving, component, observability, clock=clock))
+            routes = SchedulerRoutes(component, observability, clock)
+            server = SecureServer(
+                options.serving,
+                routes.mux(),
+                observability.metrics,
+                clock=clock,
+                before_stop=routes.dashboard.close,
+            )
+            await stack.enter_async_context(server)
+        if options.dashboard_socket is not None:
+            from kubestow.serving.dashboard_server import DashboardServer
+
+            dashboard = DashboardServer(options.dashboard_socket, observability, clock, self.configuration, self.gates)
+            await stack.enter_async_context(dashboard)
         return observability
 
     async def _schedule(
         self,
         observability: Observability,
         cluster: ClusterClient,
-        extenders: Sequence[Extender],
-        leadership: Leadership,
+        scheduler: Scheduler,
+        run: Callable[[], Coroutine[Any, Any, None]],
         on_ready: Callable[[Scheduler], None],
     ) -> None:
-        scheduler = Scheduler(
-            self.configuration,
-            registry=self.registry,
-            environment=Environment(cluster, WallClock(), self.random, observability.observer),
-            gates=self.gates,
-            extenders=extenders,
-            leadership=leadership,
-            pod_max_in_unschedulable_pods=self.options.pod_max_in_unschedulable_pods,
-        )
-        observability.attach(scheduler)
-        running = asyncio.create_task(_run_when_available(scheduler, cluster))
+        running = asyncio.create_task(_run_when_available(run, cluster))
         observability.is_shutting_down = lambda: running.cancelling() > 0
         _cancel_on_signals(running)
+        _debug_on_signal(CacheDebugger(scheduler, cluster.list_names))
         ready = asyncio.create_task(scheduler.started())
         try:
             await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -221,7 +244,7 @@ class SchedulerApp:
     async def _leadership(
         self, credentials: Credentials, cluster: ClusterClient, on_new_leader: Callable[[str], None]
     ) -> AsyncIterator[Leadership]:
-        """A leader elector with connections of its own, so that load on the others cannot delay a renewal."""
+        """The candidate of the configured Lease; without leader election, one that always leads."""
         election = self.configuration.leader_election
         if not election.leader_elect:
             yield NoLeaderElection()
@@ -231,42 +254,62 @@ class SchedulerApp:
             renew_deadline=election.renew_deadline.seconds,
             retry_period=election.retry_period.seconds,
         )
-        async with Transport(
+        async with lease_candidate(
             credentials,
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            timings=timings,
+            record=cluster.record,
+            reporting_controller=self.configuration.profiles[0].scheduler_name,
             clock=WallClock(),
-            user_agent=f"{USER_AGENT}/leader-election",
-            timeout=max(1.0, timings.renew_deadline / 2),
-        ) as transport:
-            lock = LeaseLock(
-                transport,
-                identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-                namespace=election.resource_namespace,
-                name=election.resource_name,
-                record=cluster.record,
-                reporting_controller=self.configuration.profiles[0].scheduler_name,
-            )
-            yield LeaderElector(lock, clock=WallClock(), timings=timings, on_new_leader=on_new_leader)
+            on_new_leader=on_new_leader,
+        ) as candidate:
+            yield candidate
 
 
-async def _run_when_available(scheduler: Scheduler, cluster: ClusterClient) -> None:
+def _http_extenders(
+    settings: Sequence[config.Extender], raw_objects: RawObjectCache
+) -> AbstractAsyncContextManager[Sequence[Extender]]:
+    """Raises InputError for invalid TLS settings."""
+    if not settings:
+        return nullcontext(())
+    # Imported here because aiohttp slows the start of every scheduler, and few have extenders.
+    from kubestow.client.http_extender import HTTPExtenders
+
+    return HTTPExtenders(settings, raw_objects)
+
+
+async def _run_when_available(run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient) -> None:
     """Static pods of one node start together, so the scheduler may run before the API server is available."""
     await cluster.wait_for_api_server()
-    await scheduler.run()
+    await run()
+
+
+def _on_signal(signum: signal.Signals, handle: Callable[..., object], *arguments: object) -> None:
+    if threading.current_thread() is threading.main_thread():  # Python delivers signals to the main thread only
+        asyncio.get_running_loop().add_signal_handler(signum, handle, *arguments)
 
 
 def _cancel_on_signals(running: asyncio.Task[None]) -> None:
-    if threading.current_thread() is not threading.main_thread():  # Python delivers signals to the main thread only
-        return
-    loop = asyncio.get_running_loop()
-
     def shut_down(signum: signal.Signals) -> None:
-        _log.info("received %s, shutting down", signum.name)
+        _log.info("received %s, shutting down", signum.name, extra=fields(signal=signum.name))
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, os._exit, 1)
+            _on_signal(number, os._exit, 1)
         running.cancel()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, shut_down, signum)
+        _on_signal(signum, shut_down, signum)
+
+
+def _debug_on_signal(debugger: CacheDebugger) -> None:
+    """Debug the cache on SIGUSR2, unless a former signal is still being handled."""
+    tasks = BackgroundTasks()
+
+    def debug() -> None:
+        if not len(tasks):
+            tasks.spawn(debugger.run())
+
+    _on_signal(signal.SIGUSR2, debug)
 
 
 async def _until_done_or_cancelled(task: asyncio.Task[None]) -> None:

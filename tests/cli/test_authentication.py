@@ -56,6 +56,25 @@ async def test_kubectl_authenticates_with_the_kubeconfig_and_can_impersonate(tmp
         assert ann["status"]["userInfo"] == {"username": "ann", "groups": ["dev", "system:authenticated"]}
 
 
+@pytest.mark.kubectl
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+async def test_roles_decide_what_a_service_account_is_allowed(tmp_path: Path) -> None:
+    async with up(tmp_path, "--tls", "--authorization-mode", "RBAC", "--nodes", "1") as cluster:
+        kubectl = Kubectl(cluster.url, tmp_path)
+        config = f"--kubeconfig={cluster.kubeconfig}"
+        await kubectl(config, "create", "serviceaccount", "robot")
+        token = (await kubectl(config, "create", "token", "robot")).strip()
+        robot = ("--insecure-skip-tls-verify", f"--token={token}")
+        assert "(Forbidden)" in await kubectl(*robot, "get", "pods", fails=True)
+        binding = ("create", "rolebinding", "robot", "--clusterrole=cluster-admin", "--serviceaccount=default:robot")
+        await kubectl(config, *binding)
+        assert await kubectl(*robot, "auth", "can-i", "create", "pods") == "yes\n"
+        assert await kubectl(*robot, "run", "web", "--image=nginx") == "pod/web created\n"
+        # The scheduler of this process runs with the rights of kube-scheduler.
+        await kubectl(config, "wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        assert "(Forbidden)" in await kubectl(*robot, "get", "nodes", fails=True)
+
+
 async def test_a_token_file_authenticates_users_and_the_scheduler_has_a_token(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("secret,ann,7\n")

@@ -24,7 +24,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 def test_invalid_usage_exits_with_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, error = run(capsys, *arguments)
     assert status == 2
-    assert "Error: " in error
+    assert error.startswith("kubestow: ")
+    assert error.endswith("--help'.")
 
 
 def test_a_missing_kubeconfig_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -92,3 +93,9 @@ def test_a_truncated_recording_is_named_with_its_line(capsys: pytest.CaptureFixt
 def test_a_missing_recording_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, error = run(capsys, "verify", str(tmp_path / "none.jsonl.gz"))
     assert (status, "none.jsonl.gz" in error) == (2, True)
+
+
+def test_a_folder_without_recordings_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, error = run(capsys, "verify", str(tmp_path))
+    expected = f"kubestow: {tmp_path}: has no recordings; expected files that end with .jsonl.gz"
+    assert (status, error) == (2, expected)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from pathlib import Path
 
 import pytest
 import yaml
 
+from kubestow import config
 from kubestow.cli import main
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -29,9 +32,41 @@ def test_every_error_is_a_line_with_file_line_and_path(capsys: pytest.CaptureFix
     file.write_text(f"{HEAD}parallelism: 0\nprofiles:\n- percentageOfNodesToScore: 101\n")
     assert run(capsys, "check", str(file))[:2] == (
         1,
-        f"{file}:3: parallelism: Invalid value: 0: should be an integer value greater than zero\n"
-        f"{file}:5: profiles[0].percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]\n",
+        f"{file}:3:1: parallelism: Invalid value: 0: should be an integer value greater than zero\n"
+        f"{file}:5:3: profiles[0].percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]\n",
     )
+
+
+def test_mistakes_of_different_kinds_are_reported_at_once(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(f"{HEAD}parallelism: x\nextenders: []\nextender: []\nprofiles:\n- percentageOfNodesToScore: 101\n")
+    _, out, _ = run(capsys, "check", str(file))
+    assert [line.split(": ")[:2] for line in out.splitlines()] == [
+        [f"{file}:3:1", "parallelism"],
+        [f"{file}:5:1", "extender"],
+        [f"{file}:7:3", "profiles[0].percentageOfNodesToScore"],
+    ]
+
+
+def test_errors_are_printed_as_data(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(f"{HEAD}parallelism: 0\n")
+    status, out, _ = run(capsys, "check", "-o", "json", str(file))
+    message = "Invalid value: 0: should be an integer value greater than zero"
+    error = {"path": "parallelism", "message": message, "line": 3, "column": 1}
+    assert (status, json.loads(out)) == (1, [{"file": str(file), "errors": [error]}])
+    assert yaml.safe_load(run(capsys, "check", "-o", "yaml", str(file))[1]) == json.loads(out)
+
+
+def test_a_configuration_in_a_config_map_is_shown(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    body = textwrap.indent(f"{HEAD}parallelism: 3\n", "    ")
+    file.write_text(f"apiVersion: v1\nkind: ConfigMap\ndata:\n  scheduler.yaml: |\n{body}")
+    assert run(capsys, "check", str(file)) == (0, f"{file}: valid\n", "")
+    assert json.loads(run(capsys, "show", "-o", "json", str(file))[1])["parallelism"] == 3
+
+
+def test_a_shown_configuration_is_read_back_exactly(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    _, shown, _ = run(capsys, "show")
+    assert config.load(shown) == config.default_configuration()
+    assert yaml.safe_load(shown)["clientConnection"]["qps"] == -1
 
 
 def test_a_valid_configuration_is_reported_as_valid(capsys: pytest.CaptureFixture[str], file: Path) -> None:
@@ -51,9 +86,13 @@ def test_for_an_old_version_the_conversion_command_is_printed(capsys: pytest.Cap
     assert (status, f"kubestow config convert {file}" in err) == (1, True)
 
 
-def test_the_default_configuration_is_shown_without_comments(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_settings_without_effect_are_annotated_in_the_default_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status, out, _ = run(capsys, "show")
-    assert (status, "  # " in out) == (0, False)
+    comments = {line.partition("  # ")[2] for line in out.splitlines()} - {""}
+    assert (status, comments) == (0, {"no effect"})
+    assert "parallelism: 16  # no effect" in out.splitlines()
     assert yaml.safe_load(out)["profiles"][0]["schedulerName"] == "default-scheduler"
 
 
@@ -69,6 +108,8 @@ def test_plugins_are_shown_by_extension_point(capsys: pytest.CaptureFixture[str]
     assert lines[0] == "default-scheduler:"
     assert lines[1].split()[0] == "preEnqueue:"
     assert "TaintToleration(3), NodeAffinity(2), NodeResourcesFit(1)" in out
+    scores = json.loads(run(capsys, "show", "--points", "-o", "json")[1])["default-scheduler"]["score"]
+    assert scores[0] == {"name": "TaintToleration", "weight": 3}
 
 
 def test_an_invalid_configuration_is_not_shown(capsys: pytest.CaptureFixture[str], file: Path) -> None:

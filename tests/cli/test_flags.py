@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from kubestow import config
 from kubestow.cli import main
 from kubestow.cli.flags import effective
-from kubestow.cli.flags.catalog import BY_NAME, SECTIONS
+from kubestow.cli.flags.catalog import BY_NAME, REMOVED, SECTIONS
 from kubestow.cli.flags.command import Flags
 from kubestow.config import FeatureGates
 from kubestow.errors import ConfigurationError, InputError
@@ -147,6 +148,20 @@ def test_an_invalid_flag_is_one_error_line_and_status_1(
     assert not file.exists()
 
 
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_flag_that_kube_scheduler_had_once_is_refused_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert name not in BY_NAME
+    assert exit_status(f"--{name}=x") == 1
+    assert capsys.readouterr().err == f"kubestow: --{name}: kube-scheduler no longer has this flag: {REMOVED[name]}\n"
+
+
+def test_a_policy_flag_names_the_conversion(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_status("--policy_config_file", "/etc/policy.cfg")
+    assert "kubestow config convert" in capsys.readouterr().err
+
+
 def test_without_a_file_deprecated_flags_apply(tmp_path: Path) -> None:
     shown = effective_configuration(
         tmp_path, "--kube-api-qps=7", "--kube-api-burst=8", "--kubeconfig=/a", "--profiling=false"
@@ -175,7 +190,27 @@ def test_the_kubeconfig_of_the_file_takes_precedence(in_file: str, used: str) ->
     given = config.load(
         {"apiVersion": config.API_VERSION, "kind": config.KIND, "clientConnection": {"kubeconfig": in_file}}
     )
-    assert effective.kubeconfig(given, flags(config="some.yaml", kubeconfig="/flag")) == used
+    configured = effective.configured(given, flags(config="some.yaml", kubeconfig="/flag"), FeatureGates())
+    assert configured.client_connection.kubeconfig == used
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--kube-api-qps=7"], ["--kube-api-burst=8"], ["--kubeconfig=/a"], ["--profiling=false"], ["--config=FILE"]],
+    ids=" ".join,
+)
+def test_a_written_configuration_is_read_back_exactly(tmp_path: Path, arguments: list[str]) -> None:
+    file = configuration(tmp_path, podMaxBackoffSeconds=60)
+    written = effective_configuration(tmp_path, *(argument.replace("FILE", file) for argument in arguments))
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(written))
+    assert effective_configuration(tmp_path, "--config", str(again)) == written
+    loaded = config.load(written)
+    assert config.load(config.render(loaded)) == loaded
+
+
+def test_requests_are_not_limited_by_a_written_configuration(tmp_path: Path) -> None:
+    assert effective_configuration(tmp_path)["clientConnection"]["qps"] == -1
 
 
 def test_flags_and_file_are_validated_together(tmp_path: Path) -> None:
@@ -229,3 +264,24 @@ def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     manifest.write_text("- a\n")
     with pytest.raises(InputError, match=r"labels\.yaml"):
         effective.allowed_labels(flags(allow_metric_labels_manifest=str(manifest)))
+
+
+def test_the_written_configuration_is_private_and_complete(tmp_path: Path) -> None:
+    file = tmp_path / "effective.yaml"
+    file.write_text("")
+    file.chmod(0o644)
+    extender = {
+        "urlPrefix": "https://127.0.0.1",
+        "filterVerb": "f",
+        "enableHTTPS": True,
+        "tlsConfig": {"keyData": "a2V5", "certData": "Y2VydA=="},
+    }
+    source = configuration(tmp_path, extenders=[extender])
+    written = effective_configuration(tmp_path, "--config", source)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert written["extenders"][0]["tlsConfig"]["keyData"] == "a2V5"
+    assert effective_configuration(tmp_path, "--config", str(file)) == written
+
+
+def test_the_configuration_can_be_written_to_a_device() -> None:
+    assert exit_status("--write-config-to", "/dev/null") == 0

@@ -32,7 +32,7 @@ def test_every_metric_is_documented_with_its_labels() -> None:
     documented = {
         row[0].strip("`"): re.findall(r"`(\w+)`", row[1])
         for row in ROWS
-        if re.match(r"`(scheduler|rest|auth[a-z]+|kubernetes|leader)_", row[0])
+        if re.match(r"`(scheduler|kubestow|rest|auth[a-z]+|kubernetes|leader)_", row[0])
     }
     assert documented == {
         family.name: list(family.label_names) for family in Observability(WallClock(), FeatureGates()).metrics.families

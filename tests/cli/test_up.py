@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
-from tests.cli.up_process import ended, up
+from tests.cli.up_process import children_of, ended, is_running, started, up
 
 NODES = """
 apiVersion: v1
@@ -153,3 +157,49 @@ async def test_a_pod_with_a_resource_claim_template_runs(tmp_path: Path) -> None
         assert await placed(cluster.url, 1) == {"node-1"}
         claims = await get(cluster.url, f"{resources}/namespaces/default/resourceclaims")
         assert claims["items"][0]["status"]["reservedFor"][0]["name"] == "train"
+
+
+@pytest.mark.parametrize("own_process", ["true", "false"])
+async def test_the_scheduler_is_a_process_of_its_own_or_not(tmp_path: Path, own_process: str) -> None:
+    async with up(tmp_path, "--nodes", "2", "--tls", f"--scheduler-process={own_process}") as cluster:
+        assert "2 simulated nodes; scheduling for default-scheduler" in cluster.lines
+        children = children_of(cluster.pid)
+        assert len(children) == (own_process == "true")
+    assert not any(is_running(child) for child in children), "it ends with the cluster"
+
+
+@pytest.mark.parametrize("own_process", ["true", "false"])
+async def test_a_mistake_in_the_schedulers_options_is_reported_alike(tmp_path: Path, own_process: str) -> None:
+    config, kubeconfig, data = tmp_path / "config.yaml", tmp_path / "kubeconfig", tmp_path / "data"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: -1\n")
+    arguments = (f"--scheduler-process={own_process}", "--kubeconfig-out", str(kubeconfig), "--data-dir", str(data))
+    status, error = await ended("--config", str(config), *arguments)
+    assert (status, error.splitlines()[0].split(":")[:2]) == (1, ["kubestow", f" {config}"])
+    assert "parallelism" in error and "Traceback" not in error
+    assert await ended("--feature-gates", "Nothing=true", *arguments) == (
+        2,
+        "kubestow: --feature-gates: unrecognized feature gate: Nothing\n",
+    )
+    assert not kubeconfig.exists() and not data.exists()
+
+
+async def test_the_death_of_the_scheduler_ends_the_cluster(tmp_path: Path) -> None:
+    arguments = ("--scheduler-process=true", "--kubeconfig-out", str(tmp_path / "kubeconfig"))
+    process = await started(*arguments)
+    (scheduler,) = children_of(process.pid)
+    os.kill(scheduler, signal.SIGKILL)
+    _, error = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert "the scheduler's process ended unexpectedly with status -9" in error.decode()
+    assert error.decode().endswith("kubestow: the scheduler's process ended with status -9\n")
+
+
+async def test_the_scheduler_does_not_outlive_a_killed_cluster(tmp_path: Path) -> None:
+    process = await started("--scheduler-process=true", "--kubeconfig-out", str(tmp_path / "kubeconfig"))
+    (scheduler,) = children_of(process.pid)
+    scheduler_ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(os.pidfd_open(scheduler), scheduler_ended.set)
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(60):
+        await scheduler_ended.wait()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Up", "ended", "up"]
+__all__ = ["Up", "children_of", "ended", "is_running", "started", "up"]
 
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
 
@@ -20,6 +21,7 @@ class Up:
 
     lines: list[str]
     kubeconfig: Path
+    pid: int
 
     @property
     def url(self) -> str:
@@ -41,7 +43,7 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
                 line = await process.stdout.readline()
                 assert line, "the process ended before it was ready"
                 lines.append(line.decode().strip())
-        yield Up(lines, kubeconfig)
+        yield Up(lines, kubeconfig, process.pid)
     finally:
         process.terminate()
         assert await process.wait() == 0
@@ -54,3 +56,25 @@ async def ended(*arguments: str) -> tuple[int | None, str]:
     )
     _, err = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode, err.decode()
+
+
+async def started(*arguments: str) -> Process:
+    """The process of a command that is ready; the caller ends it."""
+    process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while (line := await process.stdout.readline()) != b"ready\n":
+            assert line, "the process ended before it was ready"
+    return process
+
+
+def children_of(pid: int) -> list[int]:
+    """The child processes of a process."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

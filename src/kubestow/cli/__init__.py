@@ -1,8 +1,8 @@
 """The command line: parsing, wiring and printing.
 
 Each command is a module of this package and is imported only when it is called, so that ``kubestow --help`` is fast. An
-error of the :mod:`kubestow.errors` tree ends a command with one line on standard error, an invalid configuration with
-one line per error. The exit status is 2 for invalid usage, 1 for an invalid configuration and for failures at run time.
+error of the :mod:`kubestow.errors` tree or of the usage ends a command with one line on standard error, an invalid
+configuration with one line per error. docs/cli.md lists the exit codes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
+from kubestow.cli.command_group import CommandGroup, usage_error_text, version_option, with_common_options
 from kubestow.errors import ConfigurationError, InputError, KubestowError
-from kubestow.version import VERSION
 
-__all__ = ["main"]
+__all__ = ["commands", "main"]
 
 #: command name -> (module, attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -27,11 +27,26 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "extend": ("kubestow.cli.extend", "extend", "Serve plugins as a scheduler extender."),
     "node": ("kubestow.cli.node", "node", "Stop and start simulated nodes."),
     "config": ("kubestow.cli.config", "config", "Check, show and convert scheduler configurations."),
+    "simulate": ("kubestow.cli.simulate", "simulate", "Schedule a workload on a cluster read from files."),
+    "compare": ("kubestow.cli.compare", "compare", "Compare two configurations or plugins on the same workload."),
+    "capacity": ("kubestow.cli.capacity", "capacity", "Count how many more pods of a template fit."),
+    "what-if": ("kubestow.cli.what_if", "what_if", "Ask what would happen if nodes were drained, lost or added."),
+    "tune": ("kubestow.cli.tune", "tune", "Search plugin weights and arguments that suit a workload."),
+    "deschedule": ("kubestow.cli.deschedule", "deschedule", "Evict pods by a descheduler policy, or try it offline."),
+    "explain": ("kubestow.cli.explain", "explain", "Explain why a pod is on its node or on none, and what would help."),
+    "trace": ("kubestow.cli.trace", "trace", "List the calls of one pod at every extension point."),
+    "why": ("kubestow.cli.why", "why", "Say in a few lines why a pod of a live cluster is pending."),
+    "snapshot": ("kubestow.cli.snapshot", "snapshot", "Save a live cluster for the offline commands."),
+    "record": ("kubestow.cli.record", "record", "Record what happens on a live cluster, for replay."),
+    "replay": ("kubestow.cli.replay", "replay", "Replay the decisions of a flight record."),
+    "genpod": ("kubestow.cli.genpod", "genpod", "Print the largest pod that a namespace's limits allow."),
+    "bench": ("kubestow.cli.bench", "bench", "Run benchmark workloads, and compare results."),
+    "completion": ("kubestow.cli.completion", "completion", "Print the completion script of a shell."),
     "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare the results."),
 }
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(CommandGroup):
     """A command group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -43,25 +58,30 @@ class _LazyGroup(click.Group):
         module, attribute, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
-        return command
+        return with_common_options(command)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, _, summary) in COMMANDS.items()])
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [(name, summary) for name, (_, _, summary) in COMMANDS.items()]
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="kubestow")
-def _commands() -> None:
+@click.group(
+    cls=_LazyGroup,
+    params=[version_option()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+def commands() -> None:
     """A Kubernetes scheduler in Python."""
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run one command and exit the process with its status."""
     try:
-        status = _commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
+        status = commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"kubestow: {usage_error_text(error)}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import ExtensionPoint, FeatureGates, Implements, KubeSchedulerConfiguration
+    from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
 
 __all__ = ["config"]
 
@@ -21,7 +23,17 @@ _PLUGINS = click.option(
 _GATES = click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
 
 
-@click.group()
+#: Fields that are validated and have no effect (semantics 2.1).
+_WITHOUT_EFFECT = (
+    "parallelism",
+    "clientConnection.contentType",
+    "clientConnection.acceptContentTypes",
+    "enableProfiling",
+    "enableContentionProfiling",
+)
+
+
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check, show and convert scheduler configurations, without access to a cluster."""
 
@@ -30,31 +42,41 @@ def config() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @_PLUGINS
 @_GATES
-def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) -> int:
-    """Validate configurations and print one line per error, as FILE:LINE: field: message.
+@output_option("text", "json", "yaml")
+def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, output: str) -> int:
+    """Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message.
 
-    FILE can be "-" for standard input. The exit status is 1 if there are errors.
+    FILE is a configuration, or a ConfigMap with one; "-" is standard input. All independent errors are reported, also
+    those that kube-scheduler reports only when others are corrected. The exit status is 1 if there are errors.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
-    count = 0
+    found: dict[str, list[FieldError]] = {}
     for file in files:
         source = _read(file)
-        errors = configuration.check(source, gates=gates, implements=implements)
-        for error in errors:
-            location = f"{file}:{error.line}" if error.line else file
-            text = f"{error.path}: {error.message}" if error.path else error.message
-            click.echo(f"{location}: {text}")
+        errors = found[file] = configuration.diagnose(source, gates=gates, implements=implements)
+        for error in errors if output == "text" else ():
+            click.echo(_located(file, error))
         if errors and legacy.is_legacy(source):
             click.echo(
                 f"{file}: convert it to {configuration.API_VERSION} with: kubestow config convert {file}", err=True
             )
-        if not errors:
+        if not errors and output == "text":
             click.echo(f"{file}: valid")
-        count += len(errors)
-    return int(count > 0)
+    if output != "text":
+        print_data([{"file": file, "errors": list(map(_as_data, errors))} for file, errors in found.items()], output)
+    return int(any(found.values()))
+
+
+def _located(file: str, error: FieldError) -> str:
+    location = f"{file}:{error.line}:{error.column}" if error.line else file
+    return f"{location}: {error.path}: {error.message}" if error.path else f"{location}: {error.message}"
+
+
+def _as_data(error: FieldError) -> dict[str, Any]:
+    return {"path": error.path, "message": error.message, "line": error.line, "column": error.column}
 
 
 @config.command("show")
@@ -62,10 +84,17 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str) 
 @click.option("--points", is_flag=True, help="Show the plugins of each extension point in call order.")
 @_PLUGINS
 @_GATES
-def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json", "table"]),
+    help="Output format. Default: yaml; with --points, table.",
+)
+def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str, output: str | None) -> None:
     """Print the effective configuration of FILE, or the default one.
 
-    Comments mark the differences from the default configuration.
+    Comments in YAML mark the differences from the default configuration. A scheduler that is run with the output as its
+    configuration behaves exactly as with FILE.
     """
     from kubestow import config as configuration
     from kubestow.config.diff import annotated
@@ -75,32 +104,40 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
     effective = default
     if file is not None:
         effective = configuration.load(_read(file), subject=file, gates=gates, implements=implements)
-    if points:
-        click.echo(_points(effective, implements), nl=False)
+    if output == "table" and not points:
+        raise click.UsageError("--output table requires --points")
+    if points and output in (None, "table"):
+        click.echo(_points_table(_points(effective, implements)), nl=False)
+    elif points:
+        print_data(_points(effective, implements), str(output))
+    elif output == "json":
+        print_data(configuration.render(effective), output)
     else:
-        click.echo(annotated(configuration.render(effective), configuration.render(default)), nl=False)
+        notes = dict.fromkeys(_WITHOUT_EFFECT, "no effect")
+        click.echo(annotated(configuration.render(effective), configuration.render(default), notes), nl=False)
 
 
 @config.command("convert")
 @click.argument("file")
 @_PLUGINS
 @_GATES
-def convert(file: str, plugins: tuple[str, ...], feature_gates: str) -> None:
-    """Convert a v1beta2 or v1beta3 configuration, or a scheduler Policy (also in a ConfigMap), to v1.
+@output_option("yaml", "json")
+def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+    """Convert a configuration of an older version (v1alpha1 to v1beta3), or a scheduler Policy, to v1.
+
+    FILE can be a ConfigMap with one of these. A Policy file that a v1alpha1 configuration names is read.
 
     Settings that are changed or omitted are listed on standard error. Settings without a v1 counterpart are errors.
     """
-    import yaml
-
     from kubestow import config as configuration
     from kubestow.config import legacy
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
-    conversion = legacy.convert(_read(file), subject=file)
+    conversion = legacy.convert(_read(file), subject=file, read_file=_read)
     for warning in conversion.warnings:
         click.echo(f"{file}: {warning}", err=True)
     configuration.load(conversion.data, subject=f"{file}, converted", gates=gates, implements=implements)
-    click.echo(yaml.safe_dump(conversion.data, sort_keys=False, allow_unicode=True), nl=False)
+    print_data(conversion.data, output)
 
 
 def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
@@ -118,18 +155,32 @@ def _read(file: str) -> bytes:
         raise InputError(file, f"cannot be read: {error.strerror}") from None
 
 
-def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> str:
+def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
     """The plugins of each profile and extension point in call order, with the weights of scores."""
     from kubestow.config import expand
 
-    lines = []
+    points = {}
     for profile in configuration.profiles:
-        lines.append(f"{profile.scheduler_name}:")
         expanded = expand(profile, implements)
-        for point in _in_call_order():
-            plugins = expanded[point]
-            names = ", ".join(f"{plugin.name}({plugin.weight})" if point.scores else plugin.name for plugin in plugins)
-            lines.append(f"  {point + ':':<19}{names or '-'}")
+        points[profile.scheduler_name] = {
+            str(point): [
+                {"name": plugin.name, "weight": plugin.weight} if point.scores else {"name": plugin.name}
+                for plugin in expanded[point]
+            ]
+            for point in _in_call_order()
+        }
+    return points
+
+
+def _points_table(points: dict[str, dict[str, Any]]) -> str:
+    lines = []
+    for profile, of_profile in points.items():
+        lines.append(f"{profile}:")
+        for point, plugins in of_profile.items():
+            names = [
+                f"{plugin['name']}({plugin['weight']})" if "weight" in plugin else plugin["name"] for plugin in plugins
+            ]
+            lines.append(f"  {point + ':':<19}{', '.join(names) or '-'}")
     return "\n".join(lines) + "\n"
 
 

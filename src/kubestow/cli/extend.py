@@ -43,6 +43,7 @@ __all__ = ["extend"]
 )
 @click.option("--bind-pods", is_flag=True, help="Serve the bind verb; requires --cache.")
 @click.option("--kubeconfig", default="", help="Path of a kubeconfig. Default: kubectl's default, or in-cluster.")
+@click.option("--context", default="", help="Context of the kubeconfig. Default: the current one.")
 @click.option("--master", default="", help="URL of the API server; overrides the kubeconfig.")
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -53,7 +54,6 @@ __all__ = ["extend"]
 @click.option("--client-ca-file", default="", help="Require client certificates of this CA (PEM).")
 @click.option("--url", default="", help="The urlPrefix to print, if kube-scheduler connects to another address.")
 @click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
-@click.option("-v", "--verbosity", default=0, show_default=True, help="0: warnings, 1: info, 2: debug.")
 def extend(
     plugins: tuple[str, ...],
     config_file: Path | None,
@@ -61,6 +61,7 @@ def extend(
     cache: bool,
     bind_pods: bool,
     kubeconfig: str,
+    context: str,
     master: str,
     bind_address: str,
     port: int,
@@ -69,15 +70,11 @@ def extend(
     client_ca_file: str,
     url: str,
     feature_gates: str,
-    verbosity: int,
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
     from kubestow.extender_server.app import server_tls
 
-    logging.basicConfig(
-        level=(logging.WARNING, logging.INFO, logging.DEBUG)[max(0, min(verbosity, 2))],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
         raise click.UsageError("--bind-pods requires --cache: binding needs a connection to the API server")
     app = _build(
@@ -96,6 +93,7 @@ def extend(
         port=port,
         tls=tls,
         kubeconfig=kubeconfig,
+        context=context,
         master=master,
         on_listening=print_snippet,
         on_ready=lambda: click.echo("ready"),
@@ -114,16 +112,15 @@ def _build(
 ) -> ExtenderApp:
     """Build the extender. Raises InputError."""
     from kubestow import config
-    from kubestow.app import read_configuration
+    from kubestow.configuration_file import read_configuration
     from kubestow.errors import InputError
     from kubestow.extender_server.app import ExtenderApp, minimal_configuration
-    from kubestow.plugins.registry import find_plugins
+    from kubestow.plugins.registry import find_plugins, referenced_plugins
 
     if not plugins and config_file is None:
         raise click.UsageError("nothing to serve: set --plugin or --config")
     gates = config.FeatureGates.parse(gates_text)
-    registry, installed = find_plugins(plugins), find_plugins()
-    names = [name for name in registry if name not in installed]
+    registry, names = find_plugins(plugins), [plugin.name for plugin in referenced_plugins(plugins)]
     configuration = read_configuration(config_file or minimal_configuration(names), gates, registry)
     profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
     profile = profiles.get(profile_name) if profile_name else configuration.profiles[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,17 +12,32 @@ from kubestow.cli.flags.command import FlagCommand, Flags
 
 if TYPE_CHECKING:
     from kubestow.app import SchedulerApp
+    from kubestow.framework.interface import Plugin
     from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["run"]
+__all__ = ["run", "run_scheduler"]
 
 _log = logging.getLogger(__name__)
 
 
 @click.command(cls=FlagCommand)
-@click.version_option(package_name="kubestow", message="kubestow %(version)s (Kubernetes v1.36.2)")
 def run(flags: Flags) -> None:
     """Run the scheduler with the flags of kube-scheduler."""
+    run_scheduler(flags)
+
+
+def run_scheduler(
+    flags: Flags,
+    *,
+    plugins: Mapping[str, type[Plugin]] | None = None,
+    source: Mapping[str, Any] | None = None,
+    on_ready: Callable[[Scheduler], None] = lambda scheduler: None,
+) -> None:
+    """Run the scheduler until it ends, as the command does. Raises InputError, APIError and LeaseLost.
+
+    ``plugins`` are registered in addition, by name; ``source`` is a configuration in place of the file of ``--config``;
+    ``on_ready`` is called when scheduling begins.
+    """
     from kubestow.cli.flags import effective
     from kubestow.observability import logs
 
@@ -33,18 +48,27 @@ def run(flags: Flags) -> None:
         by_file=flags["vmodule"],
         split_stream=split,
     )
-    app = _scheduler_app(flags)
+    app = _scheduler_app(flags, plugins, source)
     if flags["write-config-to"] is not None:
         effective.write_configuration(app.configuration, flags["write-config-to"])
         return
     for name, value in sorted(flags.as_text().items()):
         _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, changed=name in flags.changed))
-    kubeconfig = effective.kubeconfig(app.configuration, flags)
-    asyncio.run(app.run(kubeconfig=kubeconfig, master=flags["master"], on_ready=_log_ready, on_new_leader=_log_leader))
+
+    def ready(scheduler: Scheduler) -> None:
+        nodes, profiles = len(scheduler.cluster.nodes), list(scheduler.profiles)
+        _log.info("Scheduling", extra=logs.fields(nodes=nodes, profiles=profiles))
+        on_ready(scheduler)
+
+    kubeconfig = app.configuration.client_connection.kubeconfig
+    where = {"kubeconfig": kubeconfig, "master": flags["master"], "context": flags["context"]}
+    app.run_on_new_loop(app.run(**where, on_ready=ready, on_new_leader=_log_leader))
     _log.info("Stopped")
 
 
-def _scheduler_app(flags: Flags) -> SchedulerApp:
+def _scheduler_app(
+    flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None
+) -> SchedulerApp:
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
     from dataclasses import replace
 
@@ -53,7 +77,8 @@ def _scheduler_app(flags: Flags) -> SchedulerApp:
 
     app = SchedulerApp.create(
         plugin_references=flags["plugin"],
-        source=flags["config"],
+        plugins=plugins,
+        source=flags["config"] if source is None else source,
         feature_gates=effective.feature_gates(flags),
         seed=effective.seed(flags),
     )
@@ -63,6 +88,8 @@ def _scheduler_app(flags: Flags) -> SchedulerApp:
         disabled_metrics=flags["disabled-metrics"],
         allowed_labels=effective.allowed_labels(flags),
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+        flight_record=flags["flight-record"],
+        flight_record_size=effective.flight_record_size(flags),
     )
     configuration = effective.configured(app.configuration, flags, app.gates)
     return replace(app, configuration=configuration, options=options)
@@ -72,9 +99,3 @@ def _log_leader(identity: str) -> None:
     from kubestow.observability.logs import fields
 
     _log.info("New leader elected", extra=fields(identity=identity))
-
-
-def _log_ready(scheduler: Scheduler) -> None:
-    from kubestow.observability.logs import fields
-
-    _log.info("Scheduling", extra=fields(nodes=len(scheduler.cluster.nodes), profiles=list(scheduler.profiles)))

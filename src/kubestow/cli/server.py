@@ -1,40 +1,38 @@
-"""Options of the commands that run an embedded API server, and its start, stop and kubeconfig."""
+"""Options of the commands that run an embedded API server, and its start and stop."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import ipaddress
-import json
 import signal
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
     from kubestow.devcluster.apiserver.authentication.users import UserInfo
+    from kubestow.devcluster.apiserver.server.path_forwarder import ForwardedPaths
     from kubestow.devcluster.apiserver.server.tls import TLS
     from kubestow.devcluster.cluster import DevCluster
+    from kubestow.devcluster.stages import Stages
 
 __all__ = [
     "SecureServing",
     "ServerOptions",
     "is_loopback",
+    "read_stages_option",
     "server_options",
     "serving",
+    "stages_option",
     "wait_for_signal",
-    "write_kubeconfig",
 ]
-
-_CONTEXT = "kubestow"
 
 _file = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
@@ -53,6 +51,19 @@ _OPTIONS = (
     click.option("--client-ca-file", type=_file, help="Authenticate client certificates of these CAs (PEM)."),
     click.option(
         "--token-file", type=_file, help="Authenticate bearer tokens of this file (token,user,uid[,groups] per line)."
+    ),
+    click.option(
+        "--authorization-mode",
+        type=click.Choice(["AlwaysAllow", "RBAC"]),
+        default="AlwaysAllow",
+        show_default=True,
+        help="RBAC enforces roles and role bindings; AlwaysAllow allows authenticated users everything.",
+    ),
+    click.option(
+        "--accept-hosts",
+        metavar="REGEXPS",
+        help="Without authentication: the host names that clients may use besides IP addresses, as regular expressions"
+        " separated by commas. Default: localhost.",
     ),
 )
 
@@ -82,6 +93,8 @@ class ServerOptions:
     tls_private_key_file: Path | None
     client_ca_file: Path | None
     token_file: Path | None
+    authorization_mode: str
+    accept_hosts: str | None
 
     def security(self) -> SecureServing:
         """Raises InputError for conflicting options and invalid files."""
@@ -90,14 +103,26 @@ class ServerOptions:
         tokens = {} if self.token_file is None else read_token_file(self.token_file)
         return SecureServing(self._tls(), tokens)
 
-    def server(self, security: SecureServing, **arguments: Any) -> DevCluster:
-        """Create the server from these options and further ``arguments`` of :class:`DevCluster`. Raises InputError."""
+    def server(self, security: SecureServing, forwarded: ForwardedPaths | None = None, **arguments: Any) -> DevCluster:
+        """Create the server from these options and further ``arguments`` of :class:`DevCluster`. Raises InputError.
+
+        Requests for the ``forwarded`` paths are served by another process.
+        """
         from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
         from kubestow.devcluster.apiserver.storage.database import Database
         from kubestow.devcluster.cluster import DevCluster
 
         database = None if self.data_dir is None else Database(self.data_dir)
-        apiserver = APIServerOptions(host=self.bind_address, port=self.port, tls=security.tls, tokens=security.tokens)
+        apiserver = APIServerOptions(
+            host=self.bind_address,
+            port=self.port,
+            tls=security.tls,
+            tokens=security.tokens,
+            rbac=self.authorization_mode == "RBAC",
+            forwarded=forwarded,
+        )
+        if self.accept_hosts is not None:
+            apiserver = replace(apiserver, accept_hosts=self.accept_hosts)
         return DevCluster(apiserver=apiserver, database=database, **arguments)
 
     def _tls(self) -> TLS | None:
@@ -137,6 +162,22 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+#: The option of commands with simulated kubelets, as ``stages_file``.
+stages_option = click.option(
+    "--stages",
+    "stages_file",
+    type=_file,
+    help="Rules for how simulated pods start, run and fail, and for the CPU and memory they use (YAML).",
+)
+
+
+def read_stages_option(stages_file: Path | None) -> Stages:
+    """The rules of ``--stages``; without it none. Raises InputError."""
+    from kubestow.devcluster.stages import NO_STAGES, read_stages
+
+    return NO_STAGES if stages_file is None else read_stages(stages_file)
+
+
 @asynccontextmanager
 async def serving(server: DevCluster) -> AsyncIterator[None]:
     """Start a server, and stop it on exit. Raises KubestowError if it cannot bind to its address.
@@ -171,50 +212,3 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
-
-
-def write_kubeconfig(path: Path, url: str, security: SecureServing) -> None:
-    """Write a kubeconfig, as JSON. Raises InputError, also if the file is a kubeconfig of another cluster.
-
-    Its user is the administrator if there is a client certificate for it, else the first user with a token.
-    """
-    from kubestow.certificates import write_private
-
-    cluster: dict[str, str | bool] = {"server": url}
-    if security.tls is not None and security.tls.ca_bundle:
-        cluster["certificate-authority-data"] = b64encode(security.tls.ca_bundle).decode()
-    elif security.tls is not None:
-        cluster["insecure-skip-tls-verify"] = True
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": _CONTEXT, "cluster": cluster}],
-        "users": [{"name": "admin", "user": _credentials(security)}],
-        "contexts": [{"name": _CONTEXT, "context": {"cluster": _CONTEXT, "user": "admin"}}],
-        "current-context": _CONTEXT,
-    }
-    try:
-        if path.exists() and path.stat().st_size and not _has_only_our_cluster(path.read_bytes()):
-            raise InputError(str(path), "already exists and was not written by kubestow; choose another file")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
-    write_private(path, json.dumps(config, indent=2).encode() + b"\n")
-
-
-def _credentials(security: SecureServing) -> dict[str, str]:
-    if security.tls is not None and security.tls.admin is not None:
-        certificate, key = security.tls.admin.certificate, security.tls.admin.key
-        return {
-            "client-certificate-data": b64encode(certificate).decode(),
-            "client-key-data": b64encode(key).decode(),
-        }
-    return {"token": next(iter(security.tokens))} if security.tokens else {}
-
-
-def _has_only_our_cluster(content: bytes) -> bool:
-    """Whether a kubeconfig has our cluster and no other; it is YAML once kubectl has rewritten it."""
-    try:
-        config = yaml.safe_load(content)
-        return [cluster["name"] for cluster in config["clusters"]] == [_CONTEXT]
-    except (yaml.YAMLError, KeyError, TypeError):
-        return False

@@ -1,36 +1,59 @@
 """``kubestow up``: a whole cluster in one command, without containers.
 
-API server, controllers, simulated nodes and the scheduler share one process and one event loop, so a debugger can stop
-in a plugin. The scheduler connects to the server over HTTP like any other client.
+API server, controllers and simulated nodes share one process and one event loop. The scheduler is in the same process,
+so that a debugger can stop in a plugin, or in one of its own (``--scheduler-process``). Either way it connects to the
+server over HTTP like any other client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import importlib
+import os
 import secrets
 import shlex
 import sys
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import structs
 
+from kubestow import gc_tuning
 from kubestow.api.duration import Duration
-from kubestow.cli.server import SecureServing, ServerOptions, server_options, serving, write_kubeconfig
+from kubestow.cli.embedded_scheduler import (
+    ReadyScheduler,
+    SchedulerArguments,
+    SchedulerFiles,
+    configure_logging,
+    run_in_process,
+    scheduler_process,
+)
+from kubestow.cli.kubeconfig import added_context, has_only_our_cluster, write_kubeconfig
+from kubestow.cli.server import (
+    SecureServing,
+    ServerOptions,
+    read_stages_option,
+    server_options,
+    serving,
+    stages_option,
+)
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.app import SchedulerApp
     from kubestow.devcluster.cluster import DevCluster
-    from kubestow.scheduling.scheduler import Scheduler
+    from kubestow.devcluster.stages import Stages
+
+RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
 
 __all__ = ["up"]
 
 _DEFAULT_NODES = 5
+_DASHBOARD = "/dashboard"
 
 
 @click.command()
@@ -60,6 +83,23 @@ _DEFAULT_NODES = 5
     metavar="DURATION",
     help="Time without heartbeats after which a node is marked unhealthy.",
 )
+@stages_option
+@click.option(
+    "--flight-record",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of a flight record for kubestow replay. Default: none is kept.",
+)
+@click.option(
+    "--scheduler-process",
+    "own_process",
+    type=click.Choice(["auto", "true", "false"]),
+    default="auto",
+    show_default=True,
+    help="Whether the scheduler is a process of its own; auto: with two or more CPUs and without --plugin.",
+)
+@click.option(
+    "--dashboard/--no-dashboard", default=True, show_default=True, help="Whether to serve the dashboard at /dashboard."
+)
 @click.option(
     "--kubeconfig-out",
     "kubeconfig",
@@ -67,6 +107,12 @@ _DEFAULT_NODES = 5
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
     help="Path of the kubeconfig to write.",
+)
+@click.option(
+    "--kubeconfig",
+    "user_kubeconfig",
+    metavar="FILE",
+    help="A kubeconfig that gets the context kubestow as its current one until the cluster ends. Default: $KUBECONFIG.",
 )
 @server_options
 def up(
@@ -78,30 +124,37 @@ def up(
     feature_gates: str,
     seed: int | None,
     grace_period: str,
+    stages_file: Path | None,
+    flight_record: Path | None,
+    own_process: str,
+    dashboard: bool,
     kubeconfig: Path,
+    user_kubeconfig: str | None,
 ) -> None:
     """Run a development cluster until Ctrl-C: API server, controllers, simulated nodes and the scheduler."""
-    from kubestow.app import SchedulerApp
-
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    app = _for_embedded_server(
-        SchedulerApp.create(plugin_references=plugins, source=config_file, feature_gates=feature_gates, seed=seed)
+    gc_tuning.raise_thresholds()  # before the imports, which allocate much that is never freed
+    configure_logging()
+    config = None if config_file is None else str(config_file)
+    scheduler = SchedulerArguments(
+        config_file=config,
+        plugins=plugins,
+        feature_gates=feature_gates,
+        seed=seed,
+        flight_record=None if flight_record is None else str(flight_record.absolute()),
     )
-    seconds = _seconds(grace_period)
-    asyncio.run(_run(app, options, nodes=nodes, cluster_file=cluster_file, kubeconfig=kubeconfig, grace_period=seconds))
+    is_own_process = own_process == "true" or (own_process == "auto" and scheduler.suits_own_process())
+    files = _Kubeconfigs(kubeconfig, user_kubeconfig)
+    stages = read_stages_option(stages_file)
+    cluster = _ClusterOptions(nodes, cluster_file, _seconds(grace_period), stages, files, dashboard)
+    if is_own_process:
+        asyncio.run(_run_with_child(scheduler, options, cluster))
+    else:
+        app = scheduler.create_app()
+        app.run_on_new_loop(_run(partial(run_in_process, app), options, cluster))
     data = (
         "the cluster is not persisted" if options.data_dir is None else f"the cluster is stored in {options.data_dir}"
     )
     click.echo(f"stopped; {data}")
-
-
-def _for_embedded_server(app: SchedulerApp) -> SchedulerApp:
-    """Ignore the configured kubeconfig, and disable the client rate limit and leader election."""
-    configuration = app.configuration
-    connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
-    election = structs.replace(configuration.leader_election, leader_elect=False)
-    configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
-    return replace(app, configuration=configuration)
 
 
 def _seconds(grace_period: str) -> float:
@@ -116,46 +169,110 @@ def _seconds(grace_period: str) -> float:
     return duration.seconds
 
 
-async def _run(
-    app: SchedulerApp,
-    options: ServerOptions,
-    *,
-    nodes: int | None,
-    cluster_file: Path | None,
-    kubeconfig: Path,
-    grace_period: float,
-) -> None:
-    from kubestow.devcluster.cluster import ControllerManagerOptions
+@dataclass(frozen=True, slots=True)
+class _ClusterOptions:
+    """The options of the cluster: its initial objects, its simulation, and the kubeconfigs that are written.
 
+    ``grace_period`` is the node monitor grace period in seconds.
+    """
+
+    nodes: int | None
+    cluster_file: Path | None
+    grace_period: float
+    stages: Stages
+    kubeconfigs: _Kubeconfigs
+    has_dashboard: bool
+
+
+async def _run_with_child(arguments: SchedulerArguments, options: ServerOptions, cluster: _ClusterOptions) -> None:
+    async with scheduler_process(arguments) as process:
+        # Imported while the child starts, and before anything is served or written: a mistake ends the command at once.
+        importlib.import_module("kubestow.devcluster.cluster")
+        await process.wait_until_configured()
+        await _run(process.run, options, cluster)
+
+
+async def _run(run_scheduler: RunScheduler, options: ServerOptions, cluster: _ClusterOptions) -> None:
+    """Serve the cluster until ``run_scheduler`` returns."""
     security = options.security()
     with_scheduler = _with_scheduler_user(security)
-    controller_manager = ControllerManagerOptions(node_monitor_grace_period=grace_period)
-    server = options.server(with_scheduler, controller_manager=controller_manager)
-    if cluster_file is not None and server.is_resumed:
-        click.echo(f"{cluster_file}: not loaded, {options.data_dir} already contains a cluster", err=True)
-    elif cluster_file is not None:
-        _load(server, cluster_file)
+    kubeconfigs = cluster.kubeconfigs
+    with TemporaryDirectory(prefix="kubestow-") as directory:  # of mode 0700
+        socket = Path(directory) / "dashboard.sock" if cluster.has_dashboard else None
+        server = _create_server(options, with_scheduler, cluster, socket)
+        async with serving(server):
+            write_kubeconfig(kubeconfigs.own, server.url, security)
+            options.warn_if_exposed(security)
+            with kubeconfigs.context_of_user(server.url, security):
+                scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
+                write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)
+                files = SchedulerFiles(str(scheduler_kubeconfig), str(socket or ""))
+                dashboard = f"{server.url}{_DASHBOARD}" if cluster.has_dashboard else ""
+                await run_scheduler(files, partial(_announce, server, kubeconfig=kubeconfigs.own, dashboard=dashboard))
+
+
+def _create_server(
+    options: ServerOptions, security: SecureServing, cluster: _ClusterOptions, dashboard: Path | None
+) -> DevCluster:
+    """The cluster with its initial objects, or the one that is resumed. ``dashboard`` is the scheduler's socket."""
+    from kubestow.devcluster.apiserver.server.path_forwarder import ForwardedPaths
+    from kubestow.devcluster.cluster import ControllerManagerOptions
+
+    controller_manager = ControllerManagerOptions(node_monitor_grace_period=cluster.grace_period)
+    forwarded = None if dashboard is None else ForwardedPaths(_DASHBOARD, f"{_DASHBOARD}/assets/", dashboard)
+    server = options.server(security, forwarded, controller_manager=controller_manager, stages=cluster.stages)
+    nodes, file = cluster.nodes, cluster.cluster_file
+    if file is not None and server.is_resumed:
+        click.echo(f"{file}: not loaded, {options.data_dir} already contains a cluster", err=True)
+    elif file is not None:
+        _load(server, file)
     elif nodes is None and not server.is_resumed:
         nodes = _DEFAULT_NODES
     server.add_nodes(nodes or 0)
-    async with serving(server):
-        write_kubeconfig(kubeconfig, server.url, security)
-        options.warn_if_exposed(security)
-        with TemporaryDirectory(prefix="kubestow-") as directory:
-            scheduler_kubeconfig = Path(directory) / "scheduler.kubeconfig"
-            write_kubeconfig(scheduler_kubeconfig, server.url, with_scheduler)
-            await app.run(
-                kubeconfig=str(scheduler_kubeconfig),
-                master="",
-                on_ready=lambda scheduler: _announce(server, scheduler, kubeconfig),
-            )
+    return server
+
+
+@dataclass(frozen=True, slots=True)
+class _Kubeconfigs:
+    """The kubeconfig that the command writes, and that of the user, to which it adds a context.
+
+    ``users`` is the value of ``--kubeconfig``: None for ``$KUBECONFIG``, "" for none.
+    """
+
+    own: Path
+    users: str | None
+
+    @contextmanager
+    def context_of_user(self, url: str, security: SecureServing) -> Iterator[None]:
+        """Add the context to the user's kubeconfig, if there is one besides ours, and remove it on exit.
+
+        Raises InputError; only warns if the file is that of ``$KUBECONFIG``, which is meant for other programs too.
+        """
+        with ExitStack() as stack:
+            try:
+                path = self._file_of_user()
+                if path is not None:
+                    stack.enter_context(added_context(path, url, security))
+                    click.echo(f'context "kubestow" added to {path} until the cluster ends')
+            except InputError as error:
+                if self.users is not None:
+                    raise
+                click.echo(f"warning: {error}", err=True)
+            yield
+
+    def _file_of_user(self) -> Path | None:
+        if self.users is not None:
+            return Path(self.users) if self.users else None
+        files = [Path(name).expanduser() for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+        path = next((file for file in files if file.exists()), files[-1] if files else None)
+        return None if path is None or has_only_our_cluster(path) else path
 
 
 def _with_scheduler_user(security: SecureServing) -> SecureServing:
-    """Add a bearer token for the scheduler of this process, if clients must authenticate.
+    """Add a bearer token for the scheduler, if clients must authenticate.
 
     The scheduler does not verify the server's certificate, which may be for other host names: the server is in the same
-    process.
+    process, or in the one that has started it.
     """
     from kubestow.devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, UserInfo
 
@@ -186,13 +303,13 @@ def _format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "nothing"
 
 
-def _announce(server: DevCluster, scheduler: Scheduler, kubeconfig: Path) -> None:
-    nodes = len(scheduler.cluster.nodes)
+def _announce(server: DevCluster, scheduler: ReadyScheduler, kubeconfig: Path, dashboard: str) -> None:
     config = shlex.quote(str(kubeconfig))
+    at = f"dashboard: {dashboard}\n" if dashboard else ""
     click.echo(f"""\
 serving the Kubernetes API on {server.url}
-{nodes} simulated nodes; scheduling for {", ".join(scheduler.profiles)}
-kubeconfig written to {kubeconfig}
+{scheduler.nodes} simulated nodes; scheduling for {", ".join(scheduler.scheduler_names)}
+{at}kubeconfig written to {kubeconfig}
 
 in another terminal, try:
   export KUBECONFIG={config}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kubestow.cli.flags.values import (
@@ -28,7 +29,7 @@ from kubestow.cli.flags.values import (
 from kubestow.config import Duration
 from kubestow.serving.tls import TLS_VERSIONS
 
-__all__ = ["BY_NAME", "SECTIONS", "Flag"]
+__all__ = ["BY_NAME", "REMOVED", "RUN", "SECTIONS", "Flag", "FlagCatalog"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,20 @@ class Flag:
     default: Any
     help: str
     short: str = ""
+
+
+@dataclass(frozen=True)
+class FlagCatalog:
+    """The flags of a command by section. ``removed`` says what to do instead of a flag that ``program`` once had."""
+
+    program: str
+    sections: Mapping[str, tuple[Flag, ...]]
+    removed: Mapping[str, str]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Flag]:
+        """The flags by name."""
+        return {flag.name: flag for flags in self.sections.values() for flag in flags}
 
 
 def _seconds(seconds: int) -> Duration:
@@ -187,11 +202,51 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag("vmodule", MAP, {}, "Verbosity per file, as file=N; the name is without .py and can contain * and ?."),
     ),
     "kubestow": (
-        Flag("plugin", STRINGS, (), "Plugin to register, as module:Class; can be repeated."),
+        Flag("context", STRING, "", "Context of the kubeconfig; default: its current context."),
+        Flag("flight-record", PATH, None, "Folder of a flight record for kubestow replay; default: none is kept."),
+        Flag("flight-record-size", STRING, "", "Limit of the flight record in bytes; default: 256Mi."),
+        Flag("plugin", STRINGS, (), "Plugin to register, as module:Class or file.py:Class; can be repeated."),
         Flag("seed", STRING, "", "Seed for the choice between nodes with equal scores; default: random."),
     ),
 }
 """The flags by section."""
 
-BY_NAME: Mapping[str, Flag] = {flag.name: flag for flags in SECTIONS.values() for flag in flags}
-"""The flags by name."""
+_POLICY = "convert the Policy with kubestow config convert, and use the result with --config"
+_SECURE = "use --bind-address and --secure-port; the port serves HTTPS only"
+
+REMOVED: Mapping[str, str] = {
+    "address": _SECURE,
+    "algorithm-provider": "remove it for DefaultProvider; for ClusterAutoscalerProvider set the scoringStrategy of"
+    " NodeResourcesFit to MostAllocated in a file for --config",
+    "alsologtostderr": "remove it, logs are written to standard error",
+    "azure-container-registry-config": "remove it",
+    "cloud-config": "remove it",
+    "cloud-provider": "remove it",
+    "experimental-logging-sanitization": "remove it",
+    "failure-domains": "remove it, each pod names its topology keys",
+    "hard-pod-affinity-symmetric-weight": "set hardPodAffinityWeight of InterPodAffinity in a file for --config",
+    "lock-object-name": "use --leader-elect-resource-name",
+    "lock-object-namespace": "use --leader-elect-resource-namespace",
+    "log-backtrace-at": "remove it",
+    "log-dir": "redirect standard error instead",
+    "log-file": "redirect standard error instead",
+    "log-file-max-size": "redirect standard error instead",
+    "logtostderr": "remove it, logs are written to standard error",
+    "one-output": "remove it",
+    "policy-config-file": _POLICY,
+    "policy-configmap": _POLICY,
+    "policy-configmap-namespace": _POLICY,
+    "port": _SECURE,
+    "scheduler-name": "set profiles[0].schedulerName in a file for --config",
+    "skip-headers": "remove it",
+    "skip-log-headers": "remove it",
+    "stderrthreshold": "remove it, logs are written to standard error",
+    "use-legacy-policy-config": _POLICY,
+}
+"""What to do instead of using a flag that earlier versions of kube-scheduler had, by its name."""
+
+RUN = FlagCatalog("kube-scheduler", SECTIONS, REMOVED)
+"""The flags of ``kubestow run``."""
+
+BY_NAME: Mapping[str, Flag] = RUN.by_name
+"""The flags of ``kubestow run`` by name."""

@@ -1,7 +1,7 @@
-"""A click command that parses flags as kube-scheduler does and groups them in ``--help``.
+"""A click command that parses flags as Kubernetes' components do and groups them in ``--help``.
 
 pflag's syntax is translated to click's: a boolean ``--flag`` means true and never consumes the next argument, ``--a_b``
-is ``--a-b``, ``-v=2`` and ``-v2`` are ``--v=2``. As in kube-scheduler, invalid flags end the process with status 1
+is ``--a-b``, ``-v=2`` and ``-v2`` are ``--v=2``. As in these, invalid flags end the process with status 1
 before anything is started.
 """
 
@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
-from kubestow.cli.flags.catalog import BY_NAME, SECTIONS, Flag
+from kubestow.cli.command_group import usage_error_text, version_option
+from kubestow.cli.flags.catalog import RUN, Flag, FlagCatalog
 from kubestow.cli.flags.values import BOOL
 from kubestow.errors import ConfigurationError, InputError
 
-__all__ = ["FlagCommand", "Flags"]
+__all__ = ["FlagCommand", "Flags", "parse_flags"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +27,23 @@ class Flags:
 
     values: Mapping[str, Any]
     changed: frozenset[str]
+    catalog: FlagCatalog = RUN
 
     @classmethod
-    def parse(cls, arguments: Mapping[str, Sequence[str]]) -> Flags:
+    def parse(cls, arguments: Mapping[str, Sequence[str]], catalog: FlagCatalog = RUN) -> Flags:
         """Parse the arguments of each flag. Raises InputError for the first invalid one."""
-        values = {name: flag.default for name, flag in BY_NAME.items()}
+        by_name = catalog.by_name
+        values = {name: flag.default for name, flag in by_name.items()}
         for name, texts in arguments.items():
-            values[name] = _parse(BY_NAME[name], texts)
-        return cls(values, frozenset(arguments))
+            values[name] = _parse(by_name[name], texts)
+        return cls(values, frozenset(arguments), catalog)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
     def as_text(self) -> dict[str, str]:
         """The value of every flag as text, by name."""
-        return {name: BY_NAME[name].type.format(value) for name, value in self.values.items()}
+        return {name: self.catalog.by_name[name].type.format(value) for name, value in self.values.items()}
 
 
 def _parse(flag: Flag, texts: Sequence[str]) -> Any:
@@ -53,25 +56,27 @@ def _parse(flag: Flag, texts: Sequence[str]) -> Any:
 class FlagCommand(click.Command):
     """Calls its function with :class:`Flags`; invalid flags, and invalid files that they name, exit with status 1."""
 
-    def __init__(self, name: str | None = None, **options: Any) -> None:
+    def __init__(self, name: str | None = None, *, catalog: FlagCatalog = RUN, **options: Any) -> None:
+        self._catalog = catalog
         settings = {"allow_extra_args": True, "help_option_names": ["-h", "--help"]}
         super().__init__(name, context_settings=settings, **options)
-        self.params += [_option(flag) for flag in BY_NAME.values()]
+        self.params += [*map(_option, catalog.by_name.values()), version_option()]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            rest = super().parse_args(ctx, [_to_click_syntax(argument) for argument in args])
+            rest = super().parse_args(ctx, [_to_click_syntax(argument, self._catalog) for argument in args])
+        except click.NoSuchOption as error:
+            raise FlagError(_unknown(error, self._catalog)) from None
         except click.UsageError as error:
-            raise FlagError(error.format_message()) from None
+            raise FlagError(usage_error_text(error)) from None
         if ctx.args:
             extra = " ".join(map(_quoted, ctx.args))
             raise FlagError(f'"{ctx.command_path}" does not take any arguments, got [{extra}]')
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        arguments = {flag.name: texts for flag in BY_NAME.values() if (texts := ctx.params.pop(_parameter(flag)))}
         try:
-            ctx.params["flags"] = Flags.parse(arguments)
+            ctx.params["flags"] = _flags(ctx, self._catalog)
             return super().invoke(ctx)
         except ConfigurationError:
             raise  # printed with one line per error
@@ -79,20 +84,33 @@ class FlagCommand(click.Command):
             raise FlagError(str(error)) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for section, flags in SECTIONS.items():
+        for section, flags in self._catalog.sections.items():
             with formatter.section(f"{section} flags"):
                 formatter.write_dl([_help(flag) for flag in flags])
         with formatter.section("Global flags"):
-            formatter.write_dl([("-h, --help", "Show this message and exit.")])
+            others = [parameter for parameter in self.get_params(ctx) if parameter.name in ("help", "version")]
+            formatter.write_dl([record for option in others if (record := option.get_help_record(ctx))])
+
+
+def parse_flags(arguments: Sequence[str]) -> Flags:
+    """Parse flags as on the command line. Raises InputError; ``--help`` prints the help and raises SystemExit."""
+    try:
+        return _flags(FlagCommand("run").make_context("kubestow run", list(arguments)), RUN)
+    except FlagError as error:
+        raise InputError("flags", error.message) from None
+    except click.exceptions.Exit as done:
+        raise SystemExit(done.exit_code) from None
+
+
+def _flags(ctx: click.Context, catalog: FlagCatalog) -> Flags:
+    given = ((flag.name, ctx.params.pop(_parameter(flag))) for flag in catalog.by_name.values())
+    return Flags.parse({name: texts for name, texts in given if texts}, catalog)
 
 
 class FlagError(click.ClickException):
     """Invalid flags: one line on standard error, status 1."""
 
     exit_code = 1
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"kubestow: {self.message}", err=True)
 
 
 def _option(flag: Flag) -> click.Option:
@@ -111,17 +129,24 @@ def _help(flag: Flag) -> tuple[str, str]:
     return f"{names} {flag.type.name}".rstrip(), help_text
 
 
-def _to_click_syntax(argument: str) -> str:
+def _to_click_syntax(argument: str, catalog: FlagCatalog) -> str:
     if argument.startswith("--"):
         name, equals, value = argument[2:].partition("=")
         name = name.replace("_", "-")
-        flag = BY_NAME.get(name)
+        flag = catalog.by_name.get(name)
         if flag is not None and flag.type is BOOL and not equals:
             return f"--{name}=true"
         return f"--{name}{equals}{value}"
     if argument.startswith("-v"):
         return f"--v={argument[2:].removeprefix('=')}" if argument != "-v" else "--v"
     return argument
+
+
+def _unknown(error: click.NoSuchOption, catalog: FlagCatalog) -> str:
+    instead = catalog.removed.get(error.option_name.removeprefix("--"))
+    if instead is None:
+        return usage_error_text(error)
+    return f"{error.option_name}: {catalog.program} no longer has this flag: {instead}"
 
 
 def _quoted(text: str) -> str:

@@ -17,8 +17,10 @@ from msgspec import structs
 from kubestow import config
 from kubestow.cli.flags.command import Flags
 from kubestow.errors import ConfigurationError, InputError
+from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
+from kubestow.private_files import write_private
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
     DelegatingAuthorizationOptions,
@@ -32,7 +34,7 @@ __all__ = [
     "allowed_labels",
     "configured",
     "feature_gates",
-    "kubeconfig",
+    "flight_record_size",
     "seed",
     "serving_options",
     "write_configuration",
@@ -74,6 +76,9 @@ def configured(
         result = structs.replace(result, client_connection=connection, **_overrides(flags, _TOP_LEVEL))
     else:
         _warn_about_ignored(flags, configuration)
+        connection = configuration.client_connection
+        kubeconfig = connection.kubeconfig or str(flags["kubeconfig"])
+        result = structs.replace(result, client_connection=structs.replace(connection, kubeconfig=kubeconfig))
     errors = config.validate(result, gates)
     if errors:
         raise ConfigurationError("flags", [(error.path, error.message) for error in errors])
@@ -88,11 +93,6 @@ def _warn_about_ignored(flags: Flags, configuration: config.KubeSchedulerConfigu
     for name in sorted(flags.changed & {*_CONNECTION, *_TOP_LEVEL}):
         if name != "kubeconfig" or configuration.client_connection.kubeconfig:
             _log.warning("Flag is ignored because --config is set", extra=fields(flag=f"--{name}"))
-
-
-def kubeconfig(configuration: config.KubeSchedulerConfiguration, flags: Flags) -> str:
-    """The path of the kubeconfig; "" for the default."""
-    return configuration.client_connection.kubeconfig or str(flags["kubeconfig"])
 
 
 def feature_gates(flags: Flags) -> str:
@@ -112,6 +112,12 @@ def seed(flags: Flags) -> int | None:
         return int(text)
     except ValueError:
         raise InputError("--seed", f'invalid argument "{text}": expected an integer') from None
+
+
+def flight_record_size(flags: Flags) -> int:
+    """The limit of the flight record in bytes. Raises InputError."""
+    text = flags["flight-record-size"]
+    return parse_size(text, "--flight-record-size") if text else DEFAULT_SIZE
 
 
 def allowed_labels(flags: Flags) -> dict[str, LabelAllowList]:
@@ -198,9 +204,18 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def write_configuration(configuration: config.KubeSchedulerConfiguration, file: Path) -> None:
-    """Write the effective configuration as v1 YAML. Raises InputError."""
+    """Write the effective configuration as v1 YAML, keys of extenders included, with mode 0600. Raises InputError."""
+    text = yaml.safe_dump(config.render(configuration), sort_keys=False).encode()
+    if file.exists() and not file.is_file():
+        _write_to_device(file, text)
+    else:
+        write_private(file, text)
+    _log.info("Wrote configuration", extra=fields(file=str(file)))
+
+
+def _write_to_device(file: Path, text: bytes) -> None:
+    """Write to a terminal or pipe, such as /dev/stdout."""
     try:
-        file.write_text(yaml.safe_dump(config.render(configuration), sort_keys=False), encoding="utf-8")
+        file.write_bytes(text)
     except OSError as error:
         raise InputError(str(file), f"cannot be written: {error.strerror}") from None
-    _log.info("Wrote configuration", extra=fields(file=str(file)))

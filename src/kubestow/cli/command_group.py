@@ -1,0 +1,112 @@
+"""What all commands have in common: ``--version``, ``-v``, help in full sentences, and the form of usage errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import click
+
+from kubestow.version import KUBERNETES_VERSION, VERSION
+
+__all__ = ["CommandGroup", "usage_error_text", "version_option", "with_common_options"]
+
+_VERSION_TEXT = f"kubestow {VERSION} (Kubernetes {KUBERNETES_VERSION})"
+
+
+class CommandGroup(click.Group):
+    """A group whose listing shows the whole first sentence of each command's help."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] in names or args[0].startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(args[0], names)
+        raise click.UsageError(f"No such command '{args[0]}'.{_did_you_mean(near)}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(self.summaries(ctx))
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """The names and summaries of the commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None]
+
+
+def usage_error_text(error: click.ClickException) -> str:
+    """The message of an error; if the usage is wrong, with the command that explains it."""
+    message = " ".join(error.format_message().split())
+    if isinstance(error, click.NoSuchOption):
+        message = f"No such option '{error.option_name}'.{_did_you_mean(error.possibilities or ())}"
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See '{error.ctx.command_path} --help'."
+
+
+def _did_you_mean(near: Iterable[str]) -> str:
+    names = " or ".join(f"'{name}'" for name in near)
+    return f" Did you mean {names}?" if names else ""
+
+
+def version_option() -> click.Option:
+    """``--version``: print the version, and that of the Kubernetes release that kubestow reproduces."""
+
+    def show(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+        if given and not ctx.resilient_parsing:
+            click.echo(_VERSION_TEXT)
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version and the Kubernetes version, and exit.",
+    )
+
+
+def with_common_options(command: click.Command) -> click.Command:
+    """Add the common options that a command, or a command of a group, does not have yet."""
+    for option in (_verbosity_option, version_option):
+        added = option()
+        if not isinstance(command, click.Group) and not _names(command) & {*added.opts}:
+            command.params.append(added)
+    if isinstance(command, click.Group):
+        if "--version" not in _names(command):
+            command.params.append(version_option())
+        for nested in command.commands.values():
+            with_common_options(nested)
+    return command
+
+
+def _names(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+def _verbosity(text: str) -> int:
+    """An integer; ``-v=2`` means ``-v 2``, as in Kubernetes' commands."""
+    digits = text.removeprefix("=")
+    if not digits.isdigit():
+        raise click.BadParameter(f"{digits!r} is not a valid verbosity, expected 0 or a larger integer")
+    return int(digits)
+
+
+def _verbosity_option() -> click.Option:
+    def set_up(ctx: click.Context, option: click.Parameter, verbosity: int | None) -> None:
+        if verbosity is not None and not ctx.resilient_parsing:
+            from kubestow.observability import logs
+
+            logs.set_up(verbosity=verbosity, json_format=False)
+
+    return click.Option(
+        ["-v", "--v", "common_verbosity"],
+        type=_verbosity,
+        metavar="INTEGER",
+        expose_value=False,
+        callback=set_up,
+        help="Log verbosity: 0 for operators, 2 with the result of each pod, 4 with all details.",
+    )
