@@ -1,4 +1,4 @@
-"""Replay of recorded kube-scheduler decisions: every result of every case agrees."""
+"""Replay of recorded decisions, capacity reports and descheduling loops: every result of every case agrees."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 
 from kubestow.plugins import in_tree_registry
-from kubestow.simulation.recorded_cases import read_cases
-from kubestow.simulation.replay import replay
+from kubestow.simulation.conformance import replay_file
 
 CORPUS = Path(__file__).parent / "corpus"
 AREAS = sorted(path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz"))
 
 
 def test_the_corpus_has_all_areas() -> None:
-    assert len(AREAS) == 23
+    assert len(AREAS) == 25
 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_every_recorded_case_agrees(area: str) -> None:
     registry = in_tree_registry()
-    cases = list(read_cases(CORPUS / f"{area}.jsonl.gz"))
-    assert [difference for case in cases for difference in replay(case, registry)] == []
+    replayed = replay_file(CORPUS / f"{area}.jsonl.gz", registry)
+    assert [difference for _, found in replayed for difference in found] == []
