@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
-__all__ = ["CHART", "DEPLOY", "NEEDS_A_CHART_RENDERER", "Object", "chart", "kustomize"]
+__all__ = [
+    "CHART",
+    "DEPLOY",
+    "NEEDS_A_CHART_RENDERER",
+    "Object",
+    "chart",
+    "chart_notes",
+    "kustomize",
+    "validate_values",
+]
 
 Object = dict[str, Any]
 
@@ -32,15 +43,42 @@ def kustomize(directory: str) -> list[Object]:
     return _objects(_output("kubectl", "kustomize", str(DEPLOY / directory)))
 
 
-def chart(values: Path | None = None) -> list[Object]:
-    """The objects of the chart as release ``kubestow`` in kube-system, rendered by Helm or by chart/render.go."""
+def chart(values: Path | None = None, *, release: str = "kubestow", namespace: str = "kube-system") -> list[Object]:
+    """The objects of a release of the chart, rendered by Helm or by chart/render.go.
+
+    Raises jsonschema.ValidationError for values that the chart's schema rejects, as Helm does.
+    """
+    given = yaml.safe_load(values.read_text()) if values else {}
+    validate_values(_overlaid(yaml.safe_load((CHART / "values.yaml").read_text()), given))
     if shutil.which("helm"):
         options = ["--values", str(values)] if values else []
-        command = ["helm", "template", "kubestow", str(CHART), "--namespace", "kube-system", *options]
+        command = ["helm", "template", release, str(CHART), "--namespace", namespace, *options]
         return _objects(_output(*command))
+    return _objects(_rendered(release, namespace, values))
+
+
+def chart_notes(values: Path | None = None, *, release: str = "kubestow", namespace: str = "kube-system") -> str:
+    """What Helm prints after an installation; rendered by chart/render.go, as ``helm template`` omits it."""
+    return _rendered(release, namespace, values, "--notes")
+
+
+def validate_values(values: Object) -> None:
+    """Raises jsonschema.ValidationError for values that the chart's schema rejects."""
+    jsonschema.validate(values, json.loads((CHART / "values.schema.json").read_text()))
+
+
+def _rendered(release: str, namespace: str, values: Path | None, *options: str) -> str:
     program = Path(__file__).parent / "chart" / "render.go"
-    arguments = [str(CHART), "kubestow", "kube-system", *([str(values)] if values else [])]
-    return _objects(_output("go", "run", str(program), *arguments))
+    arguments = [str(CHART), release, namespace, *([str(values)] if values else [])]
+    return _output("go", "run", str(program), *options, *arguments)
+
+
+def _overlaid(under: Object, over: Object) -> Object:
+    merged = dict(under)
+    for name, value in over.items():
+        both = isinstance(value, dict) and isinstance(under.get(name), dict)
+        merged[name] = _overlaid(under[name], value) if both else value
+    return merged
 
 
 def _objects(text: str) -> list[Object]:

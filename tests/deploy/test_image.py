@@ -1,14 +1,16 @@
-"""The image definition: no root user, no shell, and existing sources of copies."""
+"""The image definitions: no root user, no shell, existing sources of copies, and a bill of materials."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from tools.image.bill_of_materials import bill_of_materials
 
 from tests.deploy.manifests import DEPLOY
 
@@ -32,6 +34,36 @@ def test_the_image_starts_without_a_shell(instructions: list[tuple[str, str]]) -
     entry = dict(instructions)
     assert json.loads(entry["ENTRYPOINT"]) == ["/opt/kubestow/bin/kubestow"]
     assert json.loads(entry["CMD"]) == ["run"]
+
+
+def test_both_builds_make_an_image_with_the_same_command_and_user(instructions: list[tuple[str, str]]) -> None:
+    script = (ROOT / "tools" / "image" / "build").read_text()
+    entry = dict(instructions)
+    assert f"--config.user {entry['USER']}" in script
+    assert (
+        f"--config.entrypoint {json.loads(entry['ENTRYPOINT'])[0]} --config.cmd {json.loads(entry['CMD'])[0]}" in script
+    )
+    assert f"--config.exposedports {entry['EXPOSE']}/tcp" in script
+
+
+def test_the_bill_of_materials_lists_debian_packages_and_python_distributions(tmp_path: Path) -> None:
+    debian = tmp_path / "var/lib/dpkg/status.d"
+    python = tmp_path / "opt/kubestow/lib/python3.11/site-packages/Some_Library-1.2.dist-info"
+    for directory in (debian, python):
+        directory.mkdir(parents=True)
+    (debian / "libc6").write_text(
+        "Package: libc6\nVersion: 2.36-9+deb12u1\nArchitecture: amd64\nDescription: C\n library\n"
+    )
+    (python / "METADATA").write_text("Metadata-Version: 2.1\nName: Some_Library\nVersion: 1.2\n")
+    created = datetime(2026, 1, 2, tzinfo=UTC)
+    document = json.loads(bill_of_materials(tmp_path, "3.4", created))
+    assert document["metadata"]["component"]["name"] == "kubestow"
+    assert document["metadata"]["component"]["version"] == "3.4"
+    assert [component["purl"] for component in document["components"]] == [
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64",
+        "pkg:pypi/some-library@1.2",
+    ]
+    assert bill_of_materials(tmp_path, "3.4", created) == bill_of_materials(tmp_path, "3.4", created)
 
 
 def test_copied_files_exist_and_are_not_ignored(instructions: list[tuple[str, str]]) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -13,7 +14,17 @@ from kubestow import config
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Resource
-from tests.deploy.manifests import CHART, DEPLOY, NEEDS_A_CHART_RENDERER, Object, chart, kustomize
+from kubestow.version import VERSION
+from tests.deploy.manifests import (
+    CHART,
+    DEPLOY,
+    NEEDS_A_CHART_RENDERER,
+    Object,
+    chart,
+    chart_notes,
+    kustomize,
+    validate_values,
+)
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = [*NEEDS_KUBECTL]
@@ -59,6 +70,13 @@ def test_the_chart_with_default_values_equals_the_kustomization() -> None:
 def test_all_values_of_the_chart_take_effect(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "image": {"repository": "example/kubestow", "tag": "7"},
+        "fullnameOverride": "second",
+        "serviceAccount": {"create": False, "name": "mine"},
+        "podLabels": {"team": "a"},
+        "podAnnotations": {"note": "b"},
+        "affinity": {"nodeAffinity": {}},
+        "podDisruptionBudget": {"maxUnavailable": "50%"},
+        "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
         "imagePullSecrets": [{"name": "mine"}],
         "replicas": 3,
         "configuration": {"leaderElection": {"resourceName": "other", "resourceNamespace": "leases"}},
@@ -79,9 +97,106 @@ def test_all_values_of_the_chart_take_effect(tmp_path: Path) -> None:
     assert pod["containers"][0]["image"] == "example/kubestow:7"
     assert pod["containers"][0]["args"][-1] == "--secure-port=10260"
     assert pod["volumes"][-1]["name"] == pod["containers"][0]["volumeMounts"][-1]["name"] == "plugins"
+    assert {obj["metadata"]["name"].partition("-")[0] for obj in objects} == {"second"}
+    assert not [obj for obj in objects if obj["kind"] == "ServiceAccount"]
+    assert (pod["serviceAccountName"], pod["affinity"]) == ("mine", {"nodeAffinity": {}})
+    assert single(objects, "ClusterRoleBinding", "second-auth")["subjects"][0]["name"] == "mine"
+    assert deployment["template"]["metadata"]["labels"]["team"] == "a"
+    assert deployment["template"]["metadata"]["annotations"]["note"] == "b"
+    assert single(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
+    monitor = single(objects, "ServiceMonitor")
+    assert (monitor["metadata"]["labels"]["release"], monitor["spec"]["endpoints"][0]["interval"]) == (
+        "prometheus",
+        "15s",
+    )
+    assert monitor["spec"]["endpoints"][0]["port"] == single(objects, "Service")["spec"]["ports"][0]["name"]
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= single(objects, "Service")["metadata"]["labels"].items()
+    )
     assert single(objects, "Role")["metadata"]["namespace"] == "leases"
     assert single(objects, "Role")["rules"][1]["resourceNames"] == ["other"]
     assert single(objects, "ClusterRole")["rules"][-1] == values["extraRules"][0]
+
+
+@NEEDS_A_CHART_RENDERER
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("kubestow", "kube-system"), ("batch", "kube-system")),
+        (("kubestow", "kube-system"), ("kubestow", "team")),
+        (("kubestow", "a"), ("kubestow", "b")),
+    ],
+)
+async def test_two_releases_run_side_by_side(first: tuple[str, str], second: tuple[str, str], tmp_path: Path) -> None:
+    releases = [chart(release=release, namespace=namespace) for release, namespace in (first, second)]
+    objects = [*releases[0], *releases[1]]
+    identities = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
+    assert len(set(identities)) == len(identities)
+    leases = [config.load(single(each, "ConfigMap")["data"]["scheduler.yaml"]).leader_election for each in releases]
+    assert leases[0].resource_name != leases[1].resource_name
+    for each, lease in zip(releases, leases, strict=True):
+        assert single(each, "Role")["rules"][1]["resourceNames"] == [lease.resource_name]
+    spaces: list[Object] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in {first[1], second[1]}
+    ]
+    lines = await apply([*(s for s in spaces if s["metadata"]["name"] != "kube-system"), *objects], tmp_path)
+    assert {line.rpartition(" ")[2] for line in lines} == {"created"}
+
+
+@NEEDS_A_CHART_RENDERER
+def test_a_release_without_a_disruption_budget_and_a_service_account_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"podDisruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}}))
+    objects = chart(file)
+    assert not {obj["kind"] for obj in objects} & {"PodDisruptionBudget", "ServiceAccount", "ServiceMonitor"}
+
+
+@NEEDS_A_CHART_RENDERER
+def test_the_notes_name_the_lease_and_the_profiles(tmp_path: Path) -> None:
+    notes = chart_notes(release="batch", namespace="team")
+    assert "lease team-batch-kubestow" in notes
+    assert "\n  batch-kubestow\n" in notes
+    file = tmp_path / "values.yaml"
+    replacement = {
+        "leaderElection": {"resourceName": "kube-scheduler"},
+        "profiles": [{"schedulerName": "default-scheduler"}],
+    }
+    file.write_text(yaml.safe_dump({"configuration": replacement}))
+    assert "It shares the Lease of kube-scheduler" in chart_notes(file)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replica": 2},
+        {"replicas": "two"},
+        {"image": {"repository": ""}},
+        {"image": {"name": "kubestow"}},
+        {"configuration": {"apiVersion": "v1"}},
+        {"configuration": {"profiles": []}},
+        {"extraArgs": "--v=2"},
+        {"nodeSelector": {"a": True}},
+        {"serviceMonitor": {"interval": "often"}},
+        {"podDisruptionBudget": {"maxUnavailable": "half"}},
+    ],
+    ids=json.dumps,
+)
+def test_the_schema_rejects_mistyped_values(values: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        validate_values(values)
+
+
+def test_the_schema_has_every_value_and_the_chart_the_version_of_the_package() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    validate_values(values)
+    assert schema["properties"].keys() - {"global"} == values.keys()
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (about["version"], about["appVersion"]) == (VERSION, VERSION)
+    tags = {image["newTag"] for image in yaml.safe_load((DEPLOY / "base" / "kustomization.yaml").read_text())["images"]}
+    static_pod = yaml.safe_load((DEPLOY / "static-pod" / "kube-scheduler.yaml").read_text())
+    assert tags == {VERSION}
+    assert static_pod["spec"]["containers"][0]["image"] == f"kubestow:{VERSION}"
 
 
 @pytest.mark.parametrize(("directory", "name"), [("base", "kubestow"), ("replacement", "default-scheduler")])
@@ -149,10 +264,12 @@ def group_of(resource: Resource) -> str:
 
 
 def comparable(objects: list[Object]) -> dict[str, Object]:
-    """Objects by kind and name, without what the tools add: hashes in names and annotations, quotes in text."""
+    """Objects by kind and name, without what the tools add: Helm's labels, hashes in names and annotations."""
     compared = {}
     for obj in json.loads(json.dumps(objects)):
         metadata = obj["metadata"]
+        for label in ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"):
+            metadata["labels"].pop(label, None)
         if obj["kind"] == "ConfigMap":
             metadata["name"] = "kubestow-configuration"
             obj["data"] = {name: yaml.safe_load(text) for name, text in obj["data"].items()}

@@ -1,4 +1,8 @@
-"""The RBAC rules in deploy/ are sufficient for a scheduler, and a scheduler uses each of them."""
+"""The RBAC rules in deploy/ are sufficient for a scheduler, and a scheduler uses each of them.
+
+The scheduler runs with the token of its service account, on a cluster that authorizes by RBAC and contains the objects
+of deploy/.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,8 @@ from tests.integration.objects import DEVICE_CLASS, device_claim, devices, stora
 pytestmark = [*NEEDS_KUBECTL]
 
 _SCHEDULER = UserInfo("system:serviceaccount:kube-system:kubestow")
+#: The kinds in deploy/ that say who the scheduler is and what it is allowed.
+_RIGHTS = ("ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
 _GATES = "GenericWorkload=true,GangScheduling=true"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -92,21 +98,35 @@ class RecordingCluster:
         await self.until(lambda: Permission("create", "", "pods/binding", name) in self.used)
 
 
+def _collection(obj: Object) -> str:
+    """The path of the collection that an object belongs to."""
+    prefix = "/api/v1" if obj["apiVersion"] == "v1" else f"/apis/{obj['apiVersion']}"
+    namespace = obj["metadata"].get("namespace")
+    return (
+        f"{prefix}/namespaces/{namespace}/{obj['kind'].lower()}s" if namespace else f"{prefix}/{obj['kind'].lower()}s"
+    )
+
+
 @asynccontextmanager
 async def scheduled(home: Path) -> AsyncIterator[RecordingCluster]:
-    """A cluster of one node whose scheduler runs as the service account of deploy/base."""
+    """A cluster of one node whose scheduler runs as the service account of deploy/base, with what deploy/ allows it."""
     objects = kustomize("base")
     text = next(obj for obj in objects if obj["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
     async with DevCluster(
         nodes=1,
         controller_manager=ControllerManagerOptions(),
-        apiserver=APIServerOptions(tokens={"secret": _SCHEDULER}),
+        apiserver=APIServerOptions(rbac=True),
     ) as server:
         cluster = RecordingCluster(server)
+        for obj in sorted(objects, key=lambda obj: obj["kind"] != "ServiceAccount"):
+            if obj["kind"] in _RIGHTS:
+                await cluster.create(_collection(obj), obj)
+        account = "/api/v1/namespaces/kube-system/serviceaccounts/kubestow"
+        token = (await cluster.client.post(f"{account}/token", {})).json["status"]["token"]
         source = config.render(config.load(text))
         source["profiles"][0]["schedulerName"] = "default-scheduler"
         app = SchedulerApp.create(source=source, feature_gates=_GATES)
-        file = save(home, kubeconfig(server.url, token="secret"))
+        file = save(home, kubeconfig(server.url, token=token))
         running = asyncio.create_task(app.run(kubeconfig=file, master="", on_ready=lambda scheduler: None))
         try:
             yield cluster

@@ -1,7 +1,7 @@
 // Command render prints the templates of a chart, rendered as Helm renders them.
 //
-// Tests use it where Helm is not installed. It implements Go's templates, sprig's functions, include and toYaml, and
-// values.yaml merged with a values file, but no hooks, subcharts or lookups.
+// Tests use it where Helm is not installed. It implements Go's templates, sprig's functions, include, toYaml and fromYaml,
+// and values.yaml merged with a values file, but no hooks, subcharts or lookups. With --notes it prints NOTES.txt.
 package main
 
 import (
@@ -17,8 +17,12 @@ import (
 )
 
 func main() {
+	kind := ".yaml"
+	if len(os.Args) > 1 && os.Args[1] == "--notes" {
+		kind, os.Args = ".txt", append(os.Args[:1], os.Args[2:]...)
+	}
 	if len(os.Args) < 4 {
-		fail("usage: render CHART RELEASE NAMESPACE [VALUES]")
+		fail("usage: render [--notes] CHART RELEASE NAMESPACE [VALUES]")
 	}
 	chart, release, namespace := os.Args[1], os.Args[2], os.Args[3]
 	values := read(filepath.Join(chart, "values.yaml"))
@@ -28,21 +32,26 @@ func main() {
 	about := read(filepath.Join(chart, "Chart.yaml"))
 	facts := map[string]interface{}{
 		"Values":  values,
-		"Release": map[string]interface{}{"Name": release, "Namespace": namespace},
+		"Release": map[string]interface{}{"Name": release, "Namespace": namespace, "Service": "Helm"},
 		"Chart":   map[string]interface{}{"Name": about["name"], "Version": about["version"], "AppVersion": about["appVersion"]},
 	}
 	files, err := filepath.Glob(filepath.Join(chart, "templates", "*"))
 	check(err)
-	render(files, facts)
+	render(files, kind, facts)
 }
 
-func render(files []string, facts map[string]interface{}) {
+func render(files []string, kind string, facts map[string]interface{}) {
 	templates := template.New("chart").Option("missingkey=zero")
 	functions := sprig.TxtFuncMap()
 	functions["toYaml"] = func(value interface{}) string {
 		text, err := yaml.Marshal(value)
 		check(err)
 		return strings.TrimSuffix(string(text), "\n")
+	}
+	functions["fromYaml"] = func(text string) map[string]interface{} {
+		value := map[string]interface{}{}
+		check(yaml.Unmarshal([]byte(text), &value))
+		return value
 	}
 	functions["include"] = func(name string, data interface{}) (string, error) {
 		var text bytes.Buffer
@@ -56,8 +65,10 @@ func render(files []string, facts map[string]interface{}) {
 		template.Must(templates.New(filepath.Base(file)).Parse(string(content)))
 	}
 	for _, file := range files {
-		if filepath.Ext(file) == ".yaml" {
-			fmt.Println("---")
+		if filepath.Ext(file) == kind {
+			if kind == ".yaml" {
+				fmt.Println("---")
+			}
 			check(templates.ExecuteTemplate(os.Stdout, filepath.Base(file), facts))
 		}
 	}
