@@ -1,0 +1,150 @@
+"""Reference pages, generated from the code: commands, configuration, feature gates, metrics and plugins."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from kubestow import config
+from kubestow.cli import commands
+from kubestow.config import plugin_args
+from kubestow.framework.profile import implements
+from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.plugins import in_tree_registry
+
+__all__ = ["pages"]
+
+
+def pages() -> dict[str, str]:
+    """The pages in Markdown, by name."""
+    return {
+        "commands": "\n".join(_commands()),
+        "configuration": "\n".join(_configuration()),
+        "feature-gates": "\n".join(_feature_gates()),
+        "metrics": "\n".join(_metrics()),
+        "plugins": "\n".join(_plugins()),
+    }
+
+
+def _commands() -> Iterator[str]:
+    yield "# Commands\n"
+    yield "The help of every command, as `--help` prints it. [Command line](../cli.md) has what they have in common."
+    root = click.Context(commands, info_name="kubestow", max_content_width=100, terminal_width=100)
+    for path, command, context in _walk(commands, root):
+        yield f"\n## {path}\n\n```text\n{command.get_help(context)}\n```"
+
+
+def _walk(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, context, info_name=name)
+        if isinstance(command, click.Group):
+            yield from _walk(command, inner)
+        else:
+            yield inner.command_path, command, inner
+
+
+def _configuration() -> Iterator[str]:
+    yield "# KubeSchedulerConfiguration\n"
+    yield f"The fields of `{config.API_VERSION}`, with the values that they have when they are absent."
+    waiting: list[type[msgspec.Struct]] = [config.KubeSchedulerConfiguration, *plugin_args.ARGS_TYPES.values()]
+    seen = set(waiting)
+    while waiting:
+        struct = waiting.pop(0)
+        yield f"\n## {struct.__name__}\n\n{_first_paragraph(struct)}\n\n| Field | Type | Default |\n|---|---|---|"
+        info = msgspec.inspect.type_info(struct)
+        assert isinstance(info, msgspec.inspect.StructType)
+        for field in info.fields:
+            for inner in _structs(field.type):
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
+            yield f"| `{field.encode_name}` | {_type_text(field.type)} | {_default_text(field)} |"
+
+
+def _structs(kind: msgspec.inspect.Type) -> Iterator[type[msgspec.Struct]]:
+    match kind:
+        case msgspec.inspect.StructType(cls=struct) if struct is not config.Duration:
+            yield struct
+        case msgspec.inspect.UnionType(types=kinds):
+            for one in kinds:
+                yield from _structs(one)
+        case msgspec.inspect.CollectionType(item_type=item):
+            yield from _structs(item)
+        case msgspec.inspect.DictType(value_type=value):
+            yield from _structs(value)
+
+
+def _type_text(kind: msgspec.inspect.Type) -> str:
+    match kind:
+        case msgspec.inspect.StructType(cls=config.Duration):
+            return "duration"
+        case msgspec.inspect.StructType(cls=struct):
+            return f"[{struct.__name__}](#{struct.__name__.lower()})"
+        case msgspec.inspect.UnionType(types=kinds):
+            return " or ".join(_type_text(one) for one in kinds if not isinstance(one, msgspec.inspect.NoneType))
+        case msgspec.inspect.CollectionType(item_type=item) | msgspec.inspect.VarTupleType(item_type=item):
+            return f"list of {_type_text(item)}"
+        case msgspec.inspect.DictType(value_type=value):
+            return f"map of {_type_text(value)}"
+        case msgspec.inspect.CustomType(cls=custom) | msgspec.inspect.EnumType(cls=custom):
+            return str(custom.__name__)
+        case _:
+            return {"StrType": "string", "IntType": "integer", "FloatType": "number", "BoolType": "boolean"}.get(
+                type(kind).__name__, "object"
+            )
+
+
+def _default_text(field: msgspec.inspect.Field) -> str:
+    if field.required:
+        return "required"
+    default: Any = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if isinstance(default, config.Duration):
+        return f"`{default}`"
+    if default is None or isinstance(default, msgspec.Struct) or default in ("", b"", (), [], {}):
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _feature_gates() -> Iterator[str]:
+    yield "# Feature gates\n"
+    yield "The gates of `--feature-gates`. [Operate](../operate.md) says which of them have an effect.\n"
+    yield "| Gate | Stage | Default |\n|---|---|---|"
+    for name, spec in sorted(config.FEATURE_SPECS.items()):
+        yield f"| `{name}` | {spec.stage} | {'on' if spec.default else 'off'} |"
+
+
+def _metrics() -> Iterator[str]:
+    yield "# Metrics\n"
+    yield "What `/metrics` exposes. Names, labels and stability are kube-scheduler's.\n"
+    yield "| Metric | Type | Labels | Stability | Meaning |\n|---|---|---|---|---|"
+    metrics = SchedulerMetrics(process=False)
+    add_state_gauges(metrics, config.FeatureGates.parse(""), scheduler=lambda: None, is_leader=lambda: False)
+    for family in sorted(metrics.families, key=lambda family: family.name):
+        stability, text = family.documentation.removeprefix("[").split("] ", 1)
+        labels = ", ".join(f"`{label}`" for label in family.label_names)
+        yield f"| `{family.name}` | {type(family).__name__.lower()} | {labels} | {stability.lower()} | {text} |"
+
+
+def _plugins() -> Iterator[str]:
+    registry = in_tree_registry()
+    points = implements(registry)
+    enabled = {entry.name for entry in config.default_plugins(config.FeatureGates.parse("")).multi_point.enabled}
+    yield "# Plugins\n"
+    yield "The in-tree plugins, with the extension points that each implements.\n"
+    yield "| Plugin | By default | Extension points | Purpose |\n|---|---|---|---|"
+    for name, plugin in registry.items():
+        implemented = ", ".join(str(point) for point in config.ExtensionPoint if point in points[name])
+        yield f"| {name} | {'enabled' if name in enabled else ''} | {implemented} | {_first_paragraph(plugin)} |"
+
+
+def _first_paragraph(thing: type) -> str:
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text.replace("``", "`")).replace("|", r"\|")
