@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -53,18 +54,30 @@ class ScriptedPlugin(
     BindPlugin,
     PostBindPlugin,
 ):
-    """Implements every extension point; points without a scripted result succeed. ``calls`` lists (point, pod)."""
+    """Implements every extension point; points without a scripted result succeed.
+
+    ``calls`` lists (point, pod); ``called_again`` is set by each call.
+    """
 
     name = "ScriptedPlugin"
     events_to_register = ()
     results: ClassVar[dict[str, Any]]
     calls: ClassVar[list[tuple[str, str]]]
+    called_again: ClassVar[asyncio.Event]
     #: The calls in order as (plugin, point); several plugins can share it.
     log: ClassVar[list[tuple[str, str]]]
+
+    @classmethod
+    async def until_called(cls, point: str, pod: str) -> None:
+        """Wait until the plugin has been called at this extension point for this pod."""
+        while (point, pod) not in cls.calls:
+            cls.called_again.clear()
+            await cls.called_again.wait()
 
     def _result(self, point: str, pod: PodInfo, default: T) -> T:
         self.calls.append((point, pod.name))
         self.log.append((self.name, point))
+        self.called_again.set()
         scripted = self.results.get(point, default)
         result: T = scripted(pod) if callable(scripted) else scripted
         return result
@@ -138,7 +151,14 @@ def scripted_plugin(
     return type(
         name,
         (ScriptedPlugin,),
-        {"name": name, "results": results, "calls": [], "log": [], "events_to_register": tuple(requeues)},
+        {
+            "name": name,
+            "results": results,
+            "calls": [],
+            "called_again": asyncio.Event(),
+            "log": [],
+            "events_to_register": tuple(requeues),
+        },
     )
 
 

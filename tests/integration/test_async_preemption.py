@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Pod
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
@@ -203,7 +204,7 @@ class KeepsReservation(NodeFilterPlugin, ReservePlugin):
         if pod.uid == self.holder:
             self.holder = ""
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Any) -> Status | None:
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status | None:
         if self.holder and self.handle.cluster.placed_pod(self.holder) is None:
             return Status.unschedulable("still reserved")
         return None

@@ -1,7 +1,6 @@
 """The secure port of a running scheduler (semantics 1.4; 11.1 TestEndpointHandlers, TestSchedulerZPages).
 
 Single responses, authentication and authorization are in tests/serving; here a scheduler runs with its API server.
-Not here: /flagz and /statusz as CBOR, which is not acceptable like any other media type that is not offered.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class SecurePort:
             aiohttp.ClientSession(skip_auto_headers=["Accept"]) as session,
             session.get(url, headers=headers, ssl=False) as response,
         ):
-            return Reply(response.status, await response.text(), response.headers)
+            return Reply(response.status, await response.read(), response.headers)
 
 
 @asynccontextmanager

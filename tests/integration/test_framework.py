@@ -153,14 +153,15 @@ async def test_a_pod_is_retried_after_a_pre_bind_failure(cluster: ClusterFixture
 
 async def test_a_pre_bind_failure_frees_capacity_for_other_pods(cluster: ClusterFixture) -> None:
     async def fail(info: PodInfo) -> Status:
-        await probe.until(lambda: probe.queued("waits") is not None and bool(cluster.message("waits")))
+        await cluster.pending_messages("waits")
+        await probe.until(lambda: probe.queued("waits") is not None)
         return REJECT
 
     await cluster.create(node("n", cpu="1"))
     plugin = scripted_plugin(pre_bind=lambda info: fail(info) if info.name == "fails" else SUCCESS)
     async with cluster.scheduler(**profile(plugin)) as probe:
         await cluster.create(pod("fails", cpu="1", priority=10))
-        await probe.until(lambda: ("pre_bind", "fails") in plugin.calls)
+        await plugin.until_called("pre_bind", "fails")
         await cluster.create(pod("waits", cpu="1"))
         assert await cluster.bound("waits") == ["n"]
 
@@ -201,10 +202,10 @@ async def test_a_pod_that_no_bind_plugin_binds_stays_pending(cluster: ClusterFix
 async def test_post_bind_runs_only_after_a_successful_binding(cluster: ClusterFixture) -> None:
     await cluster.create(node("n"), pod("good"), pod("bad"))
     plugin = scripted_plugin(bind=lambda info: FAIL if info.name == "bad" else Status(Code.SKIP))
-    async with cluster.scheduler(**profile(plugin)) as probe:
+    async with cluster.scheduler(**profile(plugin)):
         await cluster.bound("good")
         await cluster.pending_messages("bad")
-        await probe.until(lambda: ("post_bind", "good") in plugin.calls)
+        await plugin.until_called("post_bind", "good")
         assert ("post_bind", "bad") not in plugin.calls
 
 

@@ -7,12 +7,12 @@ TestAsyncPreemption is in test_async_preemption. Not here: TestPodGroupPreemptio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from kubestow.api.core import Node, Pod
+from kubestow.api.core import Pod
+from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
@@ -269,8 +269,8 @@ class ExclusiveNode(NodeFilterPlugin):
 
     name = "ExclusiveNode"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: Node, pods: Sequence[PodInfo]) -> Status | None:
-        return Status.unschedulable("the node is not empty") if pods else None
+    def filter_node(self, state: CycleState, pod: PodInfo, node_info: NodeInfo) -> Status | None:
+        return Status.unschedulable("the node is not empty") if node_info.pods else None
 
 
 async def test_preemption_resolves_the_rejection_of_a_custom_filter(cluster_with_kubelets: ClusterFixture) -> None:
