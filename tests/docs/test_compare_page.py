@@ -1,0 +1,53 @@
+"""docs/compare.md: the metrics and thresholds exist, and the Python example runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kubestow.cli.compare import compare as command
+from kubestow.simulation.comparison.metrics import METRICS, RESOURCE_METRICS
+from kubestow.simulation.comparison.pods import Change
+from kubestow.simulation.comparison.thresholds import Threshold
+from tests.simulation.input.manifests import node, workload, write
+
+PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
+
+
+def block(heading: str) -> str:
+    """The first code block below a heading."""
+    return PAGE.partition(f"## {heading}\n")[2].split("```")[1].partition("\n")[2]
+
+
+def test_all_metrics_and_changes_are_listed() -> None:
+    rows = re.findall(r"^\| (.+?) \|", PAGE.partition("## Metrics")[2].partition("## Thresholds")[0], re.MULTILINE)
+    listed = {name.removesuffix(".RESOURCE") for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert listed == METRICS.keys() | RESOURCE_METRICS.keys()
+    changes = PAGE.partition("## Pods that differ")[2].partition("## Metrics")[0]
+    assert set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([a-z, ]+) \|", changes, re.MULTILINE)))) == {*Change}
+
+
+def test_all_thresholds_parse() -> None:
+    for text in (*block("Thresholds").splitlines(), *re.findall(r"--fail-if '(.+?)'", PAGE)):
+        Threshold.parse(text)
+
+
+def test_all_commands_are_spelled_right() -> None:
+    text = PAGE.replace("\\\n", " ")
+    for line in re.findall(r"kubestow compare (--.+)$", text, re.MULTILINE):
+        command.make_context("compare", shlex.split(line))
+
+
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, node("a"), node("b"), name="dump.json")
+    write(tmp_path, workload("Deployment", "web", replicas=3), name="deploy.yaml")
+    for name in ("a.yaml", "b.yaml"):
+        header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        (tmp_path / name).write_text(header)
+    names: dict[str, object] = {}
+    exec(block("In Python"), names)
+    assert repr(names["comparison"]).startswith("<Comparison of baseline and candidate: 0 lost")
