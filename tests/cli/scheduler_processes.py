@@ -12,6 +12,7 @@ from typing import Any
 
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client, pod
+from tests.hang_limit import HANG_LIMIT
 
 __all__ = ["LEASE", "Candidate", "ElectionHarness", "election_harness"]
 
@@ -32,7 +33,7 @@ class Candidate:
     async def logs(self, message: str) -> str:
         """Wait for the next log line with this message."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             while line := (await self.process.stderr.readline()).decode().strip():
                 if f'"{message}"' in line:
                     return line
@@ -40,7 +41,7 @@ class Candidate:
 
     async def ended(self) -> tuple[int, str]:
         """Wait for the end; the exit status and the last line on standard error."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             _, err = await self.process.communicate()
         assert self.process.returncode is not None
         return self.process.returncode, (err.decode().strip().splitlines() or [""])[-1]
@@ -79,7 +80,7 @@ class ElectionHarness:
 
     async def bound(self, count: int) -> dict[str, str]:
         """Wait until ``count`` pods are bound; the node of every pod."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             while True:
                 nodes = await self.nodes_of()
                 if sum(1 for node in nodes.values() if node) >= count:

@@ -71,7 +71,7 @@ async def test_roles_decide_what_a_service_account_is_allowed(tmp_path: Path) ->
         assert await kubectl(*robot, "auth", "can-i", "create", "pods") == "yes\n"
         assert await kubectl(*robot, "run", "web", "--image=nginx") == "pod/web created\n"
         # The scheduler of this process runs with the rights of kube-scheduler.
-        await kubectl(config, "wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        await kubectl(config, "wait", "--for=condition=Ready", "pod/web", "--timeout=600s")
         assert "(Forbidden)" in await kubectl(*robot, "get", "nodes", fails=True)
 
 

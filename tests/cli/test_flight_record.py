@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import stat
 import zlib
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_live_commands import CONFIDENTIAL, Run, attempted, create_pod, run
+from tests.cli.test_live_commands import CONFIDENTIAL, Run, attempted, create_pod, run, start
 from tests.cli.up_process import up
 
 MOST_ALLOCATED = """\
@@ -41,15 +42,19 @@ async def test_what_a_scheduler_did_is_replayed_and_decided_again(tmp_path: Path
     async with up(tmp_path, "--flight-record", str(folder), "--scheduler-process", own_process) as cluster:
         await create_pod(cluster, "first", "1")
         await attempted(cluster, "first")
-        recording = asyncio.create_task(run(cluster.kubeconfig, "record", "-o", str(live), "--duration", "2s"))
-        while not live.exists():  # noqa: ASYNC110
+        timed = await run(cluster.kubeconfig, "record", "-o", str(tmp_path / "timed.bin"), "--duration", "1s")
+        assert (timed.status, "states of objects" in timed.err) == (0, True)
+        recording = await start(cluster.kubeconfig, "record", "-o", str(live))
+        while not live.exists():
+            assert recording.returncode is None
             await asyncio.sleep(0.05)
         for number in range(5):
             await create_pod(cluster, f"pod-{number}", "500m")
             await attempted(cluster, f"pod-{number}")
         await create_pod(cluster, "large", "1000")
         await attempted(cluster, "large")
-        assert (await recording).status == 0
+        recording.send_signal(signal.SIGINT)
+        assert await recording.wait() == 0
     [record] = folder.iterdir()
     for path in (record, live):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -17,6 +17,7 @@ from tools.package.readme import for_package_index
 
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.version import KUBERNETES_VERSION, VERSION
+from tests.hang_limit import HANG_LIMIT
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -51,7 +52,7 @@ async def test_a_scheduler_imports_only_what_it_needs() -> None:
             stderr=asyncio.subprocess.PIPE,
         )
         assert process.stderr is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             await process.stderr.readuntil(b'"Scheduling"')
             process.terminate()
             out, _ = await process.communicate()

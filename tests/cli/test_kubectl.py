@@ -31,19 +31,19 @@ async def test_a_deployment_is_rolled_out_updated_rolled_back_and_scaled(kubectl
     assert (
         await kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=100") == f"{_named(web)} created\n"
     )
-    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=30s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=600s")
     assert (await kubectl("get", "deploy", "web")).splitlines()[1].split()[:4] == ["web", "100/100", "100", "100"]
     assert await kubectl("set", "image", web, "nginx=nginx:2") == f"{_named(web)} image updated\n"
-    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=30s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=600s")
     assert await kubectl("rollout", "undo", web) == f"{_named(web)} rolled back\n"
-    await kubectl("rollout", "status", web, "--timeout=30s")
+    await kubectl("rollout", "status", web, "--timeout=600s")
     history = (await kubectl("rollout", "history", web)).split()
     assert history[-4:] == ["2", "<none>", "3", "<none>"]
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     assert await kubectl("get", web, "-o", image) == "nginx:1"
     assert await kubectl("scale", web, "--replicas=3") == f"{_named(web)} scaled\n"
     await kubectl("rollout", "restart", web)
-    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=30s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", web, "--timeout=600s")
     assert "ScalingReplicaSet" in await kubectl("describe", web)
 
 
@@ -54,7 +54,7 @@ def _named(deployment: str) -> str:
 
 async def test_pods_are_printed_in_every_format(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
-    await kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=600s")
     wide = (await kubectl("get", "pods", "-o", "wide", "--sort-by=.spec.nodeName")).splitlines()
     assert wide[0].split()[:7] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE"]
     assert len(wide) == 4 and all("Running" in line and "node-" in line for line in wide[1:])
@@ -87,9 +87,9 @@ async def test_a_pod_is_applied_diffed_edited_labelled_and_deleted(kubectl: Kube
 
 async def test_a_node_is_drained_and_uncordoned(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=6")
-    await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
-    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--timeout=30s")
-    await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await kubectl("rollout", "status", "deployment/web", "--timeout=600s")
+    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--timeout=600s")
+    await kubectl("rollout", "status", "deployment/web", "--timeout=600s")
     nodes = await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
     assert len(nodes.split()) == 6 and "node-0" not in nodes
     assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
@@ -98,7 +98,7 @@ async def test_a_node_is_drained_and_uncordoned(kubectl: Kubectl) -> None:
 
 async def test_a_job_completes(kubectl: Kubectl) -> None:
     assert await kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hi") == "job.batch/hello created\n"
-    assert "condition met" in await kubectl("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+    assert "condition met" in await kubectl("wait", "--for=condition=complete", "job/hello", "--timeout=600s")
     assert (await kubectl("get", "jobs")).splitlines()[1].split()[:3] == ["hello", "Complete", "1/1"]
     assert "Completed" in await kubectl("get", "pods")
     assert "Job completed" in await kubectl("events", "--for=job/hello")
@@ -107,19 +107,19 @@ async def test_a_job_completes(kubectl: Kubectl) -> None:
 async def test_deletion_cascades_to_dependents(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "team")
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2", "-n", "team")
-    await kubectl("rollout", "status", "deployment/web", "-n", "team", "--timeout=30s")
-    deleted = await kubectl("delete", "deployment", "web", "-n", "team", "--cascade=foreground", "--timeout=30s")
+    await kubectl("rollout", "status", "deployment/web", "-n", "team", "--timeout=600s")
+    deleted = await kubectl("delete", "deployment", "web", "-n", "team", "--cascade=foreground", "--timeout=600s")
     assert 'deployment.apps "web"' in deleted
     assert await kubectl("get", "rs,pods", "-n", "team", "-o", "name") == ""
     await kubectl("create", "deployment", "again", "--image=nginx", "-n", "team")
-    assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team", "--timeout=30s")
+    assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team", "--timeout=600s")
     assert "NotFound" in await kubectl("get", "namespace", "team", fails=True)
 
 
 async def test_an_unschedulable_pod_has_a_reason(kubectl: Kubectl) -> None:
     huge = POD.replace('image: "nginx:1"', 'image: "nginx:1", resources: {requests: {cpu: "999"}}')
     await kubectl("create", "-f", "-", stdin=huge)
-    await kubectl("wait", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "pod/app", "--timeout=30s")
+    await kubectl("wait", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "pod/app", "--timeout=600s")
     assert "3 Insufficient cpu" in await kubectl("describe", "pod", "app")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import sys
+from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,14 +26,19 @@ class Run(NamedTuple):
     err: str
 
 
-async def run(kubeconfig: Path, *arguments: str) -> Run:
-    """A command with the cluster of ``kubestow up`` in KUBECONFIG, and nothing else."""
-    process = await asyncio.create_subprocess_exec(
+async def start(kubeconfig: Path, *arguments: str) -> Process:
+    """Start such a command as :func:`run` does."""
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from kubestow.cli import main; main()", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
         env={"KUBECONFIG": str(kubeconfig), "PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
     )
+
+
+async def run(kubeconfig: Path, *arguments: str) -> Run:
+    """The result of a command with the cluster of ``kubestow up`` in KUBECONFIG, and nothing else."""
+    process = await start(kubeconfig, *arguments)
     out, err = await process.communicate()
     assert "Traceback" not in err.decode()
     return Run(process.returncode, out.decode(), err.decode())

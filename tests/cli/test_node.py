@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from tests.cli.up_process import Up, up
+from tests.hang_limit import HANG_LIMIT
 
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "node")
 
@@ -20,14 +21,14 @@ async def node(*arguments: str) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     return process.returncode, out.decode()
 
 
 async def follow(cluster: Up, path: str, until: Any) -> dict[str, Any]:
     """Watch until an object satisfies a predicate."""
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(HANG_LIMIT),
         aiohttp.ClientSession() as session,
         session.get(f"{cluster.url}{path}?watch=true") as watch,
     ):

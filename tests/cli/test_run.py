@@ -16,6 +16,7 @@ from kubestow.devcluster.apiserver.authentication.users import ADMIN, UserInfo
 from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import DevCluster
 from tests.client.kubeconfigs import kubeconfig, save
+from tests.hang_limit import HANG_LIMIT
 
 KNOWN = {"own": ADMIN, "prometheus": UserInfo("prometheus", ("system:authenticated",))}
 
@@ -55,7 +56,7 @@ async def test_a_scheduler_serves_its_endpoints_and_ends_on_sigterm(tmp_path: Pa
         named = save(tmp_path, kubeconfig(api.url, token="own"))
         configs = [f"--{use}kubeconfig={named}" for use in ("", "authentication-", "authorization-")]
         flags = [*configs, f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
-        async with running(*flags, "--logging-format=json") as process, asyncio.timeout(60):
+        async with running(*flags, "--logging-format=json") as process, asyncio.timeout(HANG_LIMIT):
             assert process.stderr is not None
             lines = [json.loads(await process.stderr.readline())]
             while lines[-1]["msg"] != "Scheduling":
@@ -71,7 +72,7 @@ async def test_a_scheduler_serves_its_endpoints_and_ends_on_sigterm(tmp_path: Pa
 async def test_a_scheduler_started_before_its_api_server_waits_for_it(tmp_path: Path) -> None:
     port, api_port = free_port(), free_port()
     flags = [f"--master=http://127.0.0.1:{api_port}", f"--secure-port={port}", "--leader-elect=false"]
-    async with running(*flags) as process, asyncio.timeout(60):
+    async with running(*flags) as process, asyncio.timeout(HANG_LIMIT):
         assert process.stderr is not None
         log = await process.stderr.readuntil(b"retrying in")
         assert f"API server http://127.0.0.1:{api_port} is not available: " in log.decode()
@@ -88,7 +89,7 @@ async def test_a_scheduler_started_before_its_api_server_waits_for_it(tmp_path: 
 
 async def test_a_scheduler_that_waits_for_its_api_server_ends_on_sigterm(tmp_path: Path) -> None:
     flags = [f"--master=http://127.0.0.1:{free_port()}", "--secure-port=0", "--leader-elect=false"]
-    async with running(*flags) as process, asyncio.timeout(60):
+    async with running(*flags) as process, asyncio.timeout(HANG_LIMIT):
         assert process.stderr is not None
         await process.stderr.readuntil(b"retrying in")
         process.terminate()
@@ -101,7 +102,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         flags = [f"--secure-port={port}", "--bind-address=127.0.0.1", "--master=http://127.0.0.1:1"]
-        async with running(*flags) as process, asyncio.timeout(60):
+        async with running(*flags) as process, asyncio.timeout(HANG_LIMIT):
             assert await process.wait() == 1
             assert process.stderr is not None
             lines = (await process.stderr.read()).decode().splitlines()

@@ -12,6 +12,7 @@ from kubestow.config import API_VERSION, KIND
 from kubestow.devcluster.cluster import DevCluster
 from tests.cli.test_run import free_port, running, status
 from tests.devcluster.client import Client, pod
+from tests.hang_limit import HANG_LIMIT
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -26,7 +27,7 @@ async def records(process: asyncio.subprocess.Process, until: str) -> list[dict[
 
 
 async def test_sigusr2_dumps_the_cache_and_compares_it_with_the_api_server() -> None:
-    async with DevCluster(nodes=2) as api, asyncio.timeout(60):
+    async with DevCluster(nodes=2) as api, asyncio.timeout(HANG_LIMIT):
         client = Client(api)
         await client.post(PODS, pod("fits"))
         pending = pod("pending")
@@ -52,7 +53,7 @@ async def test_sigusr2_dumps_the_cache_and_compares_it_with_the_api_server() -> 
 async def test_sigusr2_before_the_api_server_is_available_is_answered_in_the_log() -> None:
     port = free_port()
     flags = ["--master=http://127.0.0.1:1", f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
-    async with running(*flags) as process, asyncio.timeout(60):
+    async with running(*flags) as process, asyncio.timeout(HANG_LIMIT):
         assert process.stderr is not None
         await process.stderr.readuntil(b"retrying in")
         process.send_signal(signal.SIGUSR2)
@@ -63,7 +64,7 @@ async def test_sigusr2_before_the_api_server_is_available_is_answered_in_the_log
 async def test_sigpipe_is_ignored_and_sighup_ends_the_process() -> None:
     port = free_port()
     flags = ["--master=http://127.0.0.1:1", f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]
-    async with running(*flags) as process, asyncio.timeout(60):
+    async with running(*flags) as process, asyncio.timeout(HANG_LIMIT):
         assert process.stderr is not None
         await process.stderr.readuntil(b"retrying in")
         process.send_signal(signal.SIGPIPE)
@@ -85,7 +86,7 @@ async def test_a_second_sigterm_ends_a_process_that_still_binds_pods(tmp_path: P
         "profiles": [{"schedulerName": "default-scheduler", "plugins": enabled}],
     }
     config.write_text(json.dumps(document))
-    async with DevCluster(nodes=1) as api, asyncio.timeout(60):
+    async with DevCluster(nodes=1) as api, asyncio.timeout(HANG_LIMIT):
         await Client(api).post(PODS, pod("slow"))
         flags = ["--plugin=tests.cli.slow_plugin:Slow", f"--config={config}", f"--master={api.url}", "--secure-port=0"]
         async with running(*flags, "--logging-format=json", "-v=4") as process:

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from tests.cli.up_process import children_of, ended, is_running, started, up
+from tests.hang_limit import HANG_LIMIT
 
 NODES = """
 apiVersion: v1
@@ -188,7 +189,7 @@ async def test_the_death_of_the_scheduler_ends_the_cluster(tmp_path: Path) -> No
     process = await started(*arguments)
     (scheduler,) = children_of(process.pid)
     os.kill(scheduler, signal.SIGKILL)
-    _, error = await asyncio.wait_for(process.communicate(), 60)
+    _, error = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     assert process.returncode == 1
     assert "the scheduler's process ended unexpectedly with status -9" in error.decode()
     assert error.decode().endswith("kubestow: the scheduler's process ended with status -9\n")
@@ -201,5 +202,5 @@ async def test_the_scheduler_does_not_outlive_a_killed_cluster(tmp_path: Path) -
     asyncio.get_running_loop().add_reader(os.pidfd_open(scheduler), scheduler_ended.set)
     process.kill()
     await process.wait()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_LIMIT):
         await scheduler_ended.wait()

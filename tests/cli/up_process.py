@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.hang_limit import HANG_LIMIT
+
 __all__ = ["Up", "children_of", "ended", "is_running", "started", "up"]
 
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
@@ -38,7 +40,7 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Up]:
     assert process.stdout is not None
     lines: list[str] = []
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             while not lines or lines[-1] != "ready":
                 line = await process.stdout.readline()
                 assert line, "the process ended before it was ready"
@@ -54,7 +56,7 @@ async def ended(*arguments: str) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, err = await asyncio.wait_for(process.communicate(), 60)
+    _, err = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     return process.returncode, err.decode()
 
 
@@ -62,7 +64,7 @@ async def started(*arguments: str) -> Process:
     """The process of a command that is ready; the caller ends it."""
     process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_LIMIT):
         while (line := await process.stdout.readline()) != b"ready\n":
             assert line, "the process ended before it was ready"
     return process

@@ -6,6 +6,8 @@ import asyncio
 import heapq
 from datetime import UTC, datetime, timedelta
 
+from tests.hang_limit import HANG_LIMIT
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -52,7 +54,7 @@ class ManualClock:
 
     async def wait_for_sleepers(self, count: int) -> None:
         """Return once ``count`` tasks sleep."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             while len(self._sleepers) < count:
                 self._sleep_started.clear()
                 await self._sleep_started.wait()

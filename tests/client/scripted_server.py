@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from tests.hang_limit import HANG_LIMIT
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
@@ -57,7 +59,7 @@ class ScriptedServer:
 
     async def wait_for_requests(self, count: int) -> None:
         """Return once ``count`` requests have arrived in total."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             while len(self.requests) < count:
                 self._arrived.clear()
                 await self._arrived.wait()

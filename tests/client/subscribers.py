@@ -12,6 +12,7 @@ from kubestow.api.core import Namespace, Node, Pod
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.interfaces import Clock, Resource
+from tests.hang_limit import HANG_LIMIT
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
@@ -45,7 +46,7 @@ class RecordingSubscriber:
 
     async def wait_until_seen(self, count: int) -> list[tuple[Any, ...]]:
         """Everything seen so far, once there are at least ``count`` entries."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             while len(self.seen) < count:
                 self._changed.clear()
                 await self._changed.wait()

@@ -24,6 +24,7 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import running_scheduler
 from kubestow.wall_clock import WallClock
+from tests.hang_limit import HANG_LIMIT
 
 
 class Never(NodeFilterPlugin):
@@ -45,7 +46,7 @@ async def searches(
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [enabled]}
     configuration = config.load(document, implements=implements(registry))
     async with running_scheduler(objects, plugins=plugins, profiles=[enabled]) as harness:
-        await asyncio.wait_for(harness.scheduler.started(), 60)
+        await asyncio.wait_for(harness.scheduler.started(), HANG_LIMIT)
         yield harness.scheduler, CounterfactualSearches(harness.scheduler, configuration, FeatureGates(), WallClock())
 
 

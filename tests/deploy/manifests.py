@@ -13,6 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.hang_limit import HANG_LIMIT
+
 __all__ = [
     "CHART",
     "DEPLOY",
@@ -87,6 +89,8 @@ def _objects(text: str) -> list[Object]:
 
 def _output(*command: str) -> str:
     environment = {**os.environ, "GO111MODULE": "off", "GOPATH": str(_GO_LIBRARIES), "GOFLAGS": ""}
-    completed = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    completed = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=HANG_LIMIT, check=False
+    )
     assert completed.returncode == 0, completed.stderr
     return completed.stdout

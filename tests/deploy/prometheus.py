@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from kubestow.devcluster.cluster import DevCluster
+from tests.hang_limit import HANG_LIMIT
 
 __all__ = ["NEEDS_PROMETHEUS", "Prometheus", "scraping"]
 
@@ -45,7 +46,7 @@ class Prometheus:
 
     async def until(self, expression: str) -> None:
         """Return once the result of an instant query is not empty."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_LIMIT):
             while True:
                 if await self.query(expression):
                     return
@@ -102,7 +103,7 @@ async def _create_pods(url: str) -> None:
 
 
 async def _is_ready(url: str) -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(HANG_LIMIT), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"{url}/-/ready") as response:

@@ -13,6 +13,7 @@ import pytest
 from tools.image.bill_of_materials import bill_of_materials
 
 from tests.deploy.manifests import DEPLOY
+from tests.hang_limit import HANG_LIMIT
 
 ROOT = DEPLOY.parent
 
@@ -81,7 +82,7 @@ def test_the_kube_scheduler_command_accepts_its_flags(tmp_path: Path) -> None:
     command = tmp_path / "kube-scheduler"
     command.write_text(script)
     completed = subprocess.run(
-        [sys.executable, command, "--help"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, command, "--help"], capture_output=True, text=True, timeout=HANG_LIMIT, check=False
     )
     assert completed.returncode == 0
     assert "--config" in completed.stdout

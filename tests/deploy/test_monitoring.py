@@ -18,6 +18,7 @@ from kubestow.observability.observability import Observability
 from kubestow.wall_clock import WallClock
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
+from tests.hang_limit import HANG_LIMIT
 
 MONITORING = DEPLOY / "monitoring"
 NEEDS_PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
@@ -37,7 +38,7 @@ def panel_queries() -> Iterator[str]:
 @NEEDS_PROMTOOL
 def test_prometheus_accepts_the_alert_rules() -> None:
     command = ["promtool", "check", "rules", str(MONITORING / "alerts.yaml")]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=HANG_LIMIT, check=False)
     assert completed.returncode == 0, completed.stderr
 
 
@@ -47,7 +48,7 @@ def test_prometheus_accepts_the_queries_of_the_dashboard(tmp_path: Any) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     completed = subprocess.run(
-        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, timeout=HANG_LIMIT, check=False
     )
     assert completed.returncode == 0, completed.stderr
 

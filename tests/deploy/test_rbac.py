@@ -23,6 +23,7 @@ from tests.client.kubeconfigs import kubeconfig, save
 from tests.deploy.manifests import Object, kustomize
 from tests.devcluster.client import PODS, Client
 from tests.devcluster.kubectl import NEEDS_KUBECTL
+from tests.hang_limit import HANG_LIMIT
 from tests.integration.objects import DEVICE_CLASS, device_claim, devices, storage_class, unbound
 
 pytestmark = [*NEEDS_KUBECTL]
@@ -88,7 +89,7 @@ class RecordingCluster:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait for a condition."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_LIMIT):
             while True:
                 if holds():
                     return

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hang_limit import HANG_LIMIT
+
 __all__ = ["NEEDS_KUBECTL", "Kubectl"]
 
 KUBECTL = shutil.which("kubectl")
@@ -44,7 +46,7 @@ class Kubectl:
         assert process.stdout is not None
         lines: list[str] = []
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANG_LIMIT):
                 while not lines or word not in lines[-1]:
                     lines.append((await process.stdout.readline()).decode())
         finally:
@@ -56,7 +58,7 @@ class Kubectl:
         self, arguments: tuple[str, ...], *, stdin: str = "", editor: str = "", statuses: tuple[int, ...]
     ) -> tuple[str, str]:
         process = await self._start(arguments, editor)
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(HANG_LIMIT):
             out, err = await process.communicate(stdin.encode())
         assert process.returncode in statuses, f"{arguments}: {err.decode()}"
         return out.decode(), err.decode()

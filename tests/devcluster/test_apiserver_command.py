@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from kubestow.devcluster.apiserver.storage.database import Database
+from tests.hang_limit import HANG_LIMIT
 
 COMMAND = [sys.executable, "-c", "from kubestow.cli import main; main()", "apiserver"]
 
@@ -23,7 +24,7 @@ async def running_server(*arguments: str) -> AsyncIterator[list[str]]:
     assert process.stdout is not None
     lines: list[str] = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_LIMIT):
             while not lines or lines[-1] != "ready":
                 lines.append((await process.stdout.readline()).decode().strip())
                 assert lines[-1] or process.returncode is None
@@ -48,7 +49,7 @@ async def run(*arguments: str, command: Sequence[str] = COMMAND) -> tuple[int | 
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     return process.returncode, err.decode()
 
 
@@ -73,7 +74,7 @@ async def test_a_full_disk_stops_the_server_and_loses_no_acknowledged_write(tmp_
         *limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(HANG_LIMIT), aiohttp.ClientSession() as session:
         url = (await process.stdout.readline()).decode().split()[-1]
         acknowledged = 0
         while True:
@@ -101,7 +102,7 @@ async def test_a_server_that_is_reachable_from_other_machines_prints_a_warning()
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_LIMIT):
         warning = await process.stderr.readline()
     process.terminate()
     await process.communicate()

@@ -18,6 +18,7 @@ from kubernetes_asyncio.leaderelection.resourcelock.leaselock import LeaseLock
 
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import pod
+from tests.hang_limit import HANG_LIMIT
 
 Result = TypeVar("Result")
 #: In seconds; the shortest that the libraries accept.
@@ -56,7 +57,7 @@ async def test_a_watch_follows_a_pod_from_creation_to_running(api_client: Any) -
     target = k8s.V1ObjectReference(kind="Node", name="node-0")
     binding = k8s.V1Binding(metadata=k8s.V1ObjectMeta(name="p"), target=target)
     await core.create_namespaced_pod_binding("p", "default", binding, _preload_content=False)
-    async with asyncio.timeout(20), k8s_watch.Watch().stream(core.list_namespaced_pod, "default") as events:
+    async with asyncio.timeout(HANG_LIMIT), k8s_watch.Watch().stream(core.list_namespaced_pod, "default") as events:
         async for event in events:
             if event["object"].status.phase == "Running":
                 assert event["object"].spec.node_name == "node-0"
@@ -87,7 +88,7 @@ async def test_another_candidate_is_elected_after_the_leader_stops(api_client: A
         config = electionconfig.Config(lock, **PERIODS, onstarted_leading=lead, onstopped_leading=lead)
         return asyncio.create_task(leaderelection.LeaderElection(config).run())
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_LIMIT):
         first = candidate("first")
         assert await leading.get() == "first"
         second = candidate("second")
@@ -106,7 +107,7 @@ def blocking_core(url: str) -> Any:
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_LIMIT):
         return await asyncio.to_thread(work)
 
 

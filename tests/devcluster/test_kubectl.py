@@ -48,18 +48,18 @@ async def test_server_side_apply_reports_a_conflict(kubectl: Kubectl) -> None:
 
 async def test_wait_describe_and_delete_a_bound_pod(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
-    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=600s")
     description = await kubectl("describe", "pod", "web")
     assert "Status:       Running" in description and "node-0" in description
-    assert 'pod "web" deleted' in await kubectl("delete", "pod", "web", "--timeout=30s")
+    assert 'pod "web" deleted' in await kubectl("delete", "pod", "web", "--timeout=600s")
     assert "NotFound" in await kubectl("get", "pod", "web", fails=True)
 
 
 async def test_taint_drain_and_uncordon_nodes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
-    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=600s")
     assert await kubectl("taint", "nodes", "node-1", "k=v:NoSchedule") == "node/node-1 tainted\n"
-    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--force", "--timeout=30s")
+    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--force", "--timeout=600s")
     assert "SchedulingDisabled" in await kubectl("get", "node", "node-0")
     assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
 

@@ -34,12 +34,12 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
 
 async def deploy(kubectl: Kubectl) -> None:
     assert await kubectl("apply", "-f", "-", stdin=API) == "deployment.apps/api created\n"
-    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/api", "--timeout=30s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/api", "--timeout=600s")
 
 
 async def test_a_deployment_of_a_hundred_pods_is_rolled_out_and_listed(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=100")
-    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/web", "--timeout=60s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/web", "--timeout=600s")
     assert (await kubectl("get", "deploy", "web")).splitlines()[1].split()[:4] == ["web", "100/100", "100", "100"]
     wide = (await kubectl("get", "pods", "-o", "wide", "--sort-by=.spec.nodeName")).splitlines()
     assert wide[0].split()[5:7] == ["IP", "NODE"] and wide[1].split()[6] == "node-0"
@@ -69,7 +69,7 @@ async def test_a_rollout_is_listed_undone_and_restarted(kubectl: Kubectl) -> Non
     await deploy(kubectl)
     changed = API.replace("nginx:1", "nginx:2")
     assert await kubectl("apply", "-f", "-", stdin=changed) == "deployment.apps/api configured\n"
-    await kubectl("rollout", "status", "deploy/api", "--timeout=30s")
+    await kubectl("rollout", "status", "deploy/api", "--timeout=600s")
     assert [line.split()[0] for line in (await kubectl("rollout", "history", "deploy/api")).splitlines()[2:4]] == [
         "1",
         "2",
@@ -78,7 +78,7 @@ async def test_a_rollout_is_listed_undone_and_restarted(kubectl: Kubectl) -> Non
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     assert await kubectl("get", "deploy", "api", "-o", image) == "nginx:1"
     assert await kubectl("rollout", "restart", "deploy/api") == "deployment.apps/api restarted\n"
-    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/api", "--timeout=30s")
+    assert "successfully rolled out" in await kubectl("rollout", "status", "deploy/api", "--timeout=600s")
 
 
 async def test_a_deployment_is_applied_edited_patched_and_scaled(kubectl: Kubectl) -> None:
@@ -117,9 +117,9 @@ async def test_labels_annotations_and_taints_are_added_and_removed(kubectl: Kube
 
 async def test_a_drained_node_is_empty_and_its_pods_run_on_other_nodes(kubectl: Kubectl) -> None:
     await deploy(kubectl)
-    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--ignore-daemonsets", "--timeout=60s")
+    assert "node/node-0 drained" in await kubectl("drain", "node-0", "--ignore-daemonsets", "--timeout=600s")
     assert "SchedulingDisabled" in await kubectl("get", "node", "node-0")
-    await kubectl("wait", "--for=condition=Available", "deploy/api", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Available", "deploy/api", "--timeout=600s")
     assert "No resources" in (await kubectl.output("get", "pods", "--field-selector=spec.nodeName=node-0"))
     assert await kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
 
@@ -129,21 +129,21 @@ async def test_objects_are_deleted_by_force_by_selector_in_the_foreground_and_wi
 ) -> None:
     await deploy(kubectl)
     await kubectl("run", "one", "--image=nginx", "--restart=Never")
-    await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=600s")
     assert 'pod "one" force deleted' in await kubectl("delete", "pod", "one", "--force")
-    assert "deleted" in await kubectl("delete", "pods", "-l", "app=api", "--timeout=30s")
-    assert "deleted" in await kubectl("delete", "deploy", "api", "--cascade=foreground", "--timeout=30s")
+    assert "deleted" in await kubectl("delete", "pods", "-l", "app=api", "--timeout=600s")
+    assert "deleted" in await kubectl("delete", "deploy", "api", "--cascade=foreground", "--timeout=600s")
     assert "No resources found" in await kubectl.output("get", "rs,pods")
     await kubectl("create", "namespace", "team")
     await kubectl("-n", "team", "run", "x", "--image=y")
-    assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team", "--timeout=30s")
+    assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team", "--timeout=600s")
 
 
 async def test_a_job_completes(kubectl: Kubectl) -> None:
     assert (
         await kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hello") == "job.batch/hello created\n"
     )
-    assert "condition met" in await kubectl("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+    assert "condition met" in await kubectl("wait", "--for=condition=complete", "job/hello", "--timeout=600s")
     assert (await kubectl("get", "job", "hello")).splitlines()[1].split()[:3] == ["hello", "Complete", "1/1"]
 
 
@@ -163,7 +163,7 @@ async def test_top_prints_the_simulated_usage_of_nodes_and_pods(kubectl: Kubectl
     spec = {"nodeName": "node-0", "containers": [{"name": "c", "image": "i", "resources": resources}]}
     web = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}
     await kubectl("create", "-f", "-", stdin=json.dumps(web))
-    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=600s")
     nodes = (await kubectl("top", "nodes")).splitlines()
     assert nodes[1].split() == ["node-0", "8000m", "25%", "32768Mi", "25%"]
     pods = (await kubectl("top", "pods", "--containers")).splitlines()
@@ -172,7 +172,7 @@ async def test_top_prints_the_simulated_usage_of_nodes_and_pods(kubectl: Kubectl
 
 async def test_unsupported_commands_and_missing_objects_are_reported(kubectl: Kubectl) -> None:
     await kubectl("run", "one", "--image=nginx")
-    await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=600s")
     assert "simulated container one of image nginx started" in await kubectl("logs", "one")
     assert "do not run containers" in await kubectl("exec", "one", "--", "ls", fails=True)
     assert 'pods "none" not found' in await kubectl("get", "pod", "none", fails=True)

@@ -17,6 +17,7 @@ from yarl import URL
 from kubestow.app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.devcluster.cluster import DevCluster
+from tests.hang_limit import HANG_LIMIT
 
 _PROCESS = Path(__file__).parent / "extender_process.py"
 
@@ -39,7 +40,7 @@ class ExtenderProcess:
 
     async def first(self, verb: str) -> dict[str, Any]:
         """Wait for the first request of a verb; its body."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_LIMIT):
             while verb not in self.verbs():
                 self._received.clear()
                 await self._received.wait()
@@ -122,7 +123,7 @@ class ClusterHarness:
         url = f"{self.server.url}/api/v1/namespaces/default/pods?watch=1&fieldSelector=metadata.name%3D{name}"
         async with (
             aiohttp.ClientSession() as session,
-            asyncio.timeout(20),
+            asyncio.timeout(HANG_LIMIT),
             session.get(URL(url, encoded=True)) as watch,
         ):
             async for line in watch.content:
@@ -160,7 +161,7 @@ async def running_scheduler(
     async with AsyncExitStack() as stack:
         running = asyncio.create_task(app.run(kubeconfig="", master=server.url, on_ready=lambda scheduler: ready.set()))
         stack.push_async_callback(_cancel, running)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_LIMIT):
             await ready.wait()
         yield ClusterHarness(server)
 

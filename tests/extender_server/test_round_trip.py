@@ -15,6 +15,7 @@ import yaml
 from kubestow.testing import PluginHarness, node, pod
 from tests.extender_server.example_plugins import Colour, labelled
 from tests.extender_server.harness import api_server, running_scheduler
+from tests.hang_limit import HANG_LIMIT
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "extend")
@@ -31,7 +32,7 @@ async def extending(*arguments: str) -> AsyncIterator[dict[str, Any]]:
     assert process.stdout is not None
     lines: list[str] = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_LIMIT):
             while not lines or lines[-1] != "ready\n":
                 line = (await process.stdout.readline()).decode()
                 assert line, lines
@@ -93,7 +94,7 @@ def _profile() -> Path:
 
 async def run(*arguments: str) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(*_COMMAND, *arguments, stderr=asyncio.subprocess.PIPE, cwd=_ROOT)
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), HANG_LIMIT)
     return process.returncode, err.decode()
 
 

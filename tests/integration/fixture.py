@@ -1,7 +1,7 @@
 """The cluster fixture: an API server behind a socket, schedulers that use it over HTTP, and a view of its watches.
 
-Nothing here polls. Conditions are evaluated again on every watch event of the fixture or of the scheduler, until a
-deadline of twenty seconds.
+Nothing here polls. Conditions are evaluated again on every watch event of the fixture or of the scheduler, until the
+test hangs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.wall_clock import WallClock
+from tests.hang_limit import HANG_LIMIT
 
 __all__ = ["ClusterFixture", "Event", "Object", "SchedulerProbe", "as_sent"]
 
 Object = dict[str, Any]
-_DEADLINE = 20.0
 _RESOURCES = {resource.type: resource for resource in (PODS, NODES, *CATALOGUED)}
 
 
@@ -73,8 +73,8 @@ class SchedulerProbe:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until a condition holds; it is evaluated after every change that the scheduler observes."""
-        held = await self.scheduler._handle.wait_for(lambda: holds() or None, _DEADLINE)
-        assert held, "the condition did not hold before the deadline"
+        held = await self.scheduler._handle.wait_for(lambda: holds() or None, HANG_LIMIT)
+        assert held, "the condition never held"
 
     async def observed(self, obj: Object) -> None:
         """Wait until the scheduler has processed this version of a pod, a node or an object in a catalog."""
@@ -218,7 +218,7 @@ class ClusterFixture:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until a condition holds; it is evaluated after every watch event of pods and events."""
-        async with asyncio.timeout(_DEADLINE):
+        async with asyncio.timeout(HANG_LIMIT):
             while not holds():
                 self._view.changed.clear()
                 await self._view.changed.wait()

@@ -23,6 +23,7 @@ from kubestow.serving.secure_server import SecureServer
 from kubestow.wall_clock import WallClock
 from tests.client.kubeconfigs import kubeconfig, save
 from tests.client.scripted_server import Responder, ScriptedServer, response
+from tests.hang_limit import HANG_LIMIT
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -107,7 +108,7 @@ class SecurePort:
         try:
             writer.write(content)
             await writer.drain()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_LIMIT):
                 return await reader.read()
         finally:
             writer.close()

@@ -23,6 +23,7 @@ from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
 from kubestow.wall_clock import WallClock
 from tests.client.scripted_server import scripted_server
+from tests.hang_limit import HANG_LIMIT
 from tests.serving.harness import (
     ACCESS_REVIEWS,
     ALLOW_ALL,
@@ -42,7 +43,7 @@ async def watched_scheduler(*objects: object) -> AsyncIterator[tuple[SecurePort,
     """A secure port with a scheduler whose nodes are listed."""
     async with secure_port() as port, running_scheduler(objects, observer=port.observability.observer) as harness:
         port.observability.attach(harness.scheduler)
-        await asyncio.wait_for(harness.scheduler.started(), 60)
+        await asyncio.wait_for(harness.scheduler.started(), HANG_LIMIT)
         yield port, harness
 
 
@@ -132,14 +133,14 @@ async def test_the_stream_begins_with_a_snapshot_and_ends_with_the_server() -> N
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), auto_decompress=False) as session,
         ):
             port.observability.attach(harness.scheduler)
-            await asyncio.wait_for(harness.scheduler.started(), 60)
+            await asyncio.wait_for(harness.scheduler.started(), HANG_LIMIT)
             async with session.get(url, headers={"Accept-Encoding": "identity"}) as response:
                 assert response.headers["Content-Type"].startswith("text/event-stream")
                 assert await response.content.readline() == b"event: snapshot\n"
                 data = await response.content.readline()
                 assert json.loads(data.removeprefix(b"data: "))["nodes"]["names"] == ["a"]
                 port.routes.dashboard.close()
-                await asyncio.wait_for(response.content.read(), 30)
+                await asyncio.wait_for(response.content.read(), HANG_LIMIT)
             async with session.get(url, headers={"Accept-Encoding": "gzip"}) as response:
                 assert response.headers["Content-Encoding"] == "gzip"
 

@@ -12,6 +12,7 @@ from kubestow.serving import listener
 from kubestow.serving.handler_chain import HandlerChain
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse
 from kubestow.serving.options import TLSOptions
+from tests.hang_limit import HANG_LIMIT
 from tests.serving.harness import ALLOW_ALL, secure_port
 
 
@@ -64,7 +65,7 @@ async def test_a_connection_without_tls_is_closed() -> None:
     async with secure_port() as server:
         reader, writer = await asyncio.open_connection("localhost", server.serving.port)
         writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             await reader.read()
         writer.close()
         assert (await server.get("/livez")).status == 200

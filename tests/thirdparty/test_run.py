@@ -16,6 +16,7 @@ from kubestow.plugins.node_name import NodeName
 from kubestow.scheduling.events.resources import NODES, WATCHED
 from tests.cli.test_run import free_port
 from tests.client.scripted_server import ScriptedServer, response, scripted_server
+from tests.hang_limit import HANG_LIMIT
 from tests.thirdparty.test_plugins_at_work import Slow
 
 CONFIG = {
@@ -29,6 +30,7 @@ PROGRAM = """
 import os, signal, sys
 import kubestow
 from tests.thirdparty.test_run import CONFIG
+from tests.hang_limit import HANG_LIMIT
 from tests.thirdparty.test_plugins_at_work import Slow
 
 def ready(scheduler):
@@ -60,7 +62,7 @@ async def test_a_plugin_passed_in_code_is_called() -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_LIMIT):
             out, err = await program.communicate()
     assert (out.decode().split("\n")[:2], program.returncode) == (["1 True", "stopped"], 0)
     log = err.decode()

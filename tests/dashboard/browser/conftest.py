@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.hang_limit import HANG_LIMIT
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -102,7 +104,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page, in which no script may fail and nothing may violate the Content-Security-Policy."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(HANG_LIMIT * 1000)
     found = context.new_page()
     problems: list[str] = []
     found.on("pageerror", lambda error: problems.append(str(error)))

@@ -16,6 +16,7 @@ from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.devcluster.client import PODS, Client, ClientResponse, pod
 from tests.devcluster.wire.recordings import Exchange, scenario
+from tests.hang_limit import HANG_LIMIT
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -154,11 +155,9 @@ async def status_of(cluster: DevCluster, path: str, **headers: str) -> int:
 
 async def until(cluster: DevCluster, path: str, status: int, **headers: str) -> None:
     """Wait for the response to a request; a controller has to act first."""
-    for _ in range(1000):
-        if await status_of(cluster, path, **headers) == status:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail(f"{path}: not {status}")
+    async with asyncio.timeout(HANG_LIMIT):
+        while await status_of(cluster, path, **headers) != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_a_service_account_uses_its_token(cluster: DevCluster) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client, pod
+from tests.hang_limit import HANG_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ async def exchange(server: DevCluster, sent: bytes) -> bytes:
     """Everything that the server sends on a new connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.apiserver.port)
     writer.write(sent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_LIMIT):
         received = await reader.read()
     writer.close()
     return received

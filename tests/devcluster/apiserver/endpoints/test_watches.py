@@ -15,10 +15,11 @@ from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import Store
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, Client, pod
+from tests.hang_limit import HANG_LIMIT
 
 
 async def take(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_LIMIT):
         return [await anext(events) for _ in range(count)]
 
 

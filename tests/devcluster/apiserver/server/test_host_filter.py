@@ -16,6 +16,7 @@ from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.errors import InputError
 from tests.devcluster.client import PODS, pod
+from tests.hang_limit import HANG_LIMIT
 
 
 async def test_a_post_of_a_foreign_web_page_is_rejected() -> None:
@@ -105,7 +106,7 @@ async def test_unusual_request_targets_get_an_ordinary_response(
     async with DevCluster(kubelets=False, apiserver=APIServerOptions(tokens=tokens)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.apiserver.port)
         writer.write(f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             response = await reader.read()
         writer.close()
     status = int(response.split(b" ")[1])

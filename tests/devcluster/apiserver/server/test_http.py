@@ -15,6 +15,7 @@ from kubestow.devcluster.apiserver.server.api_server import AddressInUse, APISer
 from kubestow.devcluster.apiserver.server.http import MAX_REQUEST_BODY
 from kubestow.devcluster.cluster import DevCluster
 from tests.devcluster.client import PODS, pod
+from tests.hang_limit import HANG_LIMIT
 
 JSON = {"Content-Type": "application/json"}
 
@@ -47,7 +48,7 @@ async def test_a_watch_delivers_events_and_its_client_can_disconnect() -> None:
     async with DevCluster(kubelets=False) as server, aiohttp.ClientSession(server.url) as session:
         watch = await session.get(f"{PODS}?watch=1")
         await session.post(PODS, data=msgspec.json.encode(pod("a")), headers=JSON)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_LIMIT):
             event = msgspec.json.decode(await watch.content.readline())
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
         watch.close()
