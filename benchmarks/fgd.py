@@ -34,7 +34,7 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, select_node
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.input.trace import load_trace
-from kubestow.simulation.static_handle import StaticHandle
+from kubestow.simulation.pipeline.static_handle import StaticHandle
 from kubestow.workloads import openb
 from kubestow.workloads.gpu import PodShape
 

@@ -21,9 +21,9 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.config import FeatureGates
-from kubestow.flight_record.event_loop import RecordedSelectorLoop
-from kubestow.flight_record.recorder import FlightRecorder
-from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
+from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
+from kubestow.flight_record.recording.event_loop import RecordedSelectorLoop
+from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment

@@ -16,8 +16,8 @@ from kubestow import gc_tuning
 from kubestow.cluster.cache import Cluster
 from kubestow.flow.cost_models import COST_MODELS
 from kubestow.flow.rounds import FlowRounds
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster as ClusterInput
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.testing import builders
 
 

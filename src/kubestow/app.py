@@ -29,9 +29,9 @@ from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import RateLimit
 from kubestow.configuration_file import read_configuration
-from kubestow.flight_record.event_loop import RecordedSelectorLoop
-from kubestow.flight_record.recorder import FlightRecorder
-from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
+from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
+from kubestow.flight_record.recording.event_loop import RecordedSelectorLoop
+from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.observability.cache_debugger import CacheDebugger

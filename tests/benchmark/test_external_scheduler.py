@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.cli.up_process import up
+from tests.cli.devcluster.up_process import up
 
 #: Lists what is left in a cluster.
 _LIST = ("namespaces", "nodes", "pods")

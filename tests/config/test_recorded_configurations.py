@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubestow import config
-from kubestow.simulation.config_errors import report_same_fields
+from kubestow.simulation.conformance.config_errors import report_same_fields
 from tests.config.builders import IN_TREE
 
 _CORPUS = Path(__file__).parents[1] / "conformance" / "corpus" / "configerrors.jsonl.gz"

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubestow.api.formats.quantity import millis
 from kubestow.api.meta import convert
-from kubestow.api.quantity import millis
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.objects import Node, Pod

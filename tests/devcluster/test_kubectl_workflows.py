@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.up_process import up
+from tests.cli.devcluster.up_process import up
 from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = NEEDS_KUBECTL

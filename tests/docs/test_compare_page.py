@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.cli.compare import compare as command
+from kubestow.cli.offline.compare import compare as command
 from kubestow.simulation.comparison.metrics import METRICS, RESOURCE_METRICS
 from kubestow.simulation.comparison.pods import Change
 from kubestow.simulation.comparison.thresholds import Threshold

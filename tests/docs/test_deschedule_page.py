@@ -15,7 +15,7 @@ import aiohttp
 
 from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
 from kubestow.descheduling import strategies
-from tests.cli.up_process import Up, up
+from tests.cli.devcluster.up_process import Up, up
 from tests.descheduling.objects import node, pod
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deschedule.md").read_text(encoding="utf-8")

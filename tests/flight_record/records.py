@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kubestow import config
-from kubestow.flight_record.encoder import SegmentEncoder
 from kubestow.flight_record.entries import End, Header
-from kubestow.flight_record.event_loop import RecordedLoop
-from kubestow.flight_record.recorder import FlightRecorder
-from kubestow.flight_record.segment_files import Chunk
+from kubestow.flight_record.files.encoder import SegmentEncoder
+from kubestow.flight_record.files.segment import Chunk
+from kubestow.flight_record.recording.event_loop import RecordedLoop
+from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
 from kubestow.simulation.virtual_time import VirtualClock, VirtualTimeLoop

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
 __all__ = ["infos", "scheduler_of"]
 

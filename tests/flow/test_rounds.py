@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.flow.cost_models import COST_MODELS, CpuMem, Octopus, Quincy
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler
 from kubestow.testing import builders
 from tests.flow.clusters import infos, scheduler_of
 

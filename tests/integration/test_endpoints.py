@@ -18,7 +18,7 @@ import yaml
 
 from kubestow.app import AppOptions, SchedulerApp
 from kubestow.scheduling.scheduler import Scheduler
-from tests.cli.test_run import free_port
+from tests.cli.scheduler.test_run import free_port
 from tests.client import scripted_server
 from tests.integration.fixture import ClusterFixture
 from tests.serving.harness import ALLOW_ALL, Reply

@@ -13,8 +13,8 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.simulation.explanation.explain import explain
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.simulation import Simulation, SimulationOptions
 from kubestow.simulation.virtual_time import EPOCH
 

@@ -21,12 +21,12 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.simulation.fragmentation import TypicalPods
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.manifests import resulting_objects
-from kubestow.simulation.outcomes import PodOutcome, PodState
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.fragmentation import TypicalPods
+from kubestow.simulation.results.manifests import resulting_objects
+from kubestow.simulation.results.outcomes import PodOutcome, PodState
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.simulation import Progress, Simulation, SimulationOptions
 from kubestow.testing import builders
 from tests.simulation.input.manifests import arrivals, cluster, node, pod, workload

@@ -14,7 +14,7 @@ import kubestow
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.plugins.node_name import NodeName
 from kubestow.scheduling.events.resources import NODES, WATCHED
-from tests.cli.test_run import free_port
+from tests.cli.scheduler.test_run import free_port
 from tests.client.scripted_server import ScriptedServer, response, scripted_server
 from tests.hang_limit import HANG_LIMIT
 from tests.thirdparty.test_plugins_at_work import Slow

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import field
 
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
-from kubestow.api.quantity import Quantity
 
 __all__ = [
     "AWSElasticBlockStoreVolumeSource",

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import field
 
 from kubestow.api.core import NodeSelector
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
-from kubestow.api.quantity import Quantity
 
 __all__ = [
     "EXTENDED_RESOURCE_CLAIM",

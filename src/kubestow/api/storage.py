@@ -18,8 +18,8 @@ from kubestow.api.core import (
     ResourceRequirements,
     VsphereVirtualDiskVolumeSource,
 )
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
-from kubestow.api.quantity import Quantity
 
 __all__ = [
     "BETA_STORAGE_CLASS",

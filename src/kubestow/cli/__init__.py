@@ -1,8 +1,8 @@
 """The command line: parsing, wiring and printing.
 
-Each command is a module of this package and is imported only when it is called, so that ``kubestow --help`` is fast. An
-error of the :mod:`kubestow.errors` tree or of the usage ends a command with one line on standard error, an invalid
-configuration with one line per error. docs/cli.md lists the exit codes.
+Each command is a module of a package below and is imported only when it is called, so that ``kubestow --help`` is
+fast. An error of the :mod:`kubestow.errors` tree or of the usage ends a command with one line on standard error, an
+invalid configuration with one line per error. docs/cli.md lists the exit codes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from kubestow.errors import ConfigurationError, InputError, KubestowError
 
 __all__ = ["commands", "main"]
 
-#: command name -> (module, attribute, one line of help)
+#: command name -> (module of this package, attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "run": ("kubestow.cli.run", "run", "Schedule the pods of a cluster."),
-    "up": ("kubestow.cli.up", "up", "Run a development cluster: API server, controllers, nodes and scheduler."),
-    "demo": ("kubestow.cli.demo", "demo", "Schedule a GPU workload on a simulated cluster."),
-    "apiserver": ("kubestow.cli.apiserver", "apiserver", "Run the embedded API server with simulated nodes."),
-    "extend": ("kubestow.cli.extend", "extend", "Serve plugins as a scheduler extender."),
-    "node": ("kubestow.cli.node", "node", "Stop and start simulated nodes."),
-    "config": ("kubestow.cli.config", "config", "Check, show and convert scheduler configurations."),
-    "simulate": ("kubestow.cli.simulate", "simulate", "Schedule a workload on a cluster read from files."),
-    "compare": ("kubestow.cli.compare", "compare", "Compare two configurations or plugins on the same workload."),
-    "capacity": ("kubestow.cli.capacity", "capacity", "Count how many more pods of a template fit."),
-    "what-if": ("kubestow.cli.what_if", "what_if", "Ask what would happen if nodes were drained, lost or added."),
-    "tune": ("kubestow.cli.tune", "tune", "Search plugin weights and arguments that suit a workload."),
-    "deschedule": ("kubestow.cli.deschedule", "deschedule", "Evict pods by a descheduler policy, or try it offline."),
-    "explain": ("kubestow.cli.explain", "explain", "Explain why a pod is on its node or on none, and what would help."),
-    "trace": ("kubestow.cli.trace", "trace", "List the calls of one pod at every extension point."),
-    "why": ("kubestow.cli.why", "why", "Say in a few lines why a pod of a live cluster is pending."),
-    "snapshot": ("kubestow.cli.snapshot", "snapshot", "Save a live cluster for the offline commands."),
-    "record": ("kubestow.cli.record", "record", "Record what happens on a live cluster, for replay."),
-    "replay": ("kubestow.cli.replay", "replay", "Replay the decisions of a flight record."),
-    "genpod": ("kubestow.cli.genpod", "genpod", "Print the largest pod that a namespace's limits allow."),
-    "bench": ("kubestow.cli.bench", "bench", "Run benchmark workloads, and compare results."),
-    "completion": ("kubestow.cli.completion", "completion", "Print the completion script of a shell."),
-    "verify": ("kubestow.cli.verify", "verify", "Replay recorded decisions and compare the results."),
+    "run": ("scheduler.run", "run", "Schedule the pods of a cluster."),
+    "up": ("devcluster.up", "up", "Run a development cluster: API server, controllers, nodes and scheduler."),
+    "demo": ("devcluster.demo", "demo", "Schedule a GPU workload on a simulated cluster."),
+    "apiserver": ("devcluster.apiserver", "apiserver", "Run the embedded API server with simulated nodes."),
+    "extend": ("scheduler.extend", "extend", "Serve plugins as a scheduler extender."),
+    "node": ("devcluster.node", "node", "Stop and start simulated nodes."),
+    "config": ("scheduler.config", "config", "Check, show and convert scheduler configurations."),
+    "simulate": ("offline.simulate", "simulate", "Schedule a workload on a cluster read from files."),
+    "compare": ("offline.compare", "compare", "Compare two configurations or plugins on the same workload."),
+    "capacity": ("offline.capacity", "capacity", "Count how many more pods of a template fit."),
+    "what-if": ("offline.what_if", "what_if", "Ask what would happen if nodes were drained, lost or added."),
+    "tune": ("offline.tune", "tune", "Search plugin weights and arguments that suit a workload."),
+    "deschedule": ("scheduler.deschedule", "deschedule", "Evict pods by a descheduler policy, or try it offline."),
+    "explain": ("offline.explain", "explain", "Explain why a pod is on its node or on none, and what would help."),
+    "trace": ("offline.trace", "trace", "List the calls of one pod at every extension point."),
+    "why": ("live.why", "why", "Say in a few lines why a pod of a live cluster is pending."),
+    "snapshot": ("live.snapshot", "snapshot", "Save a live cluster for the offline commands."),
+    "record": ("live.record", "record", "Record what happens on a live cluster, for replay."),
+    "replay": ("offline.replay", "replay", "Replay the decisions of a flight record."),
+    "genpod": ("offline.genpod", "genpod", "Print the largest pod that a namespace's limits allow."),
+    "bench": ("bench", "bench", "Run benchmark workloads, and compare results."),
+    "completion": ("completion", "completion", "Print the completion script of a shell."),
+    "verify": ("offline.verify", "verify", "Replay recorded decisions and compare the results."),
 }
 
 
@@ -56,7 +56,7 @@ class _LazyGroup(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         assert isinstance(command, click.Command)
         return with_common_options(command)
 

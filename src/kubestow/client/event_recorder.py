@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.api.timestamps import micro_timestamp
+from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from kubestow.api.timestamps import micro_timestamp
+from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.client.lease_lock import LeaseLock
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import USER_AGENT, Transport

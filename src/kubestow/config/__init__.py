@@ -11,7 +11,7 @@
 class; plugins import the types of their arguments from :mod:`kubestow.config.plugin_args`.
 """
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import (
     API_VERSION,
     KIND,

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import field
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 
 __all__ = [
     "API_VERSION",

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 from msgspec import inspect
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.field_errors import FieldError, child
 
 __all__ = ["Decoder", "describe_value", "is_list"]

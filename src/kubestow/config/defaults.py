@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import (
     ClientConnectionConfiguration,
     KubeSchedulerConfiguration,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from kubestow.api.int64 import as_int64
+from kubestow.api.formats.int64 import as_int64
 from kubestow.config.configuration import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginEntry
 from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs

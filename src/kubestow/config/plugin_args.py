@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from kubestow.api.core import NodeAffinity, TopologySpreadConstraint
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 
 __all__ = [
     "ARGS_TYPES",

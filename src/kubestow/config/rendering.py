@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.plugin_args import PluginArgs
 

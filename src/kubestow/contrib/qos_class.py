@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kubestow.api.core import PodSpec, ResourceRequirements
-from kubestow.api.quantity import Quantity, nanos
+from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["QOSClass", "qos_class"]

@@ -186,8 +186,8 @@ def main() -> None:
 
 def _explain(stream: BinaryIO) -> dict[str, Any]:
     from kubestow.simulation.explanation.explain import explain
-    from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
     from kubestow.simulation.input.cluster import Cluster
+    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 
     messages = _read(stream)
     search: _Search = next(messages)

@@ -26,7 +26,7 @@ from kubestow.plugins.default_preemption.dry_run import below, dry_run
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.simulation.explanation.evaluated_nodes import EvaluatedNodes, evaluate_nodes
-from kubestow.simulation.explanation.offline_scheduler import unbound
+from kubestow.simulation.pipeline.offline_scheduler import unbound
 
 __all__ = ["PodDetails"]
 

@@ -34,10 +34,10 @@ from kubestow.serving.secure_server import SecureServer
 from kubestow.simulation.descheduling.loop_report import LoopReport, run_loop
 from kubestow.simulation.descheduling.rescheduling import Mode, Rescheduler
 from kubestow.simulation.descheduling.snapshots import read_snapshot
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.input.documents import SourceObject
 from kubestow.simulation.input.problems import Problems
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.wall_clock import WallClock
 
 __all__ = ["DeschedulerApp", "DeschedulerOptions", "LeaseOptions"]

@@ -6,8 +6,8 @@ Guaranteed; at last go those that prefer not to be evicted.
 
 from __future__ import annotations
 
-from kubestow.api import quantity
 from kubestow.api.core import Container
+from kubestow.api.formats import quantity
 from kubestow.cluster.pods.requests import CPU, MEMORY
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod

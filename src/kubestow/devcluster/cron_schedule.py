@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.errors import KubestowError
 
 __all__ = ["ConstantDelaySchedule", "InvalidSchedule", "Schedule", "SpecSchedule", "parse"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from kubestow.api.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.devcluster.annotations import KUBELET, STOPPED
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry

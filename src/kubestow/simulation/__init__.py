@@ -6,6 +6,6 @@ memory::
     cluster = Cluster.load("dump.json")
     result = Simulation(cluster, Arrivals.load("deploy.yaml", cluster=cluster)).run()
 
-:mod:`.recorded_cases` reads recorded cases, :mod:`.replay` schedules their pods and compares every result. Controllers
-that act between two decisions (:mod:`.resource_claims`, :mod:`.volume_controller`) complete immediately.
+:mod:`.cluster_api` answers the scheduler of a simulation, and :mod:`.results` is what comes of it. What needs no queue
+and no time, such as capacity reports and explanations, decides with :mod:`.pipeline`.
 """

@@ -30,13 +30,13 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.simulation import virtual_time
-from kubestow.simulation.cluster_api import SimulatedCluster
-from kubestow.simulation.fragmentation import TypicalPods
+from kubestow.simulation.cluster_api.simulated_cluster import SimulatedCluster
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import OutcomeRecorder, PodState
-from kubestow.simulation.result import Busiest, NodeState, SimulationResult
-from kubestow.simulation.timeline import RequestedAmounts, Timeline
+from kubestow.simulation.results.fragmentation import TypicalPods
+from kubestow.simulation.results.outcomes import OutcomeRecorder, PodState
+from kubestow.simulation.results.result import Busiest, NodeState, SimulationResult
+from kubestow.simulation.results.timeline import RequestedAmounts, Timeline
 
 __all__ = ["Progress", "Simulation", "SimulationOptions"]
 

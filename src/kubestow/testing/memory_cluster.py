@@ -1,7 +1,7 @@
 """An in-memory cluster with faults, for tests of the scheduler and of plugins.
 
-It is the API of simulations (:mod:`kubestow.simulation.memory_api`), whose requests take a turn of the event loop
-and fail on demand; bindings and recorded events are kept in lists.
+It is the API of simulations (:mod:`kubestow.simulation.cluster_api.memory_api`), whose requests take a turn of the
+event loop and fail on demand; bindings and recorded events are kept in lists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubestow.api.core import Pod, PodCondition
 from kubestow.api.resource import ResourceClaim
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource
-from kubestow.simulation.memory_api import MemoryAPI
+from kubestow.simulation.cluster_api.memory_api import MemoryAPI
 
 __all__ = ["MemoryCluster"]
 

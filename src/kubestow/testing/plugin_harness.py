@@ -32,7 +32,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
-from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.simulation.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
 
 __all__ = ["PluginHarness"]
 

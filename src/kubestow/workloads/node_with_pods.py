@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubestow.api import quantity
+from kubestow.api.formats import quantity
 from kubestow.workloads.workload import Object
 
 __all__ = [

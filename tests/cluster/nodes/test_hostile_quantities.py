@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubestow.api.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.errors import InvalidQuantity
 from kubestow.testing import PluginHarness, node, pod
 

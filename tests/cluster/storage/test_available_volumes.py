@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, requirements_of

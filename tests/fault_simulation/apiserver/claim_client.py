@@ -10,7 +10,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import CATALOGUED
-from kubestow.simulation.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.simulation.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
 from tests.fault_simulation.apiserver.server import SimulatedServer
 
 __all__ = ["ClaimClient"]

@@ -17,7 +17,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatch, Resource
-from kubestow.simulation.object_writes import merge_patched
+from kubestow.simulation.cluster_api.object_writes import merge_patched
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 

@@ -11,7 +11,7 @@ from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.plugin import DynamicResources
 from kubestow.scheduling.decision.result import Decision
-from kubestow.simulation.resource_claims import run_synchronously
+from kubestow.simulation.cluster_api.resource_claims import run_synchronously
 from kubestow.testing import PluginHarness, node, pod
 
 __all__ = [

@@ -13,7 +13,7 @@ from kubestow.cluster.catalog import KubernetesObject
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
 from kubestow.plugins.gang_scheduling.plugin import GangScheduling
-from kubestow.simulation.resource_claims import run_synchronously
+from kubestow.simulation.cluster_api.resource_claims import run_synchronously
 from kubestow.testing import PluginHarness, node
 from tests.scheduling.gangs.groups import GATES
 

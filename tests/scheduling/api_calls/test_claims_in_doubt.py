@@ -13,8 +13,8 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Resource
-from kubestow.simulation.memory_api import ClusterClaimStore
-from kubestow.simulation.resource_claims import InMemoryResourceClaims
+from kubestow.simulation.cluster_api.memory_api import ClusterClaimStore
+from kubestow.simulation.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of

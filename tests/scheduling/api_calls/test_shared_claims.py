@@ -9,8 +9,8 @@ from typing import Any
 
 from kubestow.api.resource import ResourceClaim
 from kubestow.errors import APIError
-from kubestow.simulation.memory_api import ClusterClaimStore
-from kubestow.simulation.resource_claims import InMemoryResourceClaims
+from kubestow.simulation.cluster_api.memory_api import ClusterClaimStore
+from kubestow.simulation.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.testing import MemoryCluster, node
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.plugins.dynamic_resources.devices import allocation, claim, device_class, pod_with, slice_of

@@ -23,9 +23,9 @@ from kubestow.simulation.comparison.junit import as_junit
 from kubestow.simulation.comparison.markdown import as_markdown
 from kubestow.simulation.comparison.metrics import METRICS, RESOURCE_METRICS
 from kubestow.simulation.comparison.pods import Change
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.simulation import Progress, SimulationOptions
 from tests.simulation.input.manifests import arrivals, cluster, node, pod, workload
 

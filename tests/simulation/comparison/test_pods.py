@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.simulation.comparison.pods import Change, difference_groups, pod_differences
-from kubestow.simulation.outcomes import PodOutcome, PodState
+from kubestow.simulation.results.outcomes import PodOutcome, PodState
 
 RUNNING, COMPLETED, PENDING, PREEMPTED = (
     PodState.RUNNING,

@@ -20,8 +20,8 @@ from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.simulation.descheduling.loop_report import LoopReport, run_loop
 from kubestow.simulation.descheduling.report import document
 from kubestow.simulation.descheduling.rescheduling import Mode, PredictedState, Rescheduler
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from tests.descheduling.objects import NOW, OWNER, node, pod, policy
 
 ALL = policy("PodLifeTime", {"states": ["Running", "Failed"]}, evictor={"evictFailedBarePods": True})

@@ -13,10 +13,10 @@ from kubestow import config
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.api.meta import convert
 from kubestow.scheduling.events.resources import CATALOGUED
+from kubestow.simulation.conformance.recorded_cases import Case, read_cases
 from kubestow.simulation.explanation.explain import explain
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.recorded_cases import Case, read_cases
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from tests.simulation.explanation.test_counterfactuals import changed
 
 CORPUS = Path(__file__).parents[2] / "conformance" / "corpus"

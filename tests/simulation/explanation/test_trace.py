@@ -16,9 +16,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ReservePlugin, ScorePlugin
 from kubestow.framework.status import Status
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.explanation.trace import Trace, trace
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.testing import builders
 
 

@@ -12,16 +12,16 @@ from kubestow.api.core import Node, Pod
 from kubestow.flow.engine_placement import EnginePlacement
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import PodState
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.outcomes import PodState
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.simulation import Simulation
 from kubestow.testing import builders
 
 pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
 
-from kubestow.simulation.gap import Gap, Move
 from kubestow.simulation.optimum.end_state import EndState
 from kubestow.simulation.optimum.search import OptimumOptions, find_optimum
+from kubestow.simulation.results.gap import Gap, Move
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

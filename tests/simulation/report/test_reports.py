@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from kubestow.simulation.comparison.compare import compare
 from kubestow.simulation.explanation.explain import explain
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.report.comparison_report import comparison_report
 from kubestow.simulation.report.explanation_report import explanation_report
 from kubestow.simulation.report.figures import MOST_PODS, pods_data

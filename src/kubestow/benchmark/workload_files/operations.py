@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.errors import InputError
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     AllocationResult,

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kubestow.api.int64 import as_int64
+from kubestow.api.formats.int64 import as_int64
 
 __all__ = ["Column", "Columns", "InternedColumn"]
 

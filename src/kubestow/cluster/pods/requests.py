@@ -15,7 +15,7 @@ from fractions import Fraction
 import msgspec
 
 from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequirements
-from kubestow.api.quantity import NANOS, Quantity, millis, nanos, round_up, units
+from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, round_up, units
 from kubestow.errors import InvalidQuantity
 
 __all__ = [

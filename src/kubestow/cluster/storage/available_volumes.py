@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelectorTerm
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term

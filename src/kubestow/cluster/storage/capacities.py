@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from kubestow.api.formats.quantity import Quantity, units
 from kubestow.api.meta import LabelSelector
-from kubestow.api.quantity import Quantity, units
 from kubestow.api.storage import CSIStorageCapacity
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.nodes.selectors import matches_any_term

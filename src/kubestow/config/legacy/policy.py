@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLSConfig
 from kubestow.config.decoding import describe_value, is_list
 from kubestow.config.field_errors import FieldError, child, invalid

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from kubestow.api.duration import Duration
-from kubestow.api.names import is_extended_resource, qualified_name_errors
+from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.names import is_extended_resource, qualified_name_errors
 from kubestow.config.configuration import (
     API_VERSION,
     ClientConnectionConfiguration,

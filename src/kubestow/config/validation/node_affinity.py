@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
-from kubestow.api.names import label_value_errors, qualified_name_errors
+from kubestow.api.formats.names import label_value_errors, qualified_name_errors
 from kubestow.config.field_errors import FieldError, invalid, unsupported
 
 __all__ = ["preferred_term_errors", "selector_errors"]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kubestow.api.duration import Duration
-from kubestow.api.names import qualified_name_errors
+from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.names import qualified_name_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, child, duplicate, forbidden, invalid, required, unsupported
 from kubestow.config.plugin_args import (

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kubestow.api.custom import CustomObject
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
-from kubestow.api.quantity import Quantity, millis, units
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.config.decoding import Decoder
 from kubestow.errors import ConfigurationError, InputError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 
 __all__ = ["AggregatedArgs", "CustomAggregatedUsage", "CustomUsageThresholds", "LoadAwareSchedulingArgs"]
 

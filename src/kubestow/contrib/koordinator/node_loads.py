@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.duration import Duration
-from kubestow.api.int64 import as_int64
-from kubestow.api.quantity import Quantity, millis, units
+from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.events import Action
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes

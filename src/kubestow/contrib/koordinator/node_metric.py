@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import ClassVar
 
 from kubestow.api.custom import CustomObject
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
-from kubestow.api.quantity import Quantity, millis, units
 from kubestow.contrib.koordinator.estimation import PROD
 from kubestow.errors import InvalidQuantity
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from kubestow.api.quantity import millis, units
+from kubestow.api.formats.quantity import millis, units
 from kubestow.contrib.node_load.usage import UsageSample
 from kubestow.errors import InvalidQuantity, Unreachable
 from kubestow.framework.interface import Handle

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from weakref import WeakKeyDictionary
 
 from kubestow.api.core import Container
-from kubestow.api.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.errors import InvalidQuantity
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import LabelSelector
 from kubestow.api.selector_text import parse_selector
 from kubestow.descheduling.interface import Problem

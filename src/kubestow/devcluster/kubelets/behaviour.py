@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.devcluster.annotations import (
     DURATION,
     EXIT_CODE,

@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from kubestow.api.timestamps import micro_timestamp
+from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object

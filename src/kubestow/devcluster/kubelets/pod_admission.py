@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kubestow.api import meta
 from kubestow.api.core import Node, Pod, ResourceRequirements
-from kubestow.api.names import is_extended_resource
+from kubestow.api.formats.names import is_extended_resource
 from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, allocatable_amounts
 from kubestow.cluster.pods.shapes import HostPort, PodInfo, Shape, Shapes
 from kubestow.devcluster.apiserver.storage.store import StoredObject

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.devcluster.annotations import (
     DURATION,
     EXIT_CODE,

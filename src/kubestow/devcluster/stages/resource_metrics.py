@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kubestow.api import quantity
+from kubestow.api.formats import quantity
 from kubestow.devcluster.apiserver.storage.store import Collection, Store, StoredObject
 from kubestow.devcluster.stages.resource_usage import (
     ContainerResources,

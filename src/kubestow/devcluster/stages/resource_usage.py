@@ -15,8 +15,8 @@ from zlib import crc32
 
 import msgspec
 
-from kubestow.api import quantity
-from kubestow.api.duration import Duration
+from kubestow.api.formats import quantity
+from kubestow.api.formats.duration import Duration
 from kubestow.devcluster.stages.selectors import NodeSelector, PodSelector
 from kubestow.errors import InvalidQuantity
 

@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from kubestow.api.core import PodExtendedResourceClaimStatus
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
-from kubestow.api.timestamps import timestamp
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Container, ContainerExtendedResourceRequest, Node
+from kubestow.api.formats.names import is_extended_resource
+from kubestow.api.formats.quantity import NANOS, nanos
 from kubestow.api.meta import ObjectMeta, OwnerReference
-from kubestow.api.names import is_extended_resource
-from kubestow.api.quantity import NANOS, nanos
 from kubestow.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     DeviceClaim,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.scheduling import Condition, PodGroup
-from kubestow.api.timestamps import timestamp
 from kubestow.cluster.pods.pod_groups import PodGroupName, native_name
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang, GangOutcome

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.int64 import as_int64
-from kubestow.api.names import is_extended_resource
+from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.int64 import as_int64
+from kubestow.api.formats.int64 import as_int64
 from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.interface import MAX_SCORE

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
-from kubestow.api.quantity import units
+from kubestow.api.formats.quantity import units
 from kubestow.api.storage import (
     SELECTED_NODE,
     STORAGE,

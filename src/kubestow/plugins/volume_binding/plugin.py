@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.quantity import units
+from kubestow.api.formats.quantity import units
 from kubestow.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.quantity import Quantity, units
+from kubestow.api.formats.quantity import Quantity, units
 from kubestow.api.storage import STORAGE
 from kubestow.cluster.storage.available_volumes import NO_VOLUME
 from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kubestow import config
 from kubestow.api.core import PodCondition
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import Status
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher

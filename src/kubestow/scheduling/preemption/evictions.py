@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.api.core import PodCondition
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 from kubestow.observability.pod_states import PodStates

@@ -18,7 +18,7 @@ import cbor2
 import msgspec
 import yaml
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.config import KubeSchedulerConfiguration, render
 from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.version import KUBERNETES_VERSION, VERSION

@@ -27,9 +27,9 @@ from kubestow.simulation.capacity.independent_nodes import (
     place_in_rounds,
     random_order,
 )
-from kubestow.simulation.capacity.placer import SCHEDULER_NAME, Placement, Placer
 from kubestow.simulation.capacity.pod_template import PodTemplate
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.placer import SCHEDULER_NAME, Placement, Placer
 
 __all__ = ["COPIED_KINDS", "Capacity", "CapacityOptions", "StopReason", "estimate", "instances", "limit_reached"]
 

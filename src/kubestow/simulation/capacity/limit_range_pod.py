@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from kubestow.api import quantity
-from kubestow.api.canonical_quantity import canonical
+from kubestow.api.formats import quantity
+from kubestow.api.formats.canonical_quantity import canonical
 
 __all__ = ["limit_range_pod"]
 

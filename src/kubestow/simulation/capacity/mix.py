@@ -27,9 +27,9 @@ from kubestow.simulation.capacity.estimate import (
     instances,
     limit_reached,
 )
-from kubestow.simulation.capacity.placer import Eviction, Placement, Placer
 from kubestow.simulation.capacity.pod_template import PodTemplate
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.placer import Eviction, Placement, Placer
 
 __all__ = ["ORDERS", "CapacityMix", "MixOptions", "estimate_mix"]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api import quantity
-from kubestow.api.canonical_quantity import canonical, total
 from kubestow.api.core import Pod
+from kubestow.api.formats import quantity
+from kubestow.api.formats.canonical_quantity import canonical, total
+from kubestow.api.formats.names import dns1123_label_errors, dns1123_subdomain_errors, is_extended_resource
 from kubestow.api.meta import convert
-from kubestow.api.names import dns1123_label_errors, dns1123_subdomain_errors, is_extended_resource
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.simulation.input.admission import Admission
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from kubestow.simulation.comparison.comparison import Comparison, Side
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.simulation import Progress, Simulation, SimulationOptions
 
 __all__ = ["compare"]

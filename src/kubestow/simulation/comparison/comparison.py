@@ -16,8 +16,8 @@ from kubestow.simulation.comparison.pods import (
     pod_differences,
 )
 from kubestow.simulation.comparison.thresholds import CheckedThreshold, Threshold
-from kubestow.simulation.outcomes import PodOutcome
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.outcomes import PodOutcome
+from kubestow.simulation.results.result import SimulationResult
 
 __all__ = ["Comparison", "Side"]
 
@@ -124,7 +124,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The tables for a notebook."""
-        from kubestow.simulation.tables import as_html
+        from kubestow.simulation.results.tables import as_html
 
         return as_html(self.__rich__())
 

@@ -15,9 +15,9 @@ from enum import StrEnum
 import numpy as np
 
 from kubestow.api.core import Node
-from kubestow.simulation.outcomes import PodState
-from kubestow.simulation.result import SimulationResult
-from kubestow.simulation.timeline import Sample
+from kubestow.simulation.results.outcomes import PodState
+from kubestow.simulation.results.result import SimulationResult
+from kubestow.simulation.results.timeline import Sample
 
 __all__ = ["METRICS", "RESOURCE_METRICS", "Metric", "MetricChange", "Unit", "is_metric", "metric_lines", "metrics_of"]
 

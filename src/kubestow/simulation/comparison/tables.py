@@ -12,7 +12,7 @@ from kubestow.simulation.comparison import figures
 from kubestow.simulation.comparison.metrics import MetricChange
 from kubestow.simulation.comparison.pods import DifferenceGroup, PodDifference, difference_groups
 from kubestow.simulation.comparison.thresholds import CheckedThreshold
-from kubestow.simulation.tables import plain_table
+from kubestow.simulation.results.tables import plain_table
 
 __all__ = ["render"]
 

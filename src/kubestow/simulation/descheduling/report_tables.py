@@ -7,7 +7,7 @@ from rich.text import Text
 
 from kubestow.simulation.descheduling.loop_report import LoopReport
 from kubestow.simulation.descheduling.rescheduling import PredictedState, Prediction
-from kubestow.simulation.tables import plain_table
+from kubestow.simulation.results.tables import plain_table
 
 __all__ = ["render"]
 

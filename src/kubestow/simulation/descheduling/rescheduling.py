@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
 from kubestow.framework.cycle_state import CycleState
 from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import Scope
-from kubestow.simulation.assumed_volumes import bind_assumed_volumes
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler, SchedulerOptions
+from kubestow.simulation.cluster_api.replacements import replacement
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.replacements import replacement
+from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
 __all__ = ["Mode", "PredictedState", "Prediction", "Rescheduler", "ReschedulingBackend"]
 
@@ -82,7 +82,7 @@ class Rescheduler:
     """A scheduler's cache of a cluster, from which pods are evicted, and in which they come back.
 
     ``now`` is the creation time of replacements. Raises ConfigurationError and PluginError as
-    :class:`~kubestow.simulation.explanation.offline_scheduler.OfflineScheduler` does.
+    :class:`~kubestow.simulation.pipeline.offline_scheduler.OfflineScheduler` does.
     """
 
     def __init__(

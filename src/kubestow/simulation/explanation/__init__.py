@@ -4,8 +4,9 @@
     explanation                            # tables in a notebook
     explanation.compare("node-1", "node-2")
 
-:mod:`.offline_scheduler` decides about single pods of a cluster, and :mod:`.evaluated_nodes` holds what all plugins
-returned for all nodes; :mod:`.explain` makes an :mod:`.explanation` of both. :mod:`.remedies` estimates what each node
-lacks, and :mod:`.counterfactuals` makes :mod:`.changes` of it, which the pipeline verifies. :mod:`.trace` lists the
-calls of one pod's way through the scheduler.
+:mod:`.evaluated_nodes` holds what all plugins returned for all nodes about a pod that
+:class:`~kubestow.simulation.pipeline.offline_scheduler.OfflineScheduler` decided about; :mod:`.explain` makes an
+:mod:`.explanation` of both. :mod:`.remedies` estimates what each node lacks, and :mod:`.counterfactuals` makes
+:mod:`.changes` of it, which the pipeline verifies. :mod:`.trace` lists the calls of one pod's way through the
+scheduler.
 """

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from kubestow.api.core import Container, Node, Pod, PodSpec, Taint, Toleration
+from kubestow.api.formats.quantity import millis, units
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.api.quantity import millis, units
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.requests import CPU
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from kubestow.simulation.explanation import node_tables
 from kubestow.simulation.explanation.evaluated_nodes import NodeEvaluation
-from kubestow.simulation.tables import as_html
+from kubestow.simulation.results.tables import as_html
 
 __all__ = ["Comparison"]
 

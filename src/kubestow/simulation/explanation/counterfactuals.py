@@ -36,8 +36,8 @@ from kubestow.simulation.explanation.changes import (
     RemovePods,
 )
 from kubestow.simulation.explanation.evaluated_nodes import EvaluatedNodes
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler
 from kubestow.simulation.explanation.remedies import Remedy, pod_alterations, remedies
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler
 
 __all__ = ["Counterfactual", "CounterfactualSearch"]
 

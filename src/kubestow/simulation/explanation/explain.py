@@ -13,14 +13,14 @@ from kubestow.scheduling.decision.result import Decision, Unschedulable
 from kubestow.simulation.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.simulation.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.simulation.explanation.explanation import Explanation, Preemption
-from kubestow.simulation.explanation.offline_scheduler import (
+from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import (
     OfflineScheduler,
     SchedulerOptions,
     find_pod,
     similar,
     unbound,
 )
-from kubestow.simulation.input.cluster import Cluster
 
 __all__ = ["explain", "explain_pending"]
 

@@ -18,8 +18,8 @@ from kubestow.simulation.explanation.comparison import Comparison
 from kubestow.simulation.explanation.counterfactuals import Counterfactual
 from kubestow.simulation.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, PluginVerdict
 from kubestow.simulation.explanation.node_tables import nodes_side_by_side
-from kubestow.simulation.explanation.offline_scheduler import similar
-from kubestow.simulation.tables import as_html, plain_table
+from kubestow.simulation.pipeline.offline_scheduler import similar
+from kubestow.simulation.results.tables import as_html, plain_table
 
 __all__ = ["Explanation", "NodeGroup", "Preemption"]
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kubestow.simulation.explanation.evaluated_nodes import NodeEvaluation, PluginVerdict, VerdictKind
-from kubestow.simulation.tables import plain_table
+from kubestow.simulation.results.tables import plain_table
 
 __all__ = ["nodes_side_by_side"]
 

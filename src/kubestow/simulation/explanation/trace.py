@@ -25,11 +25,11 @@ from kubestow.framework.status import Code, Status, Verdict
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.observer import Call, Result
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import OutcomeRecorder
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
+from kubestow.simulation.results.outcomes import OutcomeRecorder
+from kubestow.simulation.results.tables import as_html, plain_table
 from kubestow.simulation.simulation import Simulation, SimulationOptions
-from kubestow.simulation.tables import as_html, plain_table
 
 __all__ = ["Trace", "TraceStep", "trace"]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from kubestow import gc_tuning
 from kubestow.api.core import Pod, PodResourceClaimStatus
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import UNDECODABLE
-from kubestow.api.yaml_loader import YAMLLoader
 from kubestow.errors import InputError
 from kubestow.simulation.input.problems import Problems
 

@@ -14,10 +14,10 @@ from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.flow.equivalence import why_not_modelled
 from kubestow.scheduling.events.resources import CATALOGUED, NAMESPACES
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import PodState
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
+from kubestow.simulation.results.outcomes import PodState
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.simulation import Simulation
 
 __all__ = ["EndState"]

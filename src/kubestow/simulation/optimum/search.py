@@ -20,10 +20,10 @@ from kubestow.flow.engine_placement import EnginePlacement
 from kubestow.flow.equivalence import Formulation, formulate
 from kubestow.flow.packing import Packing, PackingOptions, pack
 from kubestow.flow.rounds import FlowRounds
-from kubestow.simulation.explanation.offline_scheduler import OfflineScheduler
-from kubestow.simulation.gap import Figures, Gap, Move
 from kubestow.simulation.optimum.end_state import EndState
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler
+from kubestow.simulation.results.gap import Figures, Gap, Move
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.simulation import Simulation
 
 __all__ = ["OptimumOptions", "find_optimum"]

@@ -9,12 +9,12 @@ from kubestow.simulation.comparison import figures
 from kubestow.simulation.comparison.comparison import Comparison
 from kubestow.simulation.comparison.pods import Change
 from kubestow.simulation.comparison.thresholds import CheckedThreshold
-from kubestow.simulation.outcomes import PodState
 from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
 from kubestow.simulation.report.markup import Html, element, table
 from kubestow.simulation.report.page import figure_section, page, section
 from kubestow.simulation.report.simulation_report import summary_cards
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.outcomes import PodState
+from kubestow.simulation.results.result import SimulationResult
 
 __all__ = ["comparison_report"]
 

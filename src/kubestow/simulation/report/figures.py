@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubestow.simulation.outcomes import PodOutcome, PodState
-from kubestow.simulation.result import NodeState, SimulationResult
-from kubestow.simulation.timeline import Sample
+from kubestow.simulation.results.outcomes import PodOutcome, PodState
+from kubestow.simulation.results.result import NodeState, SimulationResult
+from kubestow.simulation.results.timeline import Sample
 
 __all__ = ["MOST_PODS", "nodes_data", "pods_data", "timeline_data"]
 

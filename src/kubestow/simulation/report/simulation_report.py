@@ -9,16 +9,16 @@ from typing import Any
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.simulation.explanation.explain import explain_pending
 from kubestow.simulation.explanation.explanation import Explanation
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import PendingGroup, PodState
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.report.decision_tables import decision_tables
 from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
 from kubestow.simulation.report.markup import Html, element, fragment, table
 from kubestow.simulation.report.page import figure_section, page, section
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.outcomes import PendingGroup, PodState
+from kubestow.simulation.results.result import SimulationResult
+from kubestow.simulation.results.tables import amount_text
 from kubestow.simulation.simulation import Simulation
-from kubestow.simulation.tables import amount_text
 
 __all__ = ["simulation_report", "summary_cards"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from kubestow.errors import InputError
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import PodState
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.results.outcomes import PodState
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.tuning.search_space import SearchSpace
 
 __all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]

@@ -102,7 +102,7 @@ class TuningResult:
         from rich.console import Group
         from rich.text import Text
 
-        from kubestow.simulation.tables import plain_table
+        from kubestow.simulation.results.tables import plain_table
 
         front, base = self.front, self.trials[0]
         table = plain_table("trial", *self.objectives, "parameters", right=self.objectives)
@@ -115,7 +115,7 @@ class TuningResult:
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
-        from kubestow.simulation.tables import as_html
+        from kubestow.simulation.results.tables import as_html
 
         return as_html(self.__rich__())
 

@@ -33,7 +33,7 @@ import msgspec
 import yaml
 
 from kubestow import config
-from kubestow.api.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements

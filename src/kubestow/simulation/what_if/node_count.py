@@ -27,10 +27,10 @@ from kubestow.framework.status import Status
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.simulation.capacity.independent_nodes import fill_independently, place_as_many
-from kubestow.simulation.capacity.placer import SCHEDULER_NAME, Placer
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.simulation.pipeline.placer import SCHEDULER_NAME, Placer
 from kubestow.simulation.what_if.node_pools import NodePool, all_nodes
 from kubestow.simulation.what_if.pool_needs import NodesNeeded, PoolNeed
 

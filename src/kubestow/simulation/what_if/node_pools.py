@@ -23,14 +23,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow.api import quantity
 from kubestow.api.core import Node, Taint
+from kubestow.api.formats import quantity
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import ObjectMeta, convert
-from kubestow.api.yaml_loader import YAMLLoader
 from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
-from kubestow.simulation.explanation.offline_scheduler import similar
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import similar
 
 __all__ = ["NodePool", "pool_like", "read_node_pools"]
 

@@ -24,12 +24,12 @@ from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from kubestow.errors import InputError, InvalidSelector
-from kubestow.simulation.explanation.offline_scheduler import SchedulerOptions, similar
+from kubestow.simulation.cluster_api.replacements import replacement, replacing_controller
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.outcomes import PodOutcome, PodState
-from kubestow.simulation.replacements import replacement, replacing_controller
-from kubestow.simulation.result import SimulationResult
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions, similar
+from kubestow.simulation.results.outcomes import PodOutcome, PodState
+from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.simulation import Simulation, SimulationOptions
 from kubestow.simulation.what_if.pod_fates import Fate, NodeRemoval, PodFate
 

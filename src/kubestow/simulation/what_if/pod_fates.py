@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kubestow.simulation.outcomes import PodOutcome
+from kubestow.simulation.results.outcomes import PodOutcome
 
 __all__ = ["Fate", "NodeRemoval", "PodFate"]
 
@@ -115,13 +115,13 @@ class NodeRemoval:
 
     def _repr_html_(self) -> str:
         """The tables for a notebook."""
-        from kubestow.simulation.tables import as_html
+        from kubestow.simulation.results.tables import as_html
 
         return as_html(self.__rich__())
 
 
 def _pods(pods: Iterable[PodFate]) -> Any:
-    from kubestow.simulation.tables import plain_table
+    from kubestow.simulation.results.tables import plain_table
 
     table = plain_table("pod", "from", "fate", "to", "why", right=())
     for pod in pods:
@@ -130,7 +130,7 @@ def _pods(pods: Iterable[PodFate]) -> Any:
 
 
 def _owners(pods: Sequence[PodFate]) -> Any:
-    from kubestow.simulation.tables import plain_table
+    from kubestow.simulation.results.tables import plain_table
 
     groups: dict[tuple[str, str, str, str], list[PodFate]] = {}
     for pod in pods:

@@ -73,7 +73,7 @@ class NodesNeeded:
 
     def _repr_html_(self) -> str:
         """The tables for a notebook."""
-        from kubestow.simulation.tables import as_html
+        from kubestow.simulation.results.tables import as_html
 
         return as_html(self.__rich__())
 
@@ -92,7 +92,7 @@ class NodesNeeded:
 
 
 def _table(single: Sequence[PoolNeed]) -> Any:
-    from kubestow.simulation.tables import plain_table
+    from kubestow.simulation.results.tables import plain_table
 
     table = plain_table("pool alone", "nodes", "price", "why not", right=("nodes", "price"))
     for need in single:

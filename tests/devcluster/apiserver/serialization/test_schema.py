@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes_asyncio.client import models
 
-from kubestow.api.canonical_quantity import canonical
+from kubestow.api.formats.canonical_quantity import canonical
 from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS
 from kubestow.devcluster.apiserver.schema import ListMerge, ListOf, UnmarshalTypeError, struct_of
 from kubestow.devcluster.apiserver.schema.type_table import model_names, type_entry

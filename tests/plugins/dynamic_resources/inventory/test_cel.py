@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.plugins.dynamic_resources.inventory.cel import _STRING, CELDevice, SelectorCache, SelectorError
 from kubestow.plugins.dynamic_resources.inventory.semver import Version
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from kubestow.api import quantity
-from kubestow.api.quantity import Quantity
+from kubestow.api.formats import quantity
+from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.pods.requests import CPU, MEMORY, Amounts
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.errors import InvalidQuantity

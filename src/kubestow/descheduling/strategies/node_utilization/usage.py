@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api import quantity
+from kubestow.api.formats import quantity
 from kubestow.cluster.pods.requests import CPU, MEMORY, PODS
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.objects import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.authentication.users import ADMIN, UserInfo
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.schema import Object

@@ -13,7 +13,7 @@ from datetime import datetime
 from random import Random
 from uuid import UUID
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, record_update
 from kubestow.devcluster.apiserver.registry.admission import Admission

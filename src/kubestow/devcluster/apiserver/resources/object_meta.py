@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubestow.api import names
+from kubestow.api.formats import names
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
     forbidden_value,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.api.names import NameErrors, dns1123_subdomain_errors
+from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
 from kubestow.devcluster.apiserver.field_errors import FieldError
 from kubestow.devcluster.apiserver.schema import Object
 

@@ -15,8 +15,8 @@ from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
 
-from kubestow.api.canonical_quantity import canonical
-from kubestow.api.timestamps import micro_timestamp, timestamp
+from kubestow.api.formats.canonical_quantity import canonical
+from kubestow.api.formats.timestamps import micro_timestamp, timestamp
 from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, TypeEntry, type_entry
 from kubestow.errors import InvalidQuantity
 

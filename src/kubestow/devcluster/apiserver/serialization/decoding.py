@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow.api.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.serialization import protobuf
 from kubestow.devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, SUPPORTED_MEDIA_TYPES, YAML

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from kubestow.api.timestamps import micro_timestamp
+from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, has_protobuf, model_for, type_entry
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ of its class; with WaitForFirstConsumer only after the scheduler has selected a 
 
 from __future__ import annotations
 
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import decode
-from kubestow.api.quantity import nanos
 from kubestow.api.storage import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

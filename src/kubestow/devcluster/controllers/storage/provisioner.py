@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 
-from kubestow.api.duration import Duration
+from kubestow.api.formats.duration import Duration
 from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from kubestow.devcluster.annotations import PROVISIONING
 from kubestow.devcluster.apiserver.resources import Object

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.resources.int_or_percent import scaled_value
 from kubestow.devcluster.controllers.conditions import get_condition, with_condition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubestow.api.quantity import NANOS, Quantity, nanos, units
+from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
 from kubestow.api.resource import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,

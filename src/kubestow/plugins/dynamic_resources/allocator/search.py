@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubestow.api.quantity import Quantity, nanos
+from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
 from kubestow.cluster.nodes.taints import tolerates

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kubestow.api.quantity import NANOS, nanos
+from kubestow.api.formats.quantity import NANOS, nanos
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.errors import InvalidQuantity
 from kubestow.plugins.dynamic_resources.inventory.semver import Version

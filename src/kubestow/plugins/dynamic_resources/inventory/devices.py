@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.resource import Device, DeviceAttribute, DeviceCounterConsumption, DeviceSelector, ResourceSlice
 from kubestow.cluster.devices.claims import DeviceID
 from kubestow.plugins.dynamic_resources.inventory.cel import AttributeValue, CELDevice, SelectorCache, SelectorError

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelector
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.resource import Device, ResourceSlice
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.nodes.selectors import matches_term

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.devcluster.apiserver.registry.admission.rejection import forbidden
 from kubestow.devcluster.apiserver.registry.admission.resource_lists import ResourceList, pod_resources
 from kubestow.devcluster.apiserver.resources.kind import Kind

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kubestow.api.canonical_quantity import total
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.canonical_quantity import total
+from kubestow.api.formats.quantity import nanos
 from kubestow.devcluster.apiserver.schema import Object
 
 __all__ = ["ResourceList", "added", "exceeding", "formatted", "greatest", "pod_resources", "subtracted"]

@@ -6,7 +6,7 @@ object is checked against it.
 
 from __future__ import annotations
 
-from kubestow.api.quantity import nanos
+from kubestow.api.formats.quantity import nanos
 from kubestow.devcluster.apiserver.registry.admission.quota_usage import is_in_scope, missing_requirements, usage_of
 from kubestow.devcluster.apiserver.registry.admission.rejection import forbidden
 from kubestow.devcluster.apiserver.registry.admission.resource_lists import (

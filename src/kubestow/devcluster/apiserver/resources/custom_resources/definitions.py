@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubestow.api.names import dns1035_label_errors
+from kubestow.api.formats.names import dns1035_label_errors
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
     invalid_value,

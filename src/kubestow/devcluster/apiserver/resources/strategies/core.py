@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kubestow.api.names import NameErrors, dns1035_label_errors, dns1123_label_errors
+from kubestow.api.formats.names import NameErrors, dns1035_label_errors, dns1123_label_errors
 from kubestow.devcluster.apiserver.field_errors import FieldError, invalid_value, required_value
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object

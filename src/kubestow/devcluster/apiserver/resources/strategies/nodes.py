@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.api.names import label_value_errors, qualified_name_errors
+from kubestow.api.formats.names import label_value_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
     duplicate_value,

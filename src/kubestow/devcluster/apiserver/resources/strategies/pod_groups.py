@@ -7,7 +7,7 @@ definitions are built in; they are stored without a schema, and only ``spec.minM
 
 from __future__ import annotations
 
-from kubestow.api.names import dns1123_label_errors, qualified_name_errors
+from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
     duplicate_value,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kubestow.api import quantity
-from kubestow.api.names import dns1123_label_errors, dns1123_subdomain_errors, qualified_name_errors
+from kubestow.api.formats import quantity
+from kubestow.api.formats.names import dns1123_label_errors, dns1123_subdomain_errors, qualified_name_errors
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
     duplicate_value,

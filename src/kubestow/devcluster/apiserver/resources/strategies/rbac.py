@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.api.names import NameErrors, path_segment_name_errors
+from kubestow.api.formats.names import NameErrors, path_segment_name_errors
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 

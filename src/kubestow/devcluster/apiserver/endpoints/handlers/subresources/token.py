@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from kubestow.api.timestamps import timestamp
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.authentication.service_account_tokens import (
     DEFAULT_AUDIENCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
-from kubestow.api.names import NameErrors
+from kubestow.api.formats.names import NameErrors
 from kubestow.devcluster import cron_schedule as cron
 from kubestow.devcluster.apiserver.field_errors import FieldError, invalid_value, required_value, unsupported_value
 from kubestow.devcluster.apiserver.resources.strategies.pod_spec_defaults import default_pod_template

@@ -1,0 +1,1 @@
+"""The formats of single values: quantities, durations, timestamps, integers, names, and YAML."""

@@ -1,0 +1,1 @@
+"""The commands of development clusters: ``up``, ``apiserver``, ``node`` and ``demo``."""

@@ -1,0 +1,1 @@
+"""The commands that only read a live cluster: a short explanation, a snapshot, a recording."""

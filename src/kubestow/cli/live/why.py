@@ -1,0 +1,112 @@
+"""``kubestow why``: the short explanation of one pod of a live cluster.
+
+If kubestow runs in the cluster as pods with the label of its manifests, and the API server's proxy may reach its secure
+port, the scheduler itself reports what it knows: attempts, place in the queue, events that requeue the pod. Otherwise
+the explanation is computed from the objects of the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+import msgspec
+
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.errors import APIError, Unreachable
+
+if TYPE_CHECKING:
+    from kubestow.cli.options.live_cluster import LiveObjects
+    from kubestow.client.rest.transport import Transport
+
+__all__ = ["why"]
+
+_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
+_SECURE_PORT = 10259
+#: How many replicas of the scheduler are tried: only the leader knows the queue.
+_MOST_REPLICAS = 3
+
+
+@click.command()
+@click.argument("pod", metavar="POD")
+@click.option("--kubeconfig", default="", help="Kubeconfig of the cluster, by default found as by kubectl.")
+@scheduler_options
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
+@bad_input_is_status_1
+def why(
+    pod: str, kubeconfig: str, config: Path | None, plugins: tuple[str, ...], feature_gates: str, output: str
+) -> int:
+    """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
+
+    The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
+    is the long form.
+    """
+    from kubestow import config as configurations
+    from kubestow.simulation.explanation.explain import explain
+    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+
+    namespace, _, name = pod.rpartition("/")
+    namespace = namespace or "default"
+    options = SchedulerOptions(config, plugin_classes(plugins), configurations.FeatureGates.parse(feature_gates))
+    found = asyncio.run(_read(kubeconfig, namespace, name))
+    if isinstance(found, dict):
+        click.echo("remark: reported by the scheduler", err=True)
+        print_result(found, _report_text(found), output)
+        return 0
+    explanation = explain(found.cluster(kubeconfig or "the cluster"), f"{namespace}/{name}", options)
+    for remark in (*explanation.remarks, "computed from the objects of the API server"):
+        click.echo(f"remark: {remark}", err=True)
+    document: dict[str, Any] = explanation.document() if output != "table" else {}
+    document.pop("byNode", None)
+    print_result(document, "\n".join(explanation.summary()), output)
+    return 0
+
+
+async def _read(kubeconfig: str, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+    """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
+    from kubestow.cli.options.live_cluster import list_objects
+    from kubestow.client.rest.credentials import load_credentials
+    from kubestow.client.rest.transport import Transport
+    from kubestow.wall_clock import WallClock
+
+    async with Transport(await load_credentials(kubeconfig), clock=WallClock()) as transport:
+        await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
+        report = await _scheduler_report(transport, namespace, name)
+        return await list_objects(transport) if report is None else report
+
+
+async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
+    """What the scheduler's /debug endpoint says about a pod, through the API server's proxy; None without one."""
+    try:
+        query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
+        listed = msgspec.json.decode(await transport.request("GET", f"/api/v1/pods?{query}"))
+    except (APIError, Unreachable, msgspec.DecodeError):
+        return None
+    for pod in listed.get("items", ())[:_MOST_REPLICAS]:
+        metadata = pod["metadata"]
+        proxy = f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+        try:
+            body = await transport.request("GET", f"{proxy}/debug/pods/{quote(namespace)}/{quote(name)}")
+            report = msgspec.json.decode(body)
+        except (APIError, Unreachable, msgspec.DecodeError):
+            continue  # not allowed, a standby, or another program
+        if isinstance(report, dict) and isinstance(report.get("summary"), str):
+            return report
+    return None
+
+
+def _report_text(report: dict[str, Any]) -> str:
+    lines = [f"{report.get('pod', '')}: {report['summary']}"]
+    queue = report.get("queue", {})
+    lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
+    now = report.get("now", {})
+    if "feasible" in now:
+        lines.append(f"now it fits on {now['feasible']:,} of {now['nodes']:,} nodes")
+    if now.get("message"):
+        lines.append(f"now: {now['message']}")
+    return "\n".join(lines)

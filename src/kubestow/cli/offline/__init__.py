@@ -1,0 +1,1 @@
+"""The commands about clusters and records in files, most of which also read a live cluster once."""

@@ -1,0 +1,87 @@
+"""``kubestow explain``: why a pod is on its node or on none, and what would make it fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.cluster import cluster_options, load_cluster
+from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.forms import OutputForms, emit
+
+if TYPE_CHECKING:
+    from kubestow.simulation.explanation.comparison import Comparison
+    from kubestow.simulation.explanation.explanation import Explanation
+
+__all__ = ["explain"]
+
+
+@click.command()
+@click.argument("pod", metavar="POD")
+@cluster_options
+@click.option("--node", help="Explain this node; if the pod does not fit there, the changes are for it.")
+@click.option("--versus", help="Another node, to be compared with --node, or else with the pod's or the best node.")
+@click.option("--counterfactuals/--no-counterfactuals", default=True, show_default=True, help="What would help.")
+@scheduler_options
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=OutputForms(*OUTPUTS, files=("html",)),
+    default=["table"],
+    help="table, json or yaml, to a file with FORM=FILE; or html=FILE. Can be repeated.",
+)
+@bad_input_is_status_1
+def explain(
+    pod: str,
+    clusters: tuple[str, ...],
+    kubeconfig: str,
+    node: str | None,
+    versus: str | None,
+    counterfactuals: bool,
+    config: Path | None,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    outputs: tuple[tuple[str, str], ...],
+) -> int:
+    """Explain why POD (namespace/name) is on its node, or on none.
+
+    Every node and every plugin: verdict, reason, raw, normalized and weighted score. For a pod that fits nowhere, the
+    least changes with which it would, each verified. A bound pod is evaluated as if it was not there. The cluster is a
+    dump, or the live one of a kubeconfig.
+    """
+    from kubestow import config as configurations
+    from kubestow.simulation.explanation.explain import explain as explained
+    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+
+    options = SchedulerOptions(config, plugin_classes(plugins), configurations.FeatureGates.parse(feature_gates))
+    cluster = load_cluster(clusters, kubeconfig)
+    found = explained(cluster, pod, options, target=node, counterfactuals=counterfactuals)
+    for remark in found.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    comparison = None if versus is None else _compare(found, node, versus)
+    for form, target in outputs:
+        if form == "html":
+            from kubestow.simulation.report.explanation_report import explanation_report
+
+            emit(explanation_report(found), target)
+            continue
+        document: dict[str, Any] = found.document() if form != "table" else {}
+        if comparison is not None:
+            print_result(document | {"comparison": comparison.document()}, comparison, form, target)
+        else:
+            print_result(document, found if node is None else found.about(node), form, target)
+    return 0
+
+
+def _compare(found: Explanation, node: str | None, versus: str) -> Comparison:
+    """The given node, the pod's, or the best one, and another one. Raises InputError for an unknown node."""
+    one = node or found.bound_to or next((best.node for best in found.best(1)), "")
+    if not one:
+        raise click.UsageError("--versus needs --node, because the pod has no node and fits on none")
+    return found.compare(one, versus)

@@ -1,0 +1,50 @@
+"""Results as a table, JSON or YAML, on standard output or in a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from kubestow.cli.output.forms import emit
+
+__all__ = ["OUTPUTS", "print_result"]
+
+OUTPUTS = ("table", "json", "yaml")
+
+#: The width of tables without a terminal.
+_WIDTH = 130
+
+
+def print_result(document: Mapping[str, Any], table: Any, output: str, target: str = "") -> None:
+    """Print plain data as JSON or YAML, or else a text or what rich can print.
+
+    With ``target``, write it to that file instead. Raises InputError for a file that cannot be written.
+    """
+    import msgspec
+
+    if output == "json":
+        emit(msgspec.json.format(msgspec.json.encode(document), indent=2).decode(), target)
+    elif output == "yaml":
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        emit(yaml.dump(msgspec.to_builtins(document), Dumper=dumper, sort_keys=False, width=120), target)
+    elif isinstance(table, str):
+        emit(table, target)
+    else:
+        _print_table(table, target)
+
+
+def _print_table(table: Any, target: str) -> None:
+    from rich.console import Console
+
+    if target:
+        console = Console(highlight=False, markup=False, file=io.StringIO(), width=_WIDTH, record=True)
+        console.print(table)
+        emit(console.export_text(), target)
+        return
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    console.print(table)

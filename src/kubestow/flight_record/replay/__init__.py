@@ -1,0 +1,1 @@
+"""Replay: the recorded scheduler exactly, step by step, or its cluster under another configuration."""

@@ -1,0 +1,293 @@
+"""Exact replay: the recorded scheduler, run again on what it received, step by step.
+
+The scheduler is composed as it was: configuration, plugins, feature gates, random source. It gets the recorded inputs
+after the same number of steps, reads the recorded times, and its callbacks run in the recorded order. Each decision,
+attempt and call is compared with the recorded one. The first difference ends the replay, because everything after it
+would differ too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kubestow import config
+from kubestow.configuration_file import read_configuration
+from kubestow.errors import InputError
+from kubestow.flight_record.entries import (
+    Answered,
+    AttemptEnded,
+    Called,
+    Changed,
+    Decided,
+    End,
+    Header,
+    Input,
+    Listed,
+    Output,
+    Stopped,
+    TimerFired,
+    Undecodable,
+)
+from kubestow.flight_record.files.segment import Segment
+from kubestow.flight_record.recording.recorder import decided
+from kubestow.flight_record.replay.replay_loop import ReplayLoop
+from kubestow.flight_record.replay.replayed_ports import (
+    ReplayedAPI,
+    ReplayedCalls,
+    ReplayedClock,
+    ReplayedExtender,
+    ReplayedLeadership,
+)
+from kubestow.flight_record.replay.tape import Tape
+from kubestow.framework.interface import Plugin
+from kubestow.plugins.registry import find_plugins
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler import Scheduler
+
+__all__ = ["Divergence", "ReplayResult", "recorded_gates", "recorded_random", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first difference between a replay and its record.
+
+    ``time`` is the recorded date and time, ``decisions`` the number of equal decisions before. ``recorded`` and
+    ``replayed`` describe what differs; one of them is empty if that did not happen at all.
+    """
+
+    time: datetime
+    decisions: int
+    recorded: str
+    replayed: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """The result of a replay: what was compared, over how many seconds of the record.
+
+    ``damage`` is what is wrong with the file after its last readable part, up to which it was replayed. ``end`` says
+    whether the record stopped before the scheduler did.
+    """
+
+    began: datetime
+    seconds: float
+    decisions: int
+    attempts: int
+    calls: int
+    divergence: Divergence | None
+    damage: InputError | None
+    end: End | None
+
+
+def replay(segment: Segment, plugins: Mapping[str, type[Plugin]] | None = None) -> ReplayResult:
+    """Replay a record of a scheduler; ``plugins`` are registered in addition, by name.
+
+    Raises InputError if a plugin of the record cannot be imported. Must not be called on a running event loop.
+    """
+    return _Replay(segment, plugins).run()
+
+
+def recorded_gates(header: Header) -> config.FeatureGates:
+    """The feature gates of a record."""
+    known = dict(config.FeatureGates())
+    return config.FeatureGates({name: enabled for name, enabled in header.gates.items() if known.get(name) != enabled})
+
+
+def recorded_random(header: Header) -> Random:
+    """A random source in the recorded state."""
+    version, state, gauss = header.random
+    random = Random()
+    random.setstate((version, tuple(state), gauss))
+    return random
+
+
+class _Replay(Observer):
+    def __init__(self, segment: Segment, plugins: Mapping[str, type[Plugin]] | None) -> None:
+        header = segment.header
+        self._segment = segment
+        self._began = datetime.fromisoformat(header.began)
+        self._header, self._tape = header, Tape(segment)
+        self._decisions = self._attempts = self._calls_made = 0
+        self._divergence: Divergence | None = None
+        self._steps = 0
+        self._is_over = False
+        self._loop = ReplayLoop(lambda: self._tape.now)  # type: ignore[abstract]  # see there
+        self._calls = ReplayedCalls(self._produce, self._loop)
+        self._api = ReplayedAPI(self._calls)
+        self._running: asyncio.Task[None] | None = None
+        gates = recorded_gates(header)
+        registry = find_plugins(header.plugins, plugins)
+        configuration = read_configuration(header.configuration, gates, registry)
+        self._scheduler = Scheduler(
+            configuration,
+            registry=registry,
+            environment=Environment(
+                self._api,
+                ReplayedClock(self._tape),
+                recorded_random(header),
+                observer=self,
+                stopwatch=lambda: self._tape.now,
+            ),
+            gates=gates,
+            extenders=[ReplayedExtender(settings, self._calls) for settings in configuration.extenders],
+            leadership=ReplayedLeadership(self._calls, self._tape),
+            pod_max_in_unschedulable_pods=header.pod_max_in_unschedulable_pods,
+        )
+
+    def run(self) -> ReplayResult:
+        """Replay to the end, or to the first difference."""
+        asyncio._set_running_loop(self._loop)
+        try:
+            self._running = self._loop.create_task(self._scheduler.run())
+            while self._divergence is None and self._advance():
+                self._check_streams()
+            seconds = self._tape.now - self._header.monotonic
+            self._end(self._running)
+        finally:
+            asyncio._set_running_loop(None)
+            self._loop.close()
+        tape = self._tape
+        return ReplayResult(
+            self._began,
+            seconds,
+            self._decisions,
+            self._attempts,
+            self._calls_made,
+            self._divergence,
+            tape.damage,
+            self._segment.end,
+        )
+
+    def _end(self, running: asyncio.Task[None]) -> None:
+        """Stop the scheduler, which may be in the middle of something, and ignore what it does from now on."""
+        self._is_over = True
+        self._calls.close()
+        running.cancel()
+        self._loop.run_until_done(running)
+        if running.done() and not running.cancelled():
+            running.exception()
+
+    # -- driving the scheduler -------------------------------------------------------------------------------------
+
+    def _advance(self) -> bool:
+        """Apply the next input, or run the next step; False at the end."""
+        entry = self._tape.peek()
+        if isinstance(entry, Input) and entry.steps <= self._steps:
+            if (entry.steps, entry.readings) != (self._steps, self._tape.readings):
+                replayed = f"{self._steps} steps and {self._tape.readings} readings of the clock"
+                self._diverge(f"{entry.steps} steps and {entry.readings} readings before {_text(entry)}", replayed)
+                return False
+            self._tape.take()
+            self._apply(entry)
+            return True
+        number = self._tape.next_step()
+        if number is None:
+            if entry is not None:
+                self._diverge(_text(entry), "")
+            return False
+        self._steps += 1
+        if not self._loop.run_step(number):
+            self._diverge(f"step {self._steps} runs callback {number}", "the callback is not ready")
+        return True
+
+    def _apply(self, entry: Input) -> None:
+        subscriber, resources = self._api.subscriber, self._api.resources
+        try:
+            match entry:
+                case Listed() if subscriber is not None:
+                    resource = resources[entry.resource]
+                    subscriber.replace(resource, [msgspec.convert(obj, resource.type) for obj in entry.objects])
+                case Changed() if subscriber is not None:
+                    resource = resources[entry.resource]
+                    subscriber.apply(resource, entry.type, msgspec.convert(entry.object, resource.type))
+                case Undecodable() if subscriber is not None:
+                    subscriber.unreadable(resources[entry.resource], entry.subject, entry.problem)
+                case Answered() if self._calls.end(entry):
+                    pass
+                case TimerFired() if self._loop.fire_timer(entry.timer):
+                    pass
+                case Stopped() if self._running is not None:
+                    self._running.cancel()
+                case _:
+                    self._diverge(_text(entry), "nothing waits for it")
+        except (msgspec.ValidationError, IndexError) as error:
+            self._diverge(_text(entry), f"it cannot be decoded: {error}")
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def _produce(self, output: Output) -> None:
+        """The scheduler has done something."""
+        if self._divergence is not None or self._is_over:
+            return
+        recorded = self._tape.peek()
+        if recorded is None and self._tape.damage is not None:
+            return
+        if isinstance(output, Called):
+            output = msgspec.convert(msgspec.msgpack.decode(msgspec.msgpack.encode(output)), Called)
+        if recorded != output:
+            self._diverge("" if isinstance(recorded, Input) else _text(recorded), _text(output))
+            return
+        self._tape.take()
+        match output:
+            case Decided():
+                self._decisions += 1
+            case AttemptEnded():
+                self._attempts += 1
+            case Called():
+                self._calls_made += 1
+
+    def _check_streams(self) -> None:
+        tape = self._tape
+        if tape.overrun and tape.damage is None:
+            self._diverge("", f"{tape.overrun} is read once more")
+
+    def _diverge(self, recorded: str, replayed: str) -> None:
+        if self._divergence is None:
+            elapsed = timedelta(seconds=self._tape.now - self._header.monotonic)
+            self._divergence = Divergence(self._began + elapsed, self._decisions, recorded, replayed)
+
+    # -- the observer's interface ----------------------------------------------------------------------------------
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        self._produce(decided(decision))
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        self._produce(AttemptEnded(queued.info.uid, queued.attempts, result.value))
+
+
+def _text(entry: Any) -> str:
+    """An entry in words."""
+    match entry:
+        case Decided(node=""):
+            nominated = f", nominates {entry.nominated} with {len(entry.victims)} victims" if entry.nominated else ""
+            victims = f" {', '.join(entry.victims)}" if entry.victims else ""
+            return f"decides that no node fits pod {entry.pod}: {entry.message}{nominated}{victims}"
+        case Decided():
+            return f"decides to place pod {entry.pod} on node {entry.node}, of {entry.candidates} candidates"
+        case AttemptEnded():
+            return f"attempt {entry.attempt} of pod {entry.uid} ends as {entry.result}"
+        case Called():
+            return f"calls {entry.method} {entry.arguments}"
+        case Answered():
+            return f"the end of call {entry.call}"
+        case Listed():
+            return f"a list of {len(entry.objects)} objects of resource {entry.resource}"
+        case Changed():
+            return f"a watch event {entry.type} of resource {entry.resource}"
+        case TimerFired():
+            return f"timer {entry.timer}"
+        case Stopped():
+            return "the stop"
+        case None:
+            return "the end of the record"
+    return str(entry)

@@ -1,0 +1,124 @@
+"""The simulated cluster behind the scheduler: an API server in memory with the controllers that answer it.
+
+A binding starts the pod at once, and a pod with a duration ends so long afterwards. Volumes are bound and provisioned
+at once. A pod that is evicted is replaced by its controller, if it has one that would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import Any, Protocol
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.interfaces import Clock, ObjectReference
+from kubestow.simulation.cluster_api.memory_api import MemoryAPI
+from kubestow.simulation.cluster_api.node_metrics import NODE_METRICS_PATH, node_metrics
+from kubestow.simulation.cluster_api.replacements import replacement, replacing_controller
+from kubestow.simulation.cluster_api.volume_controller import VolumeController
+from kubestow.simulation.input.arrivals import Arrival
+
+__all__ = ["PodListener", "SimulatedCluster"]
+
+
+class PodListener(Protocol):
+    """Hears of pods that come and go in a simulated cluster."""
+
+    def pod_arrived(self, arrival: Arrival) -> None:
+        """A pod was created."""
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A pod has run for its duration, or its time has passed while it was pending."""
+
+    def pod_evicted(self, pod: Pod) -> None:
+        """A pod was evicted for one of higher priority."""
+
+
+class SimulatedCluster(MemoryAPI):
+    """An API server in memory with controllers; its changes happen on the running event loop."""
+
+    def __init__(self, clock: Clock, listener: PodListener, *, departures: bool = True, replaces: bool = True) -> None:
+        super().__init__()
+        self._clock, self._listener = clock, listener
+        self._departures, self._replaces = departures, replaces
+        self._volumes = VolumeController(self)
+        #: The arrivals of the pods that may end or be replaced, by uid.
+        self._arrivals: dict[str, Arrival] = {}
+        #: When pods end, as a heap; those of pods that were evicted before that included.
+        self._ends: list[float] = []
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Create a pod."""
+        self._arrivals[arrival.pod.metadata.uid] = arrival
+        self._listener.pod_arrived(arrival)
+        self.put(arrival.pod)
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """Bind and start a pod. Raises APIError if it does not exist, has another UID, or is already bound."""
+        current = self._current(pod)
+        if current.spec.node_name:
+            raise APIError(409, "Conflict", f'pod {pod.name} is already assigned to node "{current.spec.node_name}"')
+        status = msgspec.structs.replace(
+            current.status, phase="Running", start_time=self._clock.now(), nominated_node_name=""
+        )
+        spec = msgspec.structs.replace(current.spec, node_name=node_name)
+        self.put(msgspec.structs.replace(current, spec=spec, status=status))
+        arrival = self._arrivals.get(pod.uid)
+        if self._departures and arrival is not None and arrival.duration is not None:
+            self._schedule_end(pod, arrival.duration)
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        """Evict a pod, and create its replacement."""
+        evicted = self._objects[PODS].get((pod.namespace, pod.name))
+        await super().delete_pod(pod)
+        if evicted is None or evicted.metadata.uid != pod.uid:
+            return
+        self._listener.pod_evicted(evicted)
+        arrival = self._arrivals.pop(pod.uid, None)
+        if self._replaces and (replacement := self._replacement(evicted, arrival)) is not None:
+            self.arrive(replacement)
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Serve the metrics of nodes; raises APIError for anything else."""
+        if (method, path) == ("GET", NODE_METRICS_PATH):
+            return node_metrics(self.nodes(), self.pods(), self._clock.now())
+        return await super().request(method, path, body)
+
+    def put(self, obj: Any) -> str:
+        """Create or replace an object; the volume controller then acts on it. Returns its new resourceVersion."""
+        version = super().put(obj)
+        if isinstance(obj, (PersistentVolume, PersistentVolumeClaim)):
+            self._volumes.reconcile(obj)
+        return version
+
+    def next_departure(self) -> float | None:
+        """When the next of the pods that are running now ends, in seconds of the event loop."""
+        return self._ends[0] if self._ends else None
+
+    def _schedule_end(self, pod: ObjectReference, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        heapq.heappush(self._ends, loop.time() + seconds)
+        loop.call_later(seconds, self._end, pod)
+
+    def _end(self, pod: ObjectReference) -> None:
+        heapq.heappop(self._ends)
+        current = self._objects[PODS].get((pod.namespace, pod.name))
+        if current is not None and current.metadata.uid == pod.uid:
+            self._arrivals.pop(pod.uid, None)
+            self._listener.pod_ended(current)
+            self.remove(current)
+
+    def _replacement(self, pod: Pod, arrival: Arrival | None) -> Arrival | None:
+        """The pod that the controller of a pod creates in its place."""
+        controller = replacing_controller(pod)
+        if controller is None:
+            return None
+        created = replacement(pod, controller, self._objects[PODS], timestamp(self._clock.now()))
+        duration = None if arrival is None else arrival.duration
+        return Arrival(created, self._clock.monotonic(), duration, {} if arrival is None else arrival.manifest)

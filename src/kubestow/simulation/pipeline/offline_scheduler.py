@@ -1,0 +1,137 @@
+"""Decisions about single pods of a cluster that was read from files: the cache, the profiles and the pipeline."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubestow import config
+from kubestow.api.core import Namespace, Pod
+from kubestow.api.custom import CustomObject
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.configuration_file import read_configuration
+from kubestow.errors import InputError
+from kubestow.framework.interface import Plugin
+from kubestow.framework.profile import Profile, build_profile
+from kubestow.plugins.registry import find_plugins
+from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.static_handle import DEFAULT_TIME, StaticHandle
+
+__all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "similar", "unbound"]
+
+Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
+"""A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
+
+
+class SchedulerOptions(msgspec.Struct, frozen=True):
+    """The scheduler's configuration, further plugin classes, and feature gates."""
+
+    configuration: Configuration = None
+    plugins: Sequence[type[Plugin]] = ()
+    gates: config.FeatureGates = msgspec.field(default_factory=config.FeatureGates)
+
+
+class OfflineScheduler:
+    """A cluster cache with everything of a cluster, maybe without one pod, and the pipeline that decides about pods.
+
+    Raises ConfigurationError for an invalid configuration, and PluginError when a plugin cannot be constructed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SchedulerOptions,
+        *,
+        without: Pod | None = None,
+        ties: TieBreak | None = None,
+    ) -> None:
+        """``ties`` chooses among nodes of equal score, by default the first by name."""
+        registry = find_plugins(classes={plugin.name: plugin for plugin in options.plugins})
+        source = options.configuration
+        if not isinstance(source, config.KubeSchedulerConfiguration):
+            source = read_configuration(source, options.gates, registry)
+        self.cache = ClusterCache()
+        handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
+        self.profiles: dict[str, Profile] = {
+            profile.scheduler_name: build_profile(
+                profile, registry, handle, percentage_of_nodes_to_score=source.percentage_of_nodes_to_score
+            )
+            for profile in source.profiles
+        }
+        self.extenders = len(source.extenders)
+        self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
+        self._load(cluster, without)
+
+    def _load(self, cluster: Cluster, without: Pod | None) -> None:
+        for node in cluster.nodes:
+            self.cache.add_node(node)
+        for obj in cluster.objects:
+            if isinstance(obj, Namespace):
+                self.cache.put_namespace(obj.metadata.name, obj.metadata.labels)
+            else:
+                self.cache.catalog(type(obj)).put(obj)
+        plugins = (plugin for profile in self.profiles.values() for plugin in profile.plugins)
+        kinds = {kind for plugin in plugins for kind in plugin.watched_kinds() if issubclass(kind, CustomObject)}
+        for obj in cluster.custom_objects(kinds):
+            self.cache.catalog(type(obj)).put(obj)
+        for pod in cluster.pods:
+            if pod is not without:
+                self._put(self.cache.shapes.info(pod))
+
+    def _put(self, info: PodInfo) -> None:
+        self.cache.pod_groups.put(info)
+        if info.spec.node_name:
+            self.cache.put_pod(info)
+        elif info.status.nominated_node_name:
+            self.cache.nominate(info, info.status.nominated_node_name)
+
+    def profile(self, pod: Pod) -> Profile:
+        """The profile of a pod. Raises InputError if there is none."""
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            names = ", ".join(self.profiles)
+            problem = f"spec.schedulerName is {pod.spec.scheduler_name}, the profiles of the configuration are: {names}"
+            raise InputError(f"pod {pod.metadata.namespace}/{pod.metadata.name}", problem)
+        return profile
+
+
+def find_pod(cluster: Cluster, name: str) -> Pod:
+    """The pod that is called ``namespace/name``, or ``name`` in the namespace default. Raises InputError."""
+    namespace, _, pod_name = name.rpartition("/")
+    wanted = f"{namespace or 'default'}/{pod_name}"
+    for pod in cluster.pods:
+        if pod.metadata.name == pod_name and f"{pod.metadata.namespace}/{pod_name}" == wanted:
+            return pod
+    problem = "no such pod in the cluster, finished pods aside"
+    raise InputError(f"pod {wanted}", problem + similar(wanted, (_key(pod) for pod in cluster.pods)))
+
+
+def similar(wanted: str, known: Iterable[str]) -> str:
+    """``; similar: …`` with the known names closest to a wanted one, empty if none is close."""
+    found = difflib.get_close_matches(wanted, list(known), n=3)
+    return f"; similar: {', '.join(found)}" if found else ""
+
+
+def unbound(pod: Pod) -> Pod:
+    """The pod as it would be if it was new: without its node, its nomination, and the resources reported for it."""
+    status = msgspec.structs.replace(
+        pod.status,
+        nominated_node_name="",
+        conditions=[],
+        container_statuses=[],
+        init_container_statuses=[],
+        resources=None,
+        allocated_resources={},
+    )
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+
+
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,136 @@
+"""A cluster that pods are placed in one after another, by the decision pipeline alone: no queue and no virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from kubestow import config
+from kubestow.api.core import Namespace
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.framework.status import Status
+from kubestow.scheduling.decision.node_selection import RandomTie, TieBreak
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.result import Scheduled, Unschedulable
+from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
+from kubestow.simulation.pipeline.static_handle import StaticHandle
+
+__all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer"]
+
+#: The first profile decides about all pods; cluster-capacity calls it default-scheduler.
+SCHEDULER_NAME = "default-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that was evicted from its node for a pod of higher priority."""
+
+    pod: PodInfo
+    node_name: str
+    preemptor: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod on the node that was chosen for it, and what had to be evicted before."""
+
+    pod: PodInfo
+    node_name: str
+    state: CycleState
+    evictions: tuple[Eviction, ...] = ()
+
+
+class Placer:
+    """A copy of a cluster, and the first profile of a configuration, which decides about all pods.
+
+    ``excluded_nodes`` do not exist. ``kinds`` are the kinds of objects that are copied beside nodes and pods, None for
+    all. Raises ConfigurationError and PluginError.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        configuration: config.KubeSchedulerConfiguration,
+        registry: Registry,
+        gates: config.FeatureGates,
+        *,
+        seed: int = 0,
+        ties: TieBreak | None = None,
+        excluded_nodes: frozenset[str] = frozenset(),
+        kinds: frozenset[str] | None = None,
+    ) -> None:
+        self.cache = ClusterCache()
+        configured = msgspec.structs.replace(configuration.profiles[0], scheduler_name=SCHEDULER_NAME)
+        self.profile: Profile = build_profile(
+            configured,
+            registry,
+            StaticHandle(self.cache, gates),
+            percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
+        )
+        self.ties = ties or RandomTie(Random(seed))
+        self._pipeline = DecisionPipeline(self.cache, {SCHEDULER_NAME: self.profile}, self.ties)
+        #: The pending pods of the cluster, in the order of the queue.
+        self.pending = self._load(cluster, excluded_nodes, kinds)
+
+    def _load(self, cluster: Cluster, excluded_nodes: frozenset[str], kinds: frozenset[str] | None) -> list[PodInfo]:
+        for node in cluster.nodes:
+            if node.metadata.name not in excluded_nodes:
+                self.cache.add_node(node)
+        for obj in cluster.objects:
+            if isinstance(obj, Namespace):
+                self.cache.put_namespace(obj.metadata.name, obj.metadata.labels)
+            elif kinds is None or type(obj).__name__ in kinds:
+                self.cache.catalog(type(obj)).put(obj)
+        pending = []
+        for pod in cluster.pods:
+            info = self.cache.shapes.info(pod)
+            if pod.spec.node_name:
+                self.cache.put_pod(info)
+            elif pod.spec.scheduler_name == SCHEDULER_NAME:
+                pending.append(info)
+        return sorted(pending, key=lambda info: -info.priority)
+
+    def place(self, info: PodInfo, *, preempt: bool = False) -> Placement | Status:
+        """Place a pod on the node that the profile chooses, with its volumes; the status says why it fits on none.
+
+        With ``preempt``, pods that the profile's PostFilter plugins choose are evicted first.
+        """
+        decision = self._pipeline.decide(info)
+        evictions: tuple[Eviction, ...] = ()
+        if preempt and isinstance(decision, Unschedulable) and decision.post_filter.preempts:
+            nomination = decision.post_filter.nomination
+            assert nomination is not None
+            node_name = nomination.nominated_node_name or ""
+            evictions = tuple(Eviction(victim, node_name, info) for victim in nomination.victims)
+            for eviction in evictions:
+                self.cache.remove_pod(eviction.pod.uid)
+            decision = self._pipeline.decide(info)
+        if not isinstance(decision, Scheduled):
+            self._restore(evictions)
+            return Status.unschedulable(decision.message)
+        runtime = self.profile.runtime
+        self.cache.assume(info, decision.node_name)
+        status = runtime.run_reserve_plugins(decision.state, info, decision.node_name)
+        if not status.ok:
+            self.undo(Placement(info, decision.node_name, decision.state, evictions))
+            return status
+        if info.spec.volumes:
+            bind_assumed_volumes(self.cache)
+        return Placement(info, decision.node_name, decision.state, evictions)
+
+    def undo(self, placement: Placement) -> None:
+        """Take a pod off its node and put back what was evicted for it. Volumes that were bound stay bound."""
+        info = placement.pod
+        self.profile.runtime.run_unreserve_plugins(placement.state, info, placement.node_name)
+        self.cache.forget(info.uid)
+        self._restore(placement.evictions)
+
+    def _restore(self, evictions: tuple[Eviction, ...]) -> None:
+        for eviction in evictions:
+            self.cache.put_pod(eviction.pod.on(eviction.node_name))

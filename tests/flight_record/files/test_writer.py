@@ -1,0 +1,126 @@
+"""The writer: bounded in memory and on disk, and a failing disk never fails the scheduler."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from kubestow.errors import InputError
+from kubestow.flight_record.entries import AttemptEnded, Decided, End, Header
+from kubestow.flight_record.files import writer as writer_module
+from kubestow.flight_record.files.segment import Chunk, Segment
+from kubestow.flight_record.files.writer import SegmentWriter, parse_size, segment_paths
+from kubestow.flight_record.recording.journal import Journal
+
+HEADER = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=5.0)
+MIB = 2**20
+
+
+def entries(segment: Segment) -> int:
+    return sum(len(chunk.entries) for chunk in segment.chunks())
+
+
+def noise(size: int) -> Chunk:
+    """A chunk that does not compress."""
+    return Chunk([Decided(os.urandom(size).hex(), "", "", "", 0, "", [])])
+
+
+def test_a_record_is_private_and_complete(tmp_path: Path) -> None:
+    writer = SegmentWriter.in_folder(tmp_path / "flights", MIB)
+    writer.begin_segment(HEADER)
+    journal = Journal(writer)
+    for number in range(5000):
+        journal.append(AttemptEnded(f"uid-{number}", 1, "scheduled"))
+    journal.close()
+    writer.close(journal.dropped)
+    [path] = segment_paths(tmp_path / "flights")
+    assert path == writer.path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    segment = Segment(path)
+    assert entries(segment) == 5000
+    assert segment.end == End()
+
+
+def test_a_record_that_reaches_its_limit_ends_there_and_says_so(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path / "record.bin", MIB)
+    writer.begin_segment(HEADER)
+    for _ in range(20):
+        writer.accept(noise(100_000))
+    writer.close(dropped=11)
+    segment = Segment(tmp_path / "record.bin")
+    assert 0 < entries(segment) < 20
+    assert segment.end == End(reason=f"it has reached the limit of {MIB:,} bytes", dropped=11)
+    assert (tmp_path / "record.bin").stat().st_size <= MIB
+    assert not writer.accept(noise(1))
+
+
+def test_the_oldest_files_are_deleted_to_make_space(tmp_path: Path) -> None:
+    (tmp_path / "other.bin").write_bytes(b"\0" * MIB)
+    paths = []
+    for _ in range(5):
+        writer = SegmentWriter.in_folder(tmp_path, MIB)
+        writer.begin_segment(HEADER)
+        writer.accept(noise(200_000))
+        writer.close()
+        paths.append(writer.path)
+    kept = segment_paths(tmp_path)
+    assert kept == paths[-len(kept) :]
+    assert 1 < len(kept) < 5
+    assert sum(path.stat().st_size for path in kept) <= MIB
+    assert (tmp_path / "other.bin").exists()
+
+
+def test_a_full_disk_ends_the_record_and_not_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = SegmentWriter(tmp_path / "record.bin", MIB)
+    writer.begin_segment(HEADER)
+    writer.accept(noise(1000))
+    append, calls = writer._append, iter(range(100))
+
+    def failing(data: bytes) -> None:
+        if len(data) > 10_000 and next(calls) == 0:
+            raise OSError(28, os.strerror(28))
+        append(data)
+
+    monkeypatch.setattr(writer, "_append", failing)
+    writer.accept(noise(20_000))
+    writer.close(dropped=1)
+    segment = Segment(tmp_path / "record.bin")
+    assert entries(segment) == 1
+    assert segment.end == End(reason="No space left on device", dropped=1)
+
+
+def test_a_slow_disk_drops_chunks_and_counts_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "_QUEUED_CHUNKS", 4)
+    writer = SegmentWriter(tmp_path / "record.bin", MIB)
+    released, write = threading.Event(), writer._write
+
+    def slow(item: object) -> None:
+        released.wait()
+        write(item)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(writer, "_write", slow)
+    writer.begin_segment(HEADER)
+    journal = Journal(writer)
+    for number in range(512 * 20):
+        journal.append(AttemptEnded(f"uid-{number}", 1, "scheduled"))
+    journal.close()
+    assert journal.dropped > 0
+    released.set()
+    writer.close(journal.dropped)
+    segment = Segment(tmp_path / "record.bin")
+    recorded = entries(segment)
+    assert segment.end is not None
+    assert (segment.end.reason, segment.end.dropped) == ("the disk is too slow", journal.dropped)
+    assert recorded + journal.dropped == 512 * 20
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "-1Gi", "1000Ki"])
+def test_a_limit_is_a_quantity_of_at_least_a_mebibyte(text: str) -> None:
+    with pytest.raises(InputError, match="expected a quantity of at least 1Mi"):
+        parse_size(text, "--max-size")
+    assert parse_size("256Mi", "--max-size") == 256 * MIB
