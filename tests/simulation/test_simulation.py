@@ -252,6 +252,20 @@ def test_tables_have_columns_of_equal_length(tmp_path: Path) -> None:
     assert "<pre>" in result._repr_html_()
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("table", ["pods", "nodes", "timeline"])
+def test_tables_are_data_frames(tmp_path: Path, library: str, table: str) -> None:
+    pytest.importorskip(library)
+    within = cluster(tmp_path, node("a"), node("b"))
+    result = run(within, arrivals(tmp_path, workload("Deployment", "web", replicas=40), within=within))
+    frame = getattr(result, f"to_{library}")(table)
+    columns = result.columns(table)
+    assert list(frame.columns) == list(columns)
+    for name, values in columns.items():
+        found = [None if value != value else value for value in frame[name].to_list()]  # pandas stores None as NaN
+        assert found == list(values), name
+
+
 def test_a_simulation_runs_where_an_event_loop_runs_already(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a"))
     found = arrivals(tmp_path, pod("p"), within=within)
