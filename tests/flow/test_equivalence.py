@@ -85,6 +85,7 @@ def test_a_solution_keeps_pods_on_their_nodes_where_it_has_room_for_them() -> No
     ("spec", "reason"),
     [
         ({}, ""),
+        ({"volumes": [{"name": "token", "projected": {"sources": []}}]}, ""),  # the API server adds one to every pod
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "has volumes"),
         ({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}, "has resource claims"),
     ],

@@ -201,7 +201,7 @@ class PlacedPods:
         for reference in self.listeners:
             if (listener := reference()) is not None:
                 listener.pod_added(row, info)
-        if info.spec.volumes:
+        if info.shape.spec.volumes:
             self._volumes.add_pod(self._nodes.names[row], info)
 
     def _remove_from_row(self, row: int, info: PodInfo) -> None:
@@ -210,7 +210,7 @@ class PlacedPods:
         for reference in self.listeners:
             if (listener := reference()) is not None:
                 listener.pod_removed(row, info)
-        if info.spec.volumes:
+        if info.shape.spec.volumes:
             self._volumes.remove_pod(self._nodes.names[row], info)
 
     def _undo(

@@ -77,7 +77,7 @@ class Formulation:
 
 def why_not_modelled(profile: Profile, pod: PodInfo) -> str:
     """Why a pod cannot be part of a problem, empty if it can. Raises PluginError."""
-    if pod.spec.volumes:
+    if pod.shape.spec.volumes:
         return "has volumes"
     if pod.spec.resource_claims:
         return "has resource claims"

@@ -47,7 +47,7 @@ class PodCapacity:
 
         None when it cannot be counted, or when PreFilter rejects the pod. Raises PluginError.
         """
-        if pod.spec.volumes or pod.spec.resource_claims:
+        if pod.shape.spec.volumes or pod.spec.resource_claims:
             return None
         pre_filtered = evaluations.of(cluster, pod).run_pre_filter(cluster, pod)
         if pre_filtered is None or not pre_filtered[0].is_node_local:

@@ -102,7 +102,7 @@ class MemberPlacement:
 
     def _depends_on_shape_alone(self, info: PodInfo) -> bool:
         """Whether an identical pod gets the same decision: claims and nominations are a pod's own."""
-        return not (info.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
+        return not (info.shape.spec.volumes or info.spec.resource_claims or self._cluster.nomination(info.uid))
 
     def _reserve(self, queued: QueuedPod, decision: Scheduled) -> None:
         info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.runtime
