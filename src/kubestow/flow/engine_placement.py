@@ -61,6 +61,14 @@ class EnginePlacement:
         cluster.forget(pod.uid)
         return False
 
+    def unreserve(self, assignments: Iterable[Assignment]) -> None:
+        """Have the Reserve plugins give back what they reserved for pods that were placed in a simulation."""
+        for pod, node_name in assignments:
+            profile = self._profiles[pod.spec.scheduler_name]
+            if _reserves(profile):
+                state = profile.evaluations.of(self._cluster, pod).state()
+                profile.runtime.run_unreserve_plugins(state, pod, node_name)
+
     def place_anywhere(self, pod: PodInfo) -> bool:
         """Place a pod on the node with the highest total, the first of these by name. Raises PluginError."""
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
@@ -98,10 +106,15 @@ class EnginePlacement:
     def _room(self, pod: PodInfo, wanted: Counter[str]) -> dict[str, int] | None:
         """How many copies of a pod each wanted node takes, None when that cannot be counted."""
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
-        if any(plugin.name not in _RESERVE_FOR_CLAIMS for plugin in profile.runtime.plugins.reserve):
+        if _reserves(profile):
             return None
         capacity = PodCapacity.of(cluster, profile.evaluations, pod, max(wanted.values()))
         if capacity is None:
             return None
         rows = np.array([cluster.nodes.rows[name] for name in wanted], np.intp)
         return dict(zip(wanted, capacity.on(Nodes(cluster.nodes, rows)).tolist(), strict=True))
+
+
+def _reserves(profile: Profile) -> bool:
+    """Whether a Reserve plugin may do something for a pod without volumes and resource claims."""
+    return any(plugin.name not in _RESERVE_FOR_CLAIMS for plugin in profile.runtime.plugins.reserve)

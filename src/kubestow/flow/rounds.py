@@ -114,6 +114,13 @@ class FlowRounds:
         done.waiting = [pod for pod in pods if pod.uid not in placed]
         return done
 
+    def simulate(self, pods: Sequence[PodInfo], waited: Mapping[str, float] | None = None) -> list[Assignment]:
+        """The placements of a round without running pods, which changes nothing. Raises as :meth:`run`."""
+        with self._cluster.simulate():
+            placed = self.run(pods, waited=waited).placed
+            self._engine.unreserve(placed)
+        return placed
+
     def run_until_settled(self, pods: Sequence[PodInfo]) -> Round:
         """Rounds without running pods until one places nothing; what all of them did."""
         total, waiting = Round(), list(pods)

@@ -27,7 +27,7 @@ __all__ = ["CONTRIBUTED", "find_plugins", "referenced_plugins"]
 
 _ENTRY_POINT_GROUP = "kubestow.plugins"
 
-#: The plugins of :mod:`kubestow.contrib` by name, as ``module:Class``.
+#: The plugins of :mod:`kubestow.contrib` and :mod:`kubestow.flow` by name, as ``module:Class``.
 CONTRIBUTED: Mapping[str, str] = {
     name: f"kubestow.contrib.{module}:{name}"
     for name, module in {
@@ -47,7 +47,7 @@ CONTRIBUTED: Mapping[str, str] = {
         "TargetLoadPacking": "trimaran.target_load_packing",
         "TopologicalSort": "network_aware.topological_sort",
     }.items()
-}
+} | {"FlowPlacement": "kubestow.flow.flow_placement:FlowPlacement"}
 
 
 def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None) -> Registry:

@@ -1,4 +1,4 @@
-"""The handle: what plugins of a running scheduler can use (:class:`~kubestow.framework.interface.Handle`).
+"""The handle: what plugins of a running scheduler can use (:class:`~kubestow.framework.batch_placement.BatchHandle`).
 
 It is built before the plugins, and they before the queue; :meth:`Handle.attach` adds what exists only afterwards.
 """
@@ -19,6 +19,7 @@ from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Waiting
+from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.claims import DispatchedClaims
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
@@ -63,12 +64,13 @@ class Handle:
         self.periodic_work = PeriodicWork(environment.clock)
         self._gates, self._environment = gates, environment
         self._dispatcher, self._waiting_pods, self._notifier = dispatcher, waiting_pods, notifier
+        self.profiles: Mapping[str, Profile] = {}
         self._queue: SchedulingQueue | None = None
         self._evictions: Evictions | None = None
 
-    def attach(self, queue: SchedulingQueue, evictions: Evictions) -> None:
-        """Connect the queue and the evictions, which are built after the plugins."""
-        self._queue, self._evictions = queue, evictions
+    def attach(self, profiles: Mapping[str, Profile], queue: SchedulingQueue, evictions: Evictions) -> None:
+        """Connect what is built after the plugins."""
+        self.profiles, self._queue, self._evictions = profiles, queue, evictions
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)
@@ -88,6 +90,10 @@ class Handle:
     def activate(self, pods: Iterable[PodInfo]) -> None:
         if self._queue is not None:
             self._queue.activate([pod.uid for pod in pods])
+
+    def suggest_node(self, pod: PodInfo, node_name: str) -> None:
+        if self._queue is not None:
+            self._queue.suggest_node(pod.uid, node_name)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         await self._dispatcher.bind(reference(pod), node_name)

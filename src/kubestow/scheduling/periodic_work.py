@@ -27,6 +27,11 @@ class PeriodicWork:
         """Have work repeated so many seconds after each end of it."""
         self._added.append((seconds, work))
 
+    @property
+    def longest_pause(self) -> float:
+        """The longest pause between two runs of a piece of work, in seconds; 0 if there is no work."""
+        return max((seconds for seconds, _ in self._added), default=0.0)
+
     def start(self) -> None:
         """Begin, with a first run of everything."""
         self._tasks = [asyncio.create_task(self._repeat(seconds, work)) for seconds, work in self._added]

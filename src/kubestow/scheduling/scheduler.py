@@ -131,7 +131,7 @@ class Scheduler:
         )
         state = SchedulerState(self.cluster, self.pods, self.queue)
         self._evictions = Evictions(state, self.dispatcher, self.waiting_pods, environment)
-        self._handle.attach(self.queue, self._evictions)
+        self._handle.attach(self.profiles, self.queue, self._evictions)
         self._reports = PodReports(environment, self.dispatcher, gates)
         self._failure_handler = FailureHandler(
             state,
@@ -208,6 +208,11 @@ class Scheduler:
     def work_in_progress(self) -> bool:
         """Whether tasks are running that outlive a scheduling cycle: bindings, evictions, writes."""
         return bool(self._work_in_progress())
+
+    @property
+    def longest_pause(self) -> float:
+        """The longest pause between two runs of periodic work of a plugin, in seconds; 0 if there is none."""
+        return self._handle.periodic_work.longest_pause
 
     @property
     def extenders_prioritizing(self) -> int:

@@ -265,6 +265,8 @@ class _Run:
         """Whether nothing happens unless a pod arrives or leaves."""
         scheduler = self._scheduler
         counts = scheduler.queue.counts()
+        if counts[Place.GATED] and self._loop.time() - self._last_change <= scheduler.longest_pause:
+            return False  # periodic work of a plugin may admit them
         return not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress
 
     # -- results ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ labels only, or none, the shapes of a family that agree in these are one :class:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -289,7 +289,12 @@ class PodInfo(PodFields):
     def on(self, node_name: str) -> PodInfo:
         """The same pod with ``spec.nodeName`` set."""
         spec = msgspec.structs.replace(self.spec, node_name=node_name)
-        return PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, self.requests, self.nonzero_requests)
+        return replace(self, pod=msgspec.structs.replace(self.pod, spec=spec))
+
+    def nominated_to(self, node_name: str) -> PodInfo:
+        """The same pod with ``status.nominatedNodeName`` set."""
+        status = msgspec.structs.replace(self.status, nominated_node_name=node_name)
+        return replace(self, pod=msgspec.structs.replace(self.pod, status=status))
 
 
 def _affects_scheduling(volume: Volume) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -200,7 +199,7 @@ class _Cycle:
         rows = self._still_feasible(result.passed)
         if len(rows):
             return int(rows[0])
-        self._evaluated_pod = _without_nomination(self._pod)
+        self._evaluated_pod = self._pod.nominated_to("")
         self._feasibility = None
         return None
 
@@ -312,8 +311,3 @@ def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Rejec
         return None
     verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
     return Rejection(EXTENDER, ~verdict.passes, verdict)
-
-
-def _without_nomination(pod: PodInfo) -> PodInfo:
-    status = msgspec.structs.replace(pod.status, nominated_node_name="")
-    return PodInfo(msgspec.structs.replace(pod.pod, status=status), pod.shape, pod.requests, pod.nonzero_requests)

@@ -267,6 +267,12 @@ class SchedulingQueue:
             elif queued is not None and queued.place is not Place.ACTIVE:
                 self._enqueue(queued, "ForceActivate")
 
+    def suggest_node(self, uid: str, node_name: str) -> None:
+        """Have a queued pod tried on a node first, until its next attempt or update."""
+        queued = self._settled(uid)
+        if queued is not None:
+            queued.info = queued.info.nominated_to(node_name)
+
     # -- events --------------------------------------------------------------------------------------------------
 
     def move_all_to_active_or_backoff(
