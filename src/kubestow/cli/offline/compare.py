@@ -93,7 +93,7 @@ def compare(
         )
     cluster, arrivals = read_input(clusters, workloads, trace, (pod_list, node_list), strict)
     _check_metrics(parsed, cluster)
-    with progress_bar("simulating") as progress:
+    with progress_bar("simulating", "pods") as show:
         found = compared(
             cluster,
             arrivals,
@@ -101,7 +101,7 @@ def compare(
             candidate=candidate,
             options=SimulationOptions(seed=seed, ties=ties, until=until, departures=departures),
             names=_names(configs, baseline_plugins, candidate_plugins),
-            progress=progress,
+            progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
         for remark in side.result.remarks:

@@ -87,8 +87,8 @@ def simulate(
         gates=configurations.FeatureGates.parse(feature_gates),
         options=SimulationOptions(seed=seed, ties=ties, until=until, departures=departures),
     )
-    with progress_bar("simulating") as progress:
-        result = simulation.run(progress)
+    with progress_bar("simulating", "pods") as show:
+        result = simulation.run(lambda progress: show(progress.pods, progress.total))
     if optimal:
         result = _with_gap(simulation, result, cost_model or "cpu-mem", optimal_limit or 5.0)
     for remark in result.remarks:

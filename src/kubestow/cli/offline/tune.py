@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from kubestow.cli.exit_status import bad_input_is_status_1
 from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
 from kubestow.cli.options.workload import read_input, workload_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.progress import progress_bar
 from kubestow.errors import InputError
 
 __all__ = ["tune"]
@@ -86,7 +85,7 @@ def tune(
     searched = SearchSpace.load(space)
     cluster, arrivals = read_input(clusters, workloads, trace, (pod_list, node_list), strict)
     simulation = SimulationOptions(seed=seed, ties=ties, until=until, departures=departures)
-    with _progress_bar() as progress:
+    with progress_bar("tuning", "trials") as progress:
         result = tuned(
             cluster,
             arrivals,
@@ -113,19 +112,3 @@ def _write_configuration(document: dict[str, Any], path: Path) -> None:
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     click.echo(f"wrote {path}", err=True)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("tuning")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

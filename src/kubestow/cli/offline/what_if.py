@@ -5,8 +5,7 @@ Nothing is changed: the cluster is a dump, or a live one that is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kubestow.cli.options.cluster import cluster_options, load_cluster
 from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.input_summary import print_input
+from kubestow.cli.output.progress import progress_bar
 
 if TYPE_CHECKING:
     from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
@@ -138,23 +138,10 @@ def add_nodes(
         print_input("workload", arrivals.summary)
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
-    with _progress() as progress:
+    with progress_bar("searching", "mixes of nodes tried") as progress:
         found = nodes_needed(cluster, arrivals, shapes, _options(config, plugins, feature_gates), progress=progress)
     print_result(found.document() if output != "table" else {}, found, output)
     return int(found.mix is None)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """The number of mixes tried so far, on standard error if that is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda tried: None
-        return
-    with console.status("searching") as status:
-        yield lambda tried: status.update(f"searching: {tried:,} mixes of nodes tried")
 
 
 def _options(config: Path | None, plugins: tuple[str, ...], feature_gates: str) -> SchedulerOptions:
