@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
 
 if TYPE_CHECKING:
     from kubestow.flight_record.files.segment import Segment
@@ -33,7 +33,7 @@ _SHOWN = 20
 )
 @click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
 @click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
-@click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
+@output_option(*OUTPUTS)
 @bad_input_is_status_1
 def replay(
     record: Path, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None, output: str
@@ -62,7 +62,7 @@ def replay(
         documents.append({"file": str(path), **document})
         texts.append(f"{path}\n{text}")
         status = max(status, found)
-    print_result({"records": documents}, "\n\n".join(texts), output)
+    print_result(lambda: {"records": documents}, "\n\n".join(texts), output)
     for document in documents:
         if document["damage"]:
             click.echo(f"kubestow: {document['damage']}", err=True)
@@ -74,8 +74,9 @@ def replay(
 
 def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any], str, int]:
     from kubestow.flight_record.replay import exact
+    from kubestow.plugins.registry import referenced_plugins
 
-    result = exact.replay(segment, {plugin.name: plugin for plugin in plugin_classes(plugins)})
+    result = exact.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
     return _replay_document(result), "\n".join(_replay_lines(result)), status
 
