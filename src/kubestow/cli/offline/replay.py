@@ -55,7 +55,8 @@ def replay(
     status, documents, texts = 0, [], []
     for path in paths:
         segment = Segment(path)
-        if config_file is None and segment.header.has_scheduler:
+        header = segment.header
+        if config_file is None and header.has_scheduler and header.snapshot is None:
             document, text, found = _replayed(segment, plugins)
         else:
             document, text, found = _redecided(segment, config_file, plugins, feature_gates)
@@ -99,6 +100,7 @@ def _replay_document(result: ReplayResult) -> dict[str, Any]:
             "replayed": divergence.replayed,
         },
         "endedBy": "" if result.end is None else result.end.reason,
+        "nextFile": "" if result.end is None else result.end.next_file,
         "dropped": 0 if result.end is None else result.end.dropped,
         "damage": "" if result.damage is None else str(result.damage),
     }
@@ -109,6 +111,8 @@ def _replay_lines(result: ReplayResult) -> list[str]:
         f"recorded from {result.began.isoformat(timespec='seconds')}, {result.seconds:,.1f} s",
         f"{result.decisions:,} decisions, {result.attempts:,} attempts and {result.calls:,} calls are identical",
     ]
+    if result.end is not None and result.end.next_file:
+        lines.append(f"the record goes on in {result.end.next_file}")
     if result.end is not None and result.end.reason:
         lines.append(f"the record ends early: {result.end.reason}; at least {result.end.dropped:,} entries are missing")
     divergence = result.divergence
@@ -137,8 +141,12 @@ def _redecided(
     header = segment.header
     registry = find_plugins((*header.plugins, *plugins))
     gates = recorded_gates(header) if feature_gates is None else config.FeatureGates.parse(feature_gates)
-    result = redecide(segment, read_configuration(config_file, gates, registry), registry, gates)
-    for remark in result.remarks:
+    source = header.configuration or None if config_file is None else config_file
+    result = redecide(segment, read_configuration(source, gates, registry), registry, gates)
+    remarks = list(result.remarks)
+    if config_file is None and header.snapshot is not None:
+        remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")
+    for remark in remarks:
         click.echo(f"remark: {remark}", err=True)
     return _redecision_document(result), "\n".join(_redecision_lines(result)), int(result.damage is not None)
 
