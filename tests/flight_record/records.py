@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+
+import pytest
 
 from kubestow import config
 from kubestow.flight_record.entries import End, Header
 from kubestow.flight_record.files.encoder import SegmentEncoder
 from kubestow.flight_record.files.segment import Chunk
+from kubestow.flight_record.files.writer import SegmentWriter
+from kubestow.flight_record.recording import journal
 from kubestow.flight_record.recording.event_loop import RecordedLoop
 from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.plugins import in_tree_registry
@@ -19,7 +24,7 @@ from kubestow.simulation.virtual_time import VirtualClock, VirtualTimeLoop
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
 
-__all__ = ["MemorySink", "RecordedVirtualLoop", "recorded", "small_record"]
+__all__ = ["MemorySink", "RecordedVirtualLoop", "long_record", "recorded", "small_record"]
 
 
 class RecordedVirtualLoop(RecordedLoop, VirtualTimeLoop):
@@ -85,3 +90,22 @@ def small_record() -> MemorySink:
         await asyncio.sleep(30)
 
     return recorded(program)
+
+
+def long_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record in several files: three nodes, 40 pods that fit, and one that fits nowhere."""
+    monkeypatch.setattr(journal, "_ENTRIES", 16)
+
+    async def program(cluster: MemoryCluster) -> None:
+        for number in range(3):
+            cluster.put(node(f"node-{number}", cpu="20"))
+        for number in range(40):
+            cluster.put(pod(f"pod-{number}", cpu="1"))
+            await asyncio.sleep(0.5)
+        cluster.put(pod("large", cpu="100"))
+        await asyncio.sleep(30)
+
+    sink, writer = recorded(program), SegmentWriter.in_folder(folder, 24_000)
+    writer.begin_segment(sink.headers[0])
+    assert all(writer.accept(chunk) for chunk in sink.chunks)
+    writer.close()

@@ -135,6 +135,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     ``configuration`` is a KubeSchedulerConfiguration, ``gates`` are all feature gates. ``random`` is the state of the
     scheduler's random source, as of :meth:`random.Random.getstate`.
     A record without a scheduler of its own (``kubestow record``) has only the first four fields and ``resources``.
+    A file that goes on with the record of another one has ``resources`` as well, and no ``random``: its first
+    ``snapshot`` entries are the objects that existed, which None says of no other file.
     """
 
     kubestow: str
@@ -143,6 +145,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     monotonic: float
     has_scheduler: bool = True
     resources: list[tuple[str, str, str]] = []
+    snapshot: int | None = None
     configuration: dict[str, Any] = {}
     gates: dict[str, bool] = {}
     plugins: list[str] = []
@@ -151,7 +154,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a record: why it does not reach to the end of the scheduler, and how many entries are missing."""
+    """The end of a file: why the record does not reach to the end of the scheduler, and how many entries are missing.
+
+    ``next_file`` is the name of the file that goes on with the record, empty if there is none.
+    """
 
     reason: str = ""
     dropped: int = 0
+    next_file: str = ""

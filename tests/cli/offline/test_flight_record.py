@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import stat
 import zlib
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kubestow.cli import main
 from tests.cli.devcluster.up_process import up
 from tests.cli.live.test_live_commands import CONFIDENTIAL, Run, attempted, create_pod, run, start
+from tests.flight_record.records import long_record
 
 MOST_ALLOCATED = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -104,3 +107,19 @@ async def test_a_record_that_cannot_be_written_is_an_error_before_anything_start
     assert (found.status, last) == (1, f"kubestow: {file / 'flights'}: cannot be created: Not a directory")
     found = await run(tmp_path / "none", "record", "-o", str(file))
     assert (found.status, found.err.strip()) == (1, f"kubestow: {file}: already exists")
+
+
+def test_a_run_in_several_files_is_replayed_file_by_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("kubestow"), "setLevel", lambda level: None)  # it is for the whole process
+    long_record(tmp_path, monkeypatch)
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", str(tmp_path), "-o", "json"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 0
+    first, *others = json.loads(printed.out)["records"]
+    assert first["identical"]
+    assert first["nextFile"] == Path(others[0]["file"]).name
+    assert all(record["newlyPending"] == [] for record in others)
+    assert printed.err.count("decided again from the cluster at the beginning of this file") == len(others) > 0

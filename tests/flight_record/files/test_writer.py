@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
-from kubestow.flight_record.entries import AttemptEnded, Decided, End, Header
+from kubestow.flight_record.entries import AttemptEnded, Called, Changed, Decided, End, Header, Listed
 from kubestow.flight_record.files import writer as writer_module
 from kubestow.flight_record.files.segment import Chunk, Segment
 from kubestow.flight_record.files.writer import SegmentWriter, parse_size, segment_paths
 from kubestow.flight_record.recording.journal import Journal
+from kubestow.testing.builders import node, pod
 
 HEADER = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=5.0)
 MIB = 2**20
@@ -117,6 +118,38 @@ def test_a_slow_disk_drops_chunks_and_counts_entries(tmp_path: Path, monkeypatch
     assert segment.end is not None
     assert (segment.end.reason, segment.end.dropped) == ("the disk is too slow", journal.dropped)
     assert recorded + journal.dropped == 512 * 20
+
+
+def test_a_long_run_goes_on_in_further_files_that_begin_with_the_objects_that_exist(tmp_path: Path) -> None:
+    writer = SegmentWriter.in_folder(tmp_path, MIB)
+    writer.begin_segment(HEADER)
+    resources = [("/api/v1", "nodes", "Node"), ("/api/v1", "pods", "Pod")]
+    writer.accept(Chunk([Called(1, "subscribe", [*resources]), Listed(0, 0, 6.0, 0, [node("node-0"), node("node-1")])]))
+    for number in range(100):
+        seen = pod(f"pod-{number}", labels={"noise": os.urandom(20_000).hex()})
+        writer.accept(Chunk([Changed(0, 0, 7.0 + number, 1, "ADDED", seen)]))
+        if number:
+            writer.accept(Chunk([Changed(0, 0, 7.0 + number, 1, "DELETED", pod(f"pod-{number - 1}"))]))
+        writer.accept(Chunk([AttemptEnded(f"uid-{number}", 1, "scheduled")]))
+    writer.close()
+    paths = segment_paths(tmp_path)
+    assert len(paths) > 2
+    assert sum(path.stat().st_size for path in paths) <= MIB
+    attempts: list[str] = []
+    for path, following in zip(paths, [*paths[1:], None], strict=True):
+        segment = Segment(path)
+        recorded = [entry for chunk in segment.chunks() for entry in chunk.entries]
+        snapshot = recorded[: segment.header.snapshot]
+        assert [tuple(resource) for resource in segment.header.resources] == resources
+        assert {(entry.resource, entry.type) for entry in snapshot if isinstance(entry, Changed)} == {
+            (0, "ADDED"),
+            (1, "ADDED"),
+        }
+        assert segment.header.monotonic == max(entry.time for entry in snapshot if isinstance(entry, Changed))
+        assert 3 <= len(snapshot) <= 4, "two nodes, and the pods that have not been deleted"
+        attempts += [entry.uid for entry in recorded if isinstance(entry, AttemptEnded)]
+        assert segment.end == End(next_file=following.name if following else "")
+    assert attempts == [f"uid-{number}" for number in range(100 - len(attempts), 100)], "the newest, without a gap"
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "-1Gi", "1000Ki"])

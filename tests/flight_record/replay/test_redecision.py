@@ -6,16 +6,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kubestow import config
 from kubestow.configuration_file import read_configuration
+from kubestow.flight_record.entries import End
 from kubestow.flight_record.files.segment import Segment
+from kubestow.flight_record.files.writer import segment_paths
+from kubestow.flight_record.replay.exact import replay
 from kubestow.flight_record.replay.redecision import Redecision, redecide
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
-from tests.flight_record.records import MemorySink, recorded, small_record
+from tests.flight_record.records import MemorySink, long_record, recorded, small_record
 
 GATES = config.FeatureGates()
+REGISTRY = in_tree_registry()
 
 
 def redecided(sink: MemorySink, path: Path, *disabled: str, **profile: Any) -> Redecision:
@@ -26,8 +32,7 @@ def redecided(sink: MemorySink, path: Path, *disabled: str, **profile: Any) -> R
         "kind": config.KIND,
         "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins, **profile}],
     }
-    registry = in_tree_registry()
-    return redecide(Segment(path), read_configuration(document, GATES, registry), registry, GATES)
+    return redecide(Segment(path), read_configuration(document, GATES, REGISTRY), REGISTRY, GATES)
 
 
 def test_under_the_same_configuration_nothing_differs(tmp_path: Path) -> None:
@@ -79,3 +84,21 @@ def test_what_others_did_happens_again(tmp_path: Path) -> None:
         "default/leaves": ("node-0", "node-0"),
         "default/waits": ("node-0", "node-0"),
     }
+
+
+def test_a_run_in_several_files_is_replayed_exactly_in_the_first_and_decided_again_in_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_record(tmp_path, monkeypatch)
+    first, *others = [Segment(path) for path in segment_paths(tmp_path)]
+    exact = replay(first)
+    assert (exact.divergence, exact.end) == (None, End(next_file=others[0].path.name))
+    assert exact.decisions > 0
+    found: dict[str, tuple[str, str]] = {}
+    for segment in others:
+        result = redecide(segment, read_configuration(segment.header.configuration, GATES, REGISTRY), REGISTRY, GATES)
+        assert (result.newly_pending(), result.newly_placed()) == ([], []), "only the choice among equals differs"
+        found |= {pod.pod: (pod.recorded, pod.redecided) for pod in result.pods}
+    assert found["default/pod-39"][0]
+    assert found["default/large"] == ("", "")
+    assert exact.decisions + len(found) >= 41

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow.cli.addresses import is_loopback
+from kubestow.cli.options.grouped import grouped_options
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
@@ -146,18 +146,8 @@ class ServerOptions:
             click.echo(f"warning: reachable from other machines: {clients}", err=True)
 
 
-def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the server options to a command, which gets them as one :class:`ServerOptions` named ``options``."""
-
-    @functools.wraps(command)
-    def wrapper(**arguments: Any) -> None:
-        options = {option.name: arguments.pop(option.name) for option in fields(ServerOptions)}
-        command(options=ServerOptions(**options), **arguments)
-
-    for option in reversed(_OPTIONS):
-        wrapper = option(wrapper)
-    return wrapper
-
+#: Adds the server options to a command, which gets them as ``options``.
+server_options = grouped_options("options", ServerOptions, _OPTIONS)
 
 #: The option of commands with simulated kubelets, as ``stages_file``.
 stages_option = click.option(

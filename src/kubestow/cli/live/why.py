@@ -8,7 +8,6 @@ the explanation is computed from the objects of the API server.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -16,8 +15,9 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
+from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
 from kubestow.errors import APIError, Unreachable
 
 if TYPE_CHECKING:
@@ -36,35 +36,33 @@ _MOST_REPLICAS = 3
 @click.argument("pod", metavar="POD")
 @click.option("--kubeconfig", default="", help="Kubeconfig of the cluster, by default found as by kubectl.")
 @scheduler_options
-@click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
+@output_option(*OUTPUTS)
 @bad_input_is_status_1
-def why(
-    pod: str, kubeconfig: str, config: Path | None, plugins: tuple[str, ...], feature_gates: str, output: str
-) -> int:
+def why(pod: str, kubeconfig: str, scheduler: SchedulerInput, output: str) -> int:
     """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
 
     The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
     is the long form.
     """
-    from kubestow import config as configurations
     from kubestow.simulation.explanation.explain import explain
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 
     namespace, _, name = pod.rpartition("/")
     namespace = namespace or "default"
-    options = SchedulerOptions(config, plugin_classes(plugins), configurations.FeatureGates.parse(feature_gates))
+    options = scheduler.read()
     found = asyncio.run(_read(kubeconfig, namespace, name))
     if isinstance(found, dict):
         click.echo("remark: reported by the scheduler", err=True)
-        print_result(found, _report_text(found), output)
+        print_result(lambda: found, _report_text(found), output)
         return 0
     explanation = explain(found.cluster(kubeconfig or "the cluster"), f"{namespace}/{name}", options)
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
-    document: dict[str, Any] = explanation.document() if output != "table" else {}
-    document.pop("byNode", None)
-    print_result(document, "\n".join(explanation.summary()), output)
+    print_result(lambda: _without_nodes(explanation.document()), "\n".join(explanation.summary()), output)
     return 0
+
+
+def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "byNode"}
 
 
 async def _read(kubeconfig: str, namespace: str, name: str) -> dict[str, Any] | LiveObjects:

@@ -16,8 +16,8 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import DropIn, bad_input_is_status_1
-from kubestow.cli.options.cluster import load_cluster
-from kubestow.cli.options.scheduler import plugin_classes
+from kubestow.cli.options.cluster import ClusterInput
+from kubestow.cli.options.scheduler import SchedulerInput
 from kubestow.errors import InputError, KubestowError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
@@ -85,9 +85,6 @@ def capacity(
     after another until one fits no node. Several templates are placed in turn; with --preemption and --gang-size,
     pods of lower priority are evicted, and so many pods are placed together.
     """
-    from kubestow import config as configurations
-    from kubestow.configuration_file import read_configuration
-    from kubestow.plugins.registry import find_plugins
     from kubestow.scheduling.decision.node_selection import FirstByName
     from kubestow.simulation.capacity.estimate import COPIED_KINDS, CapacityOptions, estimate
     from kubestow.simulation.capacity.mix import MixOptions, estimate_mix
@@ -96,8 +93,7 @@ def capacity(
     if not any(podspecs):
         raise click.UsageError("Pod spec file is missing")
     templates = [_template(podspec) for podspec in podspecs]
-    gates = configurations.FeatureGates.parse(feature_gates)
-    registry = find_plugins(classes={plugin.name: plugin for plugin in plugin_classes(plugins)})
+    scheduler = SchedulerInput(config, plugins, feature_gates).read()
     options = CapacityOptions(
         max_limit=max_limit,
         excluded_nodes=frozenset(name for names in exclude_nodes for name in names.split(",")),
@@ -105,10 +101,8 @@ def capacity(
         ties=FirstByName() if ties == "name" else None,
         kinds=None if drop_in is None else COPIED_KINDS,
     )
-    cluster, configuration = (
-        load_cluster(clusters, kubeconfig, strict=strict),
-        read_configuration(config, gates, registry),
-    )
+    cluster = ClusterInput(clusters, kubeconfig).read(strict=strict)
+    configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     if len(templates) == 1 and not preemption and gang_size == 1:
         found = estimate(cluster, templates[0], configuration, registry=registry, gates=gates, options=options)

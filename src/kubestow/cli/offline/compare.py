@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes
-from kubestow.cli.options.simulation import simulation_options
-from kubestow.cli.options.workload import read_input, workload_options
+from kubestow.cli.options.scheduler import SchedulerInput
+from kubestow.cli.options.simulation import SimulationInput, simulation_options
+from kubestow.cli.options.workload import WorkloadInput, workload_options
 from kubestow.cli.output.documents import print_result
 from kubestow.cli.output.forms import OutputForms, emit
 from kubestow.cli.output.progress import progress_bar
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import FeatureGates
     from kubestow.simulation.comparison.comparison import Comparison
     from kubestow.simulation.comparison.thresholds import CheckedThreshold, Threshold
     from kubestow.simulation.input.cluster import Cluster
@@ -36,7 +34,7 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
 @click.option("--baseline-plugin", "baseline_plugins", multiple=True, help="A plugin of the baseline only.")
 @click.option("--candidate-plugin", "candidate_plugins", multiple=True, help="A plugin of the candidate only.")
 @click.option("--feature-gates", "gates", multiple=True, help=f"Feature gates: Name=true,Other=false. {_PER_SIDE}")
-@simulation_options
+@simulation_options()
 @click.option(
     "--fail-if",
     "thresholds",
@@ -55,21 +53,13 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
 )
 @bad_input_is_status_1
 def compare(
-    clusters: tuple[str, ...],
-    workloads: tuple[str, ...],
-    trace: Path | None,
-    pod_list: str,
-    node_list: str,
-    strict: bool,
+    workload: WorkloadInput,
     configs: tuple[str, ...],
     plugins: tuple[str, ...],
     baseline_plugins: tuple[str, ...],
     candidate_plugins: tuple[str, ...],
     gates: tuple[str, ...],
-    seed: int,
-    ties: str,
-    departures: bool,
-    until: float | None,
+    simulation: SimulationInput,
     thresholds: tuple[str, ...],
     outputs: tuple[tuple[str, str], ...],
 ) -> int:
@@ -79,7 +69,6 @@ def compare(
     pods land elsewhere, win or lose, and which metrics move.
     """
     from kubestow.simulation.comparison.compare import compare as compared
-    from kubestow.simulation.simulation import SimulationOptions
 
     parsed = _parsed(thresholds)
     baseline, candidate = (
@@ -91,17 +80,17 @@ def compare(
             "baseline and candidate are the same, expected --config twice (--config '' is the default configuration),"
             " --feature-gates twice, --baseline-plugin or --candidate-plugin"
         )
-    cluster, arrivals = read_input(clusters, workloads, trace, (pod_list, node_list), strict)
+    cluster, arrivals = workload.read()
     _check_metrics(parsed, cluster)
-    with progress_bar("simulating") as progress:
+    with progress_bar("simulating", "pods") as show:
         found = compared(
             cluster,
             arrivals,
             baseline=baseline,
             candidate=candidate,
-            options=SimulationOptions(seed=seed, ties=ties, until=until, departures=departures),
+            options=simulation.options(),
             names=_names(configs, baseline_plugins, candidate_plugins),
-            progress=progress,
+            progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
         for remark in side.result.remarks:
@@ -124,15 +113,7 @@ def _of_side(option: str, values: Sequence[str], side: int) -> str:
 
 def _side(configuration: str, plugins: tuple[str, ...], gates: str) -> SchedulerOptions:
     """A scheduler; its configuration is read here, so that its errors come before the cluster is read."""
-    from kubestow import config as configurations
-    from kubestow.configuration_file import read_configuration
-    from kubestow.plugins.registry import find_plugins
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
-
-    classes = plugin_classes(plugins)
-    parsed: FeatureGates = configurations.FeatureGates.parse(gates)
-    registry = find_plugins(classes={plugin.name: plugin for plugin in classes})
-    return SchedulerOptions(read_configuration(configuration or None, parsed, registry), classes, parsed)
+    return SchedulerInput(configuration or None, plugins, gates).read().decoded()
 
 
 def _names(configs: Sequence[str], baseline_plugins: Sequence[str], candidate_plugins: Sequence[str]) -> list[str]:
@@ -186,7 +167,7 @@ def _write(form: str, target: str, found: Comparison, checked: Sequence[CheckedT
             from kubestow.simulation.comparison.tables import render
 
             names = (found.baseline.name, found.candidate.name)
-            print_result({}, render(names, found.pods, found.metrics, checked), form, target)
+            print_result(dict, render(names, found.pods, found.metrics, checked), form, target)
         case "markdown":
             from kubestow.simulation.comparison.markdown import as_markdown
 
@@ -200,4 +181,4 @@ def _write(form: str, target: str, found: Comparison, checked: Sequence[CheckedT
 
             emit(comparison_report(found, checked), target)
         case _:
-            print_result(found.as_json(checked), found, form, target)
+            print_result(lambda: found.as_json(checked), found, form, target)

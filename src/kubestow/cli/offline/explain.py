@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.cluster import cluster_options, load_cluster
-from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
+from kubestow.cli.options.cluster import ClusterInput, cluster_options
+from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.forms import OutputForms, emit
 
@@ -39,14 +39,11 @@ __all__ = ["explain"]
 @bad_input_is_status_1
 def explain(
     pod: str,
-    clusters: tuple[str, ...],
-    kubeconfig: str,
+    source: ClusterInput,
     node: str | None,
     versus: str | None,
     counterfactuals: bool,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
+    scheduler: SchedulerInput,
     outputs: tuple[tuple[str, str], ...],
 ) -> int:
     """Explain why POD (namespace/name) is on its node, or on none.
@@ -55,12 +52,10 @@ def explain(
     least changes with which it would, each verified. A bound pod is evaluated as if it was not there. The cluster is a
     dump, or the live one of a kubeconfig.
     """
-    from kubestow import config as configurations
     from kubestow.simulation.explanation.explain import explain as explained
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 
-    options = SchedulerOptions(config, plugin_classes(plugins), configurations.FeatureGates.parse(feature_gates))
-    cluster = load_cluster(clusters, kubeconfig)
+    options = scheduler.read()
+    cluster = source.read()
     found = explained(cluster, pod, options, target=node, counterfactuals=counterfactuals)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
@@ -71,12 +66,15 @@ def explain(
 
             emit(explanation_report(found), target)
             continue
-        document: dict[str, Any] = found.document() if form != "table" else {}
-        if comparison is not None:
-            print_result(document | {"comparison": comparison.document()}, comparison, form, target)
+        if comparison is None:
+            print_result(found.document, found if node is None else found.about(node), form, target)
         else:
-            print_result(document, found if node is None else found.about(node), form, target)
+            print_result(functools.partial(_with_comparison, found, comparison), comparison, form, target)
     return 0
+
+
+def _with_comparison(found: Explanation, comparison: Comparison) -> dict[str, Any]:
+    return found.document() | {"comparison": comparison.document()}
 
 
 def _compare(found: Explanation, node: str | None, versus: str) -> Comparison:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
 
 if TYPE_CHECKING:
     from kubestow.flight_record.files.segment import Segment
@@ -33,7 +33,7 @@ _SHOWN = 20
 )
 @click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
 @click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
-@click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
+@output_option(*OUTPUTS)
 @bad_input_is_status_1
 def replay(
     record: Path, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None, output: str
@@ -55,14 +55,15 @@ def replay(
     status, documents, texts = 0, [], []
     for path in paths:
         segment = Segment(path)
-        if config_file is None and segment.header.has_scheduler:
+        header = segment.header
+        if config_file is None and header.has_scheduler and header.snapshot is None:
             document, text, found = _replayed(segment, plugins)
         else:
             document, text, found = _redecided(segment, config_file, plugins, feature_gates)
         documents.append({"file": str(path), **document})
         texts.append(f"{path}\n{text}")
         status = max(status, found)
-    print_result({"records": documents}, "\n\n".join(texts), output)
+    print_result(lambda: {"records": documents}, "\n\n".join(texts), output)
     for document in documents:
         if document["damage"]:
             click.echo(f"kubestow: {document['damage']}", err=True)
@@ -74,8 +75,9 @@ def replay(
 
 def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any], str, int]:
     from kubestow.flight_record.replay import exact
+    from kubestow.plugins.registry import referenced_plugins
 
-    result = exact.replay(segment, {plugin.name: plugin for plugin in plugin_classes(plugins)})
+    result = exact.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
     return _replay_document(result), "\n".join(_replay_lines(result)), status
 
@@ -98,6 +100,7 @@ def _replay_document(result: ReplayResult) -> dict[str, Any]:
             "replayed": divergence.replayed,
         },
         "endedBy": "" if result.end is None else result.end.reason,
+        "nextFile": "" if result.end is None else result.end.next_file,
         "dropped": 0 if result.end is None else result.end.dropped,
         "damage": "" if result.damage is None else str(result.damage),
     }
@@ -108,6 +111,8 @@ def _replay_lines(result: ReplayResult) -> list[str]:
         f"recorded from {result.began.isoformat(timespec='seconds')}, {result.seconds:,.1f} s",
         f"{result.decisions:,} decisions, {result.attempts:,} attempts and {result.calls:,} calls are identical",
     ]
+    if result.end is not None and result.end.next_file:
+        lines.append(f"the record goes on in {result.end.next_file}")
     if result.end is not None and result.end.reason:
         lines.append(f"the record ends early: {result.end.reason}; at least {result.end.dropped:,} entries are missing")
     divergence = result.divergence
@@ -136,8 +141,12 @@ def _redecided(
     header = segment.header
     registry = find_plugins((*header.plugins, *plugins))
     gates = recorded_gates(header) if feature_gates is None else config.FeatureGates.parse(feature_gates)
-    result = redecide(segment, read_configuration(config_file, gates, registry), registry, gates)
-    for remark in result.remarks:
+    source = header.configuration or None if config_file is None else config_file
+    result = redecide(segment, read_configuration(source, gates, registry), registry, gates)
+    remarks = list(result.remarks)
+    if config_file is None and header.snapshot is not None:
+        remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")
+    for remark in remarks:
         click.echo(f"remark: {remark}", err=True)
     return _redecision_document(result), "\n".join(_redecision_lines(result)), int(result.damage is not None)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
-from kubestow.cli.options.simulation import simulation_options
-from kubestow.cli.options.workload import read_input, workload_options
+from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.options.simulation import SimulationInput, simulation_options
+from kubestow.cli.options.workload import WorkloadInput, workload_options
 from kubestow.cli.output.documents import print_result
 from kubestow.cli.output.forms import OutputForms, emit, report_written
 from kubestow.cli.output.progress import progress_bar
@@ -26,7 +26,7 @@ __all__ = ["simulate"]
 @click.command()
 @workload_options
 @scheduler_options
-@simulation_options
+@simulation_options()
 @click.option("--optimal", is_flag=True, help="Compare with the optimal placement; needs kubestow[flow].")
 @click.option(
     "--cost-model", type=click.Choice(["cpu-mem", "octopus", "quincy"]), help="Costs of the optimal placement."
@@ -45,19 +45,9 @@ __all__ = ["simulate"]
 )
 @bad_input_is_status_1
 def simulate(
-    clusters: tuple[str, ...],
-    workloads: tuple[str, ...],
-    trace: Path | None,
-    pod_list: str,
-    node_list: str,
-    strict: bool,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
-    seed: int,
-    ties: str,
-    departures: bool,
-    until: float | None,
+    workload: WorkloadInput,
+    scheduler: SchedulerInput,
+    simulation: SimulationInput,
     optimal: bool,
     cost_model: str | None,
     optimal_limit: float | None,
@@ -69,32 +59,32 @@ def simulate(
     The cluster is what `kubectl get nodes,pods -A -o json` prints; add pvc,pv,sc and other kinds that matter. Its
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
-    from kubestow import config as configurations
     from kubestow.flow.solvers import require_solvers
     from kubestow.simulation.results.outcomes import PodState
-    from kubestow.simulation.simulation import Simulation, SimulationOptions
+    from kubestow.simulation.simulation import Simulation
 
     if not optimal and (cost_model or optimal_limit):
         raise click.UsageError("--cost-model and --optimal-limit need --optimal")
     if optimal:
         require_solvers("--optimal")
-    cluster, arrivals = read_input(clusters, workloads, trace, (pod_list, node_list), strict)
-    simulation = Simulation(
+    cluster, arrivals = workload.read()
+    setup = scheduler.read()
+    simulated = Simulation(
         cluster,
         arrivals,
-        configuration=config,
-        plugins=plugin_classes(plugins),
-        gates=configurations.FeatureGates.parse(feature_gates),
-        options=SimulationOptions(seed=seed, ties=ties, until=until, departures=departures),
+        configuration=setup.configuration,
+        plugins=setup.plugins,
+        gates=setup.gates,
+        options=simulation.options(),
     )
-    with progress_bar("simulating") as progress:
-        result = simulation.run(progress)
+    with progress_bar("simulating", "pods") as show:
+        result = simulated.run(lambda progress: show(progress.pods, progress.total))
     if optimal:
-        result = _with_gap(simulation, result, cost_model or "cpu-mem", optimal_limit or 5.0)
+        result = _with_gap(simulated, result, cost_model or "cpu-mem", optimal_limit or 5.0)
     for remark in result.remarks:
         click.echo(f"remark: {remark}", err=True)
     for form, target in outputs:
-        _WRITERS[form](result, simulation, target)
+        _WRITERS[form](result, simulated, target)
     pending = result.count(PodState.PENDING)
     if max_pending is not None and pending > max_pending:
         click.echo(f"kubestow: {pending} pods are pending, more than --max-pending={max_pending}", err=True)
@@ -116,11 +106,11 @@ def _with_gap(simulation: Simulation, result: SimulationResult, cost_model: str,
 
 
 def _write_table(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    print_result({}, result, "table", target)
+    print_result(result.as_json, result, "table", target)
 
 
 def _write_json(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    print_result(result.as_json(), result, "json", target)
+    print_result(result.as_json, result, "json", target)
 
 
 def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -> None:

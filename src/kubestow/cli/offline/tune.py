@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
-from kubestow.cli.options.workload import read_input, workload_options
+from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.options.simulation import SimulationInput, simulation_options
+from kubestow.cli.options.workload import WorkloadInput, workload_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
+from kubestow.cli.output.progress import progress_bar
 from kubestow.errors import InputError
 
 __all__ = ["tune"]
@@ -25,6 +26,7 @@ _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
 @click.option("--space", required=True, type=click.Path(), help="File with the search space.")
 @workload_options
 @scheduler_options
+@simulation_options(departures=False)
 @click.option(
     "--objective",
     "objectives",
@@ -35,40 +37,20 @@ _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(min=1), help="Configurations to try.")
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1), help="Simulations of each.")
 @click.option("--processes", type=click.IntRange(min=1), help="Processes; by default one for each core.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the search and of the simulations.")
-@click.option(
-    "--ties",
-    type=click.Choice(["random", "name"]),
-    default="random",
-    show_default=True,
-    help="Among nodes with equal scores, choose at random or the first by name.",
-)
-@click.option("--departures/--no-departures", default=False, show_default=True, help="Whether pods end.")
-@click.option("--until", type=click.FloatRange(min=0), help="End of each simulation, in virtual seconds.")
 @click.option(
     "--write-config", type=click.Path(path_type=Path, dir_okay=False), help="Write the best configuration to a file."
 )
-@click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
+@output_option(*OUTPUTS)
 @bad_input_is_status_1
 def tune(
     space: str,
-    clusters: tuple[str, ...],
-    workloads: tuple[str, ...],
-    trace: Path | None,
-    pod_list: str,
-    node_list: str,
-    strict: bool,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
+    workload: WorkloadInput,
+    scheduler: SchedulerInput,
     objectives: tuple[str, ...],
     trials: int,
     runs: int,
     processes: int | None,
-    seed: int,
-    ties: str,
-    departures: bool,
-    until: float | None,
+    simulation: SimulationInput,
     write_config: Path | None,
     output: str,
 ) -> int:
@@ -77,29 +59,27 @@ def tune(
     Each configuration of the search is simulated. Those that no other one beats in all objectives are printed, beside
     the base configuration (--config). The best in the first objective is written with --write-config.
     """
-    from kubestow import config as configurations
-    from kubestow.simulation.simulation import SimulationOptions
     from kubestow.simulation.tuning.search import TuningOptions
     from kubestow.simulation.tuning.search import tune as tuned
     from kubestow.simulation.tuning.search_space import SearchSpace
 
     searched = SearchSpace.load(space)
-    cluster, arrivals = read_input(clusters, workloads, trace, (pod_list, node_list), strict)
-    simulation = SimulationOptions(seed=seed, ties=ties, until=until, departures=departures)
-    with _progress_bar() as progress:
+    cluster, arrivals = workload.read()
+    setup = scheduler.read()
+    with progress_bar("tuning", "trials") as progress:
         result = tuned(
             cluster,
             arrivals,
             searched,
-            config,
+            setup.configuration,
             objectives=objectives,
-            plugins=plugin_classes(plugins),
-            gates=configurations.FeatureGates.parse(feature_gates),
-            options=TuningOptions(trials=trials, runs=runs, seed=seed, simulation=simulation),
+            plugins=setup.plugins,
+            gates=setup.gates,
+            options=TuningOptions(trials=trials, runs=runs, seed=simulation.seed, simulation=simulation.options()),
             processes=processes,
             progress=progress,
         )
-    print_result(result.document() if output != "table" else {}, result, output)
+    print_result(result.document, result, output)
     if write_config is not None:
         _write_configuration(result.configuration(result.best), write_config)
     return 0
@@ -113,19 +93,3 @@ def _write_configuration(document: dict[str, Any], path: Path) -> None:
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     click.echo(f"wrote {path}", err=True)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("tuning")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

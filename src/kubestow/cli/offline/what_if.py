@@ -5,22 +5,21 @@ Nothing is changed: the cluster is a dump, or a live one that is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.cluster import cluster_options, load_cluster
-from kubestow.cli.options.scheduler import plugin_classes, scheduler_options
+from kubestow.cli.options.cluster import ClusterInput, cluster_options
+from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
 from kubestow.cli.output.input_summary import print_input
+from kubestow.cli.output.progress import progress_bar
 
 if TYPE_CHECKING:
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
     from kubestow.simulation.what_if.pod_fates import NodeRemoval
 
 __all__ = ["what_if"]
@@ -33,9 +32,8 @@ def what_if() -> None:
 
 def _common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The cluster, the scheduler and the form of the output."""
-    output = click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True)
     strict = click.option("--strict", is_flag=True, help="Refuse input with any problem.")
-    return cluster_options(scheduler_options(strict(output(command))))
+    return cluster_options(scheduler_options(strict(output_option(*OUTPUTS)(command))))
 
 
 _max_pending = click.option(
@@ -51,11 +49,8 @@ _max_pending = click.option(
 @bad_input_is_status_1
 def drain(
     nodes: tuple[str, ...],
-    clusters: tuple[str, ...],
-    kubeconfig: str,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
     force: bool,
     max_pending: int | None,
     strict: bool,
@@ -69,9 +64,9 @@ def drain(
     from kubestow.simulation.what_if.node_removal import drain as drained
     from kubestow.simulation.what_if.node_removal import nodes_named
 
-    cluster = load_cluster(clusters, kubeconfig, strict=strict)
-    options = _options(config, plugins, feature_gates)
-    return _report(drained(cluster, nodes_named(cluster, nodes), options, force=force), output, max_pending)
+    cluster = source.read(strict=strict)
+    removal = drained(cluster, nodes_named(cluster, nodes), scheduler.read(), force=force)
+    return _report(removal, output, max_pending)
 
 
 @what_if.command()
@@ -83,11 +78,8 @@ def drain(
 def lose(
     nodes: tuple[str, ...],
     zone: str | None,
-    clusters: tuple[str, ...],
-    kubeconfig: str,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
     max_pending: int | None,
     strict: bool,
     output: str,
@@ -98,9 +90,9 @@ def lose(
 
     if bool(nodes) == (zone is not None):
         raise click.UsageError("expected either nodes or --zone")
-    cluster = load_cluster(clusters, kubeconfig, strict=strict)
+    cluster = source.read(strict=strict)
     names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
-    return _report(lost(cluster, names, _options(config, plugins, feature_gates)), output, max_pending)
+    return _report(lost(cluster, names, scheduler.read()), output, max_pending)
 
 
 @what_if.command()
@@ -110,11 +102,8 @@ def lose(
 @click.option("--like", "likes", multiple=True, metavar="NODE", help="Nodes like this one of the cluster.")
 @bad_input_is_status_1
 def add_nodes(
-    clusters: tuple[str, ...],
-    kubeconfig: str,
-    config: Path | None,
-    plugins: tuple[str, ...],
-    feature_gates: str,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
     workloads: tuple[str, ...],
     pools: tuple[str, ...],
     likes: tuple[str, ...],
@@ -132,42 +121,22 @@ def add_nodes(
 
     if not pools and not likes:
         raise click.UsageError("expected --node-pool or --like")
-    cluster = load_cluster(clusters, kubeconfig, strict=strict)
+    cluster = source.read(strict=strict)
     arrivals = Arrivals.load(*workloads, cluster=cluster, strict=strict) if workloads else Arrivals()
     if arrivals.summary.problems:
         print_input("workload", arrivals.summary)
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
-    with _progress() as progress:
-        found = nodes_needed(cluster, arrivals, shapes, _options(config, plugins, feature_gates), progress=progress)
-    print_result(found.document() if output != "table" else {}, found, output)
+    with progress_bar("searching", "mixes of nodes tried") as progress:
+        found = nodes_needed(cluster, arrivals, shapes, scheduler.read(), progress=progress)
+    print_result(found.document, found, output)
     return int(found.mix is None)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """The number of mixes tried so far, on standard error if that is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda tried: None
-        return
-    with console.status("searching") as status:
-        yield lambda tried: status.update(f"searching: {tried:,} mixes of nodes tried")
-
-
-def _options(config: Path | None, plugins: tuple[str, ...], feature_gates: str) -> SchedulerOptions:
-    from kubestow import config as configurations
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
-
-    return SchedulerOptions(config, plugin_classes(plugins), configurations.FeatureGates.parse(feature_gates))
 
 
 def _report(removal: NodeRemoval, output: str, max_pending: int | None) -> int:
     from kubestow.simulation.what_if.pod_fates import Fate
 
-    print_result(removal.document() if output != "table" else {}, removal, output)
+    print_result(removal.document, removal, output)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:
         click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)

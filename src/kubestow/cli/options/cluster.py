@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from kubestow.cli.options.grouped import grouped_options
 from kubestow.cli.output.input_summary import print_input
 
 if TYPE_CHECKING:
     from kubestow.simulation.input.cluster import Cluster
 
-__all__ = ["cluster_options", "load_cluster"]
+__all__ = ["ClusterInput", "cluster_options"]
 
 
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where the cluster is read from."""
-    for option in (
-        click.option("--kubeconfig", default="", help="Kubeconfig of a live cluster, by default found as by kubectl."),
+@dataclass(frozen=True, slots=True)
+class ClusterInput:
+    """The files of a cluster, or the kubeconfig of a live one."""
+
+    clusters: tuple[str, ...]
+    kubeconfig: str
+
+    def read(self, *, strict: bool = False) -> Cluster:
+        """The cluster; problems of the input are printed on standard error.
+
+        Raises InputError, APIError and Unreachable.
+        """
+        from kubestow.cli.options.live_cluster import fetch_cluster
+        from kubestow.simulation.input.cluster import Cluster
+
+        if self.clusters and self.kubeconfig:
+            raise click.UsageError("--cluster and --kubeconfig exclude each other")
+        cluster = Cluster.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(self.kubeconfig)
+        if cluster.summary.problems:
+            print_input("cluster", cluster.summary)
+        return cluster
+
+
+#: Adds the options that say where the cluster is read from; the command gets them as ``source``.
+cluster_options = grouped_options(
+    "source",
+    ClusterInput,
+    (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
-    ):
-        command = option(command)
-    return command
-
-
-def load_cluster(clusters: tuple[str, ...], kubeconfig: str, *, strict: bool = False) -> Cluster:
-    """Read the cluster that the options name. Raises InputError, APIError and Unreachable.
-
-    Problems of the input are printed on standard error.
-    """
-    from kubestow.cli.options.live_cluster import fetch_cluster
-    from kubestow.simulation.input.cluster import Cluster
-
-    if clusters and kubeconfig:
-        raise click.UsageError("--cluster and --kubeconfig exclude each other")
-    cluster = Cluster.load(*clusters, strict=strict) if clusters else fetch_cluster(kubeconfig)
-    if cluster.summary.problems:
-        print_input("cluster", cluster.summary)
-    return cluster
+        click.option("--kubeconfig", default="", help="Kubeconfig of a live cluster, by default found as by kubectl."),
+    ),
+)

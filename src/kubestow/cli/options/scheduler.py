@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from kubestow.cli.options.grouped import grouped_options
+
 if TYPE_CHECKING:
-    from kubestow.framework.interface import Plugin
+    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 
-__all__ = ["plugin_classes", "scheduler_options"]
+__all__ = ["SchedulerInput", "scheduler_options"]
 
 
-def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that configure the scheduler."""
-    for option in (
-        click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
-        click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
+@dataclass(frozen=True, slots=True)
+class SchedulerInput:
+    """The file of a configuration, references to plugins, and feature gates as text."""
+
+    config: Path | str | None
+    plugins: Sequence[str]
+    feature_gates: str
+
+    def read(self) -> SchedulerOptions:
+        """Import the plugins and parse the gates; the configuration stays a file. Raises InputError."""
+        from kubestow.config import FeatureGates
+        from kubestow.plugins.registry import referenced_plugins
+        from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+
+        return SchedulerOptions(self.config, referenced_plugins(self.plugins), FeatureGates.parse(self.feature_gates))
+
+
+#: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
+scheduler_options = grouped_options(
+    "scheduler",
+    SchedulerInput,
+    (
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."),
-    ):
-        command = option(command)
-    return command
-
-
-def plugin_classes(references: tuple[str, ...]) -> list[type[Plugin]]:
-    """The plugin classes named ``module:Class`` or ``file.py:Class``. Raises InputError."""
-    from kubestow.plugins.registry import referenced_plugins
-
-    return referenced_plugins(references)
+        click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
+        click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
+    ),
+)

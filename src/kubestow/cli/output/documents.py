@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubestow.cli.output.forms import emit
@@ -16,20 +16,20 @@ OUTPUTS = ("table", "json", "yaml")
 _WIDTH = 130
 
 
-def print_result(document: Mapping[str, Any], table: Any, output: str, target: str = "") -> None:
-    """Print plain data as JSON or YAML, or else a text or what rich can print.
+def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: str, target: str = "") -> None:
+    """Print plain data as JSON or YAML, or else a text or what rich can print. The data is made only if it is printed.
 
     With ``target``, write it to that file instead. Raises InputError for a file that cannot be written.
     """
     import msgspec
 
     if output == "json":
-        emit(msgspec.json.format(msgspec.json.encode(document), indent=2).decode(), target)
+        emit(msgspec.json.format(msgspec.json.encode(document()), indent=2).decode(), target)
     elif output == "yaml":
         import yaml
 
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        emit(yaml.dump(msgspec.to_builtins(document), Dumper=dumper, sort_keys=False, width=120), target)
+        emit(yaml.dump(msgspec.to_builtins(document()), Dumper=dumper, sort_keys=False, width=120), target)
     elif isinstance(table, str):
         emit(table, target)
     else:

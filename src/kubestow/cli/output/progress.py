@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from kubestow.simulation.simulation import Progress
+__all__ = ["ShowProgress", "progress_bar"]
 
-__all__ = ["progress_bar"]
+
+class ShowProgress(Protocol):
+    """Shows how much is done, of a total that may not be known."""
+
+    def __call__(self, done: int, total: int | None = None) -> None: ...
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar on standard error, if that is a terminal."""
+def progress_bar(title: str, unit: str) -> Iterator[ShowProgress]:
+    """A progress bar on standard error, if that is a terminal; ``unit`` is the plural of what is counted."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as ProgressBar
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda progress: None
+        yield lambda done, total=None: None
         return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("pods"), TimeElapsedColumn())
-    with ProgressBar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title)
-        yield lambda progress: bar.update(task, completed=progress.pods, total=progress.total)
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total=None: bar.update(task, completed=done, total=total)

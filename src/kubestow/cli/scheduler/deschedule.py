@@ -172,14 +172,10 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
 
 
 def _scheduler_options(flags: Flags) -> SchedulerOptions:
-    from kubestow import config
-    from kubestow.cli.options.scheduler import plugin_classes
-    from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+    from kubestow.cli.options.scheduler import SchedulerInput
 
     gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
-    return SchedulerOptions(
-        flags["config"], plugin_classes(flags["scheduler-plugin"]), config.FeatureGates.parse(",".join(gates))
-    )
+    return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates)).read()
 
 
 def _mode(flags: Flags) -> Mode | None:
@@ -224,5 +220,5 @@ def _print(flags: Flags, run: LoopReport) -> None:
         from kubestow.simulation.descheduling.report_tables import render
 
         tables = render(run)
-    print_result(document(run), tables, output)
+    print_result(lambda: document(run), tables, output)
     sys.stdout.flush()

@@ -90,7 +90,7 @@ class ReplayResult:
 
 
 def replay(segment: Segment, plugins: Mapping[str, type[Plugin]] | None = None) -> ReplayResult:
-    """Replay a record of a scheduler; ``plugins`` are registered in addition, by name.
+    """Replay a record of a scheduler from its start; ``plugins`` are registered in addition, by name.
 
     Raises InputError if a plugin of the record cannot be imported. Must not be called on a running event loop.
     """
@@ -230,7 +230,7 @@ class _Replay(Observer):
         if self._divergence is not None or self._is_over:
             return
         recorded = self._tape.peek()
-        if recorded is None and self._tape.damage is not None:
+        if recorded is None and self._tape.is_cut:
             return
         if isinstance(output, Called):
             output = msgspec.convert(msgspec.msgpack.decode(msgspec.msgpack.encode(output)), Called)
@@ -248,7 +248,7 @@ class _Replay(Observer):
 
     def _check_streams(self) -> None:
         tape = self._tape
-        if tape.overrun and tape.damage is None:
+        if tape.overrun and not tape.is_cut:
             self._diverge("", f"{tape.overrun} is read once more")
 
     def _diverge(self, recorded: str, replayed: str) -> None:

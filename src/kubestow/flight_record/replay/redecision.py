@@ -153,7 +153,7 @@ def _entries(segment: Segment) -> Iterator[Entry]:
 
 def _resources(segment: Segment) -> list[Resource | None]:
     """The resources that were watched; None for those that only a plugin knows."""
-    if not segment.header.has_scheduler:
+    if segment.header.resources:
         return [_BY_NAME.get(tuple(name)) for name in segment.header.resources]
     for entry in _entries(segment):
         if isinstance(entry, Called) and entry.method == "subscribe":
@@ -233,7 +233,7 @@ class _Run:
         )
         running: asyncio.Task[None] | None = None
         began = last = header.monotonic
-        for entry in self._readable():
+        for number, entry in enumerate(self._readable(), start=1):
             if not isinstance(entry, Listed | Changed):
                 continue
             last = max(last, entry.time)
@@ -241,7 +241,8 @@ class _Run:
                 await asyncio.sleep(max(0.0, last - began - loop.time()))
             self._apply(resources[entry.resource], entry)
             missing.discard(entry.resource)
-            if running is None and not missing:
+            is_complete = not missing if header.snapshot is None else number >= header.snapshot
+            if running is None and is_complete:
                 began = last
                 running = asyncio.create_task(scheduler.run())
         if running is None:  # the record ends before everything was listed

@@ -19,6 +19,7 @@ class Tape:
     """
 
     def __init__(self, segment: Segment) -> None:
+        self._segment = segment
         self._chunks: Iterator[Chunk] = segment.chunks()
         self._entries: deque[Entry] = deque()
         self._monotonic: deque[float] = deque()
@@ -32,6 +33,12 @@ class Tape:
         #: The newest reading of the monotonic clock, in seconds, and how many there were.
         self.now = segment.header.monotonic
         self.readings = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the file has ended before the scheduler did."""
+        end = self._segment.end
+        return self.damage is not None or (end is not None and bool(end.reason or end.next_file))
 
     def peek(self) -> Entry | None:
         """The next entry; None at the end."""

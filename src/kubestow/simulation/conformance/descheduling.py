@@ -29,6 +29,7 @@ from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError
 from kubestow.simulation.conformance.recorded_cases import DescheduleCase, Object
 from kubestow.simulation.conformance.scheduling import ReplayMismatch
+from kubestow.simulation.descheduling.report import eviction_document
 
 __all__ = ["replay_descheduling"]
 
@@ -40,6 +41,8 @@ _PLURALS: dict[str, type[Any]] = {
     "poddisruptionbudgets": PodDisruptionBudget,
     "priorityclasses": PriorityClass,
 }
+#: The fields of an eviction that are recorded.
+_RECORDED = ("pod", "node", "profile", "plugin", "reason", "gracePeriodSeconds", "error")
 _DECODING = "failed decoding descheduler's policy config"
 _FIELD = re.compile(r'(?:unknown field "|Go struct field \w+\.)([\w.\[\]]+)')
 _PROFILE = re.compile(r"profiles\[(\d+)\]")
@@ -90,19 +93,8 @@ def _compared(expect: Object, result: LoopResult) -> Iterator[tuple[str, Any, An
 
 
 def _record(eviction: Eviction) -> Object:
-    record: Object = {
-        "pod": eviction.pod.key,
-        "node": eviction.pod.node_name,
-        "profile": eviction.profile,
-        "plugin": eviction.plugin,
-    }
-    if eviction.reason:
-        record["reason"] = eviction.reason
-    if eviction.grace_period is not None:
-        record["gracePeriodSeconds"] = eviction.grace_period
-    if eviction.refusal is not None:
-        record["error"] = eviction.refusal.message
-    return record
+    document = eviction_document(eviction)
+    return {field: document[field] for field in _RECORDED if field in document}
 
 
 def _by_pod(records: Sequence[Object]) -> list[Object]:

@@ -8,15 +8,15 @@ from kubestow.descheduling.eviction import Eviction
 from kubestow.simulation.descheduling.loop_report import LoopReport
 from kubestow.simulation.descheduling.rescheduling import Prediction
 
-__all__ = ["document"]
+__all__ = ["document", "eviction_document"]
 
 
 def document(run: LoopReport) -> dict[str, Any]:
     """The report as plain data."""
     result = run.result
     return {
-        "evicted": [_eviction(run, eviction) for eviction in result.evicted],
-        "refused": [_eviction(run, eviction) for eviction in result.refused],
+        "evicted": [_with_prediction(run, eviction) for eviction in result.evicted],
+        "refused": [_with_prediction(run, eviction) for eviction in result.refused],
         "admitted": [{"pod": pod, "node": node} for pod, node in run.admitted],
         "nodes": [
             {"name": name, "leaving": leaving, "coming": coming} for name, (leaving, coming) in run.nodes().items()
@@ -25,7 +25,8 @@ def document(run: LoopReport) -> dict[str, Any]:
     }
 
 
-def _eviction(run: LoopReport, eviction: Eviction) -> dict[str, Any]:
+def eviction_document(eviction: Eviction) -> dict[str, Any]:
+    """An eviction as plain data; optional fields are left out."""
     fields: dict[str, Any] = {
         "pod": eviction.pod.key,
         "node": eviction.pod.node_name,
@@ -39,6 +40,11 @@ def _eviction(run: LoopReport, eviction: Eviction) -> dict[str, Any]:
         fields["gracePeriodSeconds"] = eviction.grace_period
     if eviction.refusal is not None:
         fields |= {"refusedBy": eviction.refusal.by.value, "error": eviction.refusal.message}
+    return fields
+
+
+def _with_prediction(run: LoopReport, eviction: Eviction) -> dict[str, Any]:
+    fields = eviction_document(eviction)
     if (prediction := run.prediction(eviction)) is not None:
         fields["comesBack"] = _prediction(prediction)
     return fields

@@ -17,7 +17,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.configuration_file import read_configuration
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
-from kubestow.framework.profile import Profile, build_profile
+from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -37,6 +37,20 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
     plugins: Sequence[type[Plugin]] = ()
     gates: config.FeatureGates = msgspec.field(default_factory=config.FeatureGates)
 
+    def registry(self) -> Registry:
+        """All plugin classes by name. Raises InputError if two have the same name."""
+        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+
+    def read_configuration(self) -> config.KubeSchedulerConfiguration:
+        """The decoded configuration. Raises InputError, and ConfigurationError for an invalid one."""
+        if isinstance(self.configuration, config.KubeSchedulerConfiguration):
+            return self.configuration
+        return read_configuration(self.configuration, self.gates, self.registry())
+
+    def decoded(self) -> SchedulerOptions:
+        """These options with the decoded configuration. Raises as :meth:`read_configuration`."""
+        return msgspec.structs.replace(self, configuration=self.read_configuration())
+
 
 class OfflineScheduler:
     """A cluster cache with everything of a cluster, maybe without one pod, and the pipeline that decides about pods.
@@ -53,10 +67,7 @@ class OfflineScheduler:
         ties: TieBreak | None = None,
     ) -> None:
         """``ties`` chooses among nodes of equal score, by default the first by name."""
-        registry = find_plugins(classes={plugin.name: plugin for plugin in options.plugins})
-        source = options.configuration
-        if not isinstance(source, config.KubeSchedulerConfiguration):
-            source = read_configuration(source, options.gates, registry)
+        registry, source = options.registry(), options.read_configuration()
         self.cache = ClusterCache()
         handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
         self.profiles: dict[str, Profile] = {

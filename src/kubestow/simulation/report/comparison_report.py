@@ -12,14 +12,13 @@ from kubestow.simulation.comparison.thresholds import CheckedThreshold
 from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
 from kubestow.simulation.report.markup import Html, element, table
 from kubestow.simulation.report.page import figure_section, page, section
-from kubestow.simulation.report.simulation_report import summary_cards
+from kubestow.simulation.report.sections import nodes_section, pod_names, summary_cards, timeline_section
 from kubestow.simulation.results.outcomes import PodState
 from kubestow.simulation.results.result import SimulationResult
 
 __all__ = ["comparison_report"]
 
 _MOST_GROUPS = 300
-_PODS_NAMED = 50
 
 
 def comparison_report(comparison: Comparison, checked: Sequence[CheckedThreshold] = ()) -> str:
@@ -30,18 +29,8 @@ def comparison_report(comparison: Comparison, checked: Sequence[CheckedThreshold
         sections.append(section("Thresholds", _thresholds(checked)))
     sections += [
         section("Metrics", _metrics(comparison)),
-        figure_section(
-            "Over time",
-            f"Solid: {baseline.name} (baseline); dashed: {candidate.name} (candidate). With the keyboard, left and"
-            " right move through the samples.",
-            "timeline",
-        ),
-        figure_section(
-            "Nodes",
-            "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
-            " Enter lists its pods.",
-            "nodes",
-        ),
+        timeline_section(f"Solid: {baseline.name} (baseline); dashed: {candidate.name} (candidate)."),
+        nodes_section(),
     ]
     if comparison.pods:
         sections.append(section("Pods that differ, by owner", *_groups(comparison)))
@@ -126,8 +115,6 @@ def _groups(comparison: Comparison) -> Iterator[Html]:
         title = [element("b", f"{count} {group.change.value}"), " ", element("code", owner)]
         if group.reason:
             title.append(element("p", group.reason))
-        more = f" and {len(group.pods) - _PODS_NAMED:,} more" if len(group.pods) > _PODS_NAMED else ""
-        names = element("p", ", ".join(group.pods[:_PODS_NAMED]) + more, class_="names")
-        yield element("details", element("summary", *title), names)
+        yield element("details", element("summary", *title), pod_names(group.pods))
     if len(groups) > _MOST_GROUPS:
         yield element("p", f"… and {len(groups) - _MOST_GROUPS:,} more groups", class_="note")

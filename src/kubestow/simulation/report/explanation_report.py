@@ -8,7 +8,7 @@ from kubestow.simulation.explanation.explanation import Explanation
 from kubestow.simulation.report.decision_tables import decision_tables, reason_text
 from kubestow.simulation.report.markup import Html, element, fragment
 from kubestow.simulation.report.page import figure_section, page, section
-from kubestow.simulation.report.simulation_report import summary_cards
+from kubestow.simulation.report.sections import summary_cards
 
 __all__ = ["explanation_report"]
 

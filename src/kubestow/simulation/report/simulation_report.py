@@ -15,17 +15,17 @@ from kubestow.simulation.report.decision_tables import decision_tables
 from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
 from kubestow.simulation.report.markup import Html, element, fragment, table
 from kubestow.simulation.report.page import figure_section, page, section
+from kubestow.simulation.report.sections import nodes_section, pod_names, summary_cards, timeline_section
 from kubestow.simulation.results.outcomes import PendingGroup, PodState
 from kubestow.simulation.results.result import SimulationResult
 from kubestow.simulation.results.tables import amount_text
 from kubestow.simulation.simulation import Simulation
 
-__all__ = ["simulation_report", "summary_cards"]
+__all__ = ["simulation_report"]
 
 #: So many groups of pending pods are listed, and of so many a pod's decision is shown.
 _MOST_GROUPS, _MOST_DECISIONS = 200, 8
 _MOST_ROWS = 500
-_PODS_NAMED = 50
 
 
 def simulation_report(result: SimulationResult, simulation: Simulation | None = None) -> str:
@@ -34,18 +34,8 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     decisions = _decisions(result, simulation, groups) if simulation is not None else {}
     sections = [
         section("Summary", summary_cards(_headline_figures(result)), _resources(result), *_remarks(result)),
-        figure_section(
-            "Over time",
-            "Requested share, fragmentation and numbers of pods and nodes, by virtual time. With the keyboard, left and"
-            " right move through the samples.",
-            "timeline",
-        ),
-        figure_section(
-            "Nodes",
-            "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
-            " Enter lists its pods.",
-            "nodes",
-        ),
+        timeline_section("Requested share, fragmentation and numbers of pods and nodes, by virtual time."),
+        nodes_section(),
     ]
     if groups:
         sections.append(section("Pending pods", *_pending(groups, decisions), anchor="pending"))
@@ -78,12 +68,6 @@ def _node_maps(result: SimulationResult) -> list[dict[str, Any]]:
 
 
 # -- summary ---------------------------------------------------------------------------------------------------------
-
-
-def summary_cards(figures: Sequence[tuple[str, str]]) -> Html:
-    """Large figures with their labels."""
-    cards = [element("div", element("dt", label), element("dd", value)) for label, value in figures]
-    return element("dl", *cards, class_="cards")
 
 
 def _headline_figures(result: SimulationResult) -> list[tuple[str, str]]:
@@ -135,8 +119,7 @@ def _pending(groups: Sequence[PendingGroup], decisions: dict[str, Explanation]) 
         summary = element(
             "summary", element("b", count), " ", element("code", group.owner or first), element("p", group.message)
         )
-        more = f" and {len(group.pods) - _PODS_NAMED:,} more" if len(group.pods) > _PODS_NAMED else ""
-        content = [element("p", ", ".join(group.pods[:_PODS_NAMED]) + more, class_="names")]
+        content = [pod_names(group.pods)]
         if first in decisions:
             note = f"The decision about {first}, evaluated on the cluster at the end:"
             content += [element("h3", note), *decision_tables(decisions[first])]

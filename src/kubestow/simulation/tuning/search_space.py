@@ -30,13 +30,12 @@ from random import Random
 from typing import Any
 
 import msgspec
-import yaml
 
 from kubestow import config
-from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements
+from kubestow.simulation.input.yaml_file import convert_part, read_yaml
 
 __all__ = ["Candidate", "NodePrices", "Parameter", "SearchSpace"]
 
@@ -111,23 +110,12 @@ class SearchSpace:
     @classmethod
     def load(cls, path: str | Path) -> SearchSpace:
         """Read a file. Raises InputError, naming the field."""
-        subject = str(path)
-        try:
-            content = yaml.load(Path(path).read_bytes(), Loader=YAMLLoader)
-        except OSError as error:
-            raise InputError(subject, f"cannot be read: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(subject, f"does not parse: {' '.join(str(error).split())}") from None
-        return cls.of(content, subject=subject)
+        return cls.of(read_yaml(path), subject=str(path))
 
     @classmethod
     def of(cls, content: Mapping[str, Any], *, subject: str = "search space") -> SearchSpace:
         """A search space from the plain data of a file. Raises InputError."""
-        try:
-            document = msgspec.convert(content, _Document)
-        except msgspec.ValidationError as error:
-            problem, _, path = str(error).partition(" - at `$.")
-            raise InputError(subject, problem[:1].lower() + problem[1:], place=path.rstrip("`")) from None
+        document: _Document = convert_part(content, _Document, subject=subject)
         parameters = tuple(_parameters(document, subject))
         if not parameters:
             raise InputError(subject, "nothing varies, expected weights, args or settings")
@@ -232,11 +220,7 @@ def _parameters(document: _Document, subject: str) -> Iterator[Parameter]:
 
 def _values(given: Any, kind: Any, place: str, subject: str) -> tuple[tuple[Any, ...], bool]:
     """The values, and whether neighbours are alike. Raises InputError."""
-    try:
-        decoded: _Range | list[Any] = msgspec.convert(given, _Range | list[kind])
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        raise InputError(subject, problem[:1].lower() + problem[1:], place=place + path.rstrip("`")) from None
+    decoded: _Range | list[Any] = convert_part(given, _Range | list[kind], subject=subject, place=place)
     if isinstance(decoded, _Range):
         return tuple(range(decoded.min, decoded.max + 1, decoded.step)), True
     if not decoded:

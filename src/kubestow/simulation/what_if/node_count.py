@@ -19,12 +19,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from kubestow import config, gc_tuning
+from kubestow import gc_tuning
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.configuration_file import read_configuration
 from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
-from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.simulation.capacity.independent_nodes import fill_independently, place_as_many
 from kubestow.simulation.input.arrivals import Arrivals
@@ -87,11 +85,7 @@ class _Fit:
     ) -> None:
         self._cluster, self._arrivals, self._pools = cluster, arrivals, pools
         self._gates = options.gates
-        self._registry = find_plugins(classes={plugin.name: plugin for plugin in options.plugins})
-        configuration = options.configuration
-        if not isinstance(configuration, config.KubeSchedulerConfiguration):
-            configuration = read_configuration(configuration, self._gates, self._registry)
-        self._configuration = configuration
+        self._registry, self._configuration = options.registry(), options.read_configuration()
         self._progress = progress
         self._known: dict[Counts, Counter[str]] = {}
         self.base = self._placer(())

@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from kubestow.api.core import Node, Taint
 from kubestow.api.formats import quantity
-from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import ObjectMeta, convert
 from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.input.yaml_file import convert_part, read_yaml
 from kubestow.simulation.pipeline.offline_scheduler import similar
 
 __all__ = ["NodePool", "pool_like", "read_node_pools"]
@@ -88,18 +87,16 @@ class NodePool(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_field
 def read_node_pools(path: str | Path) -> list[NodePool]:
     """The node pools of a file. Raises InputError, naming the entry and the field."""
     subject = str(path)
-    try:
-        content = yaml.load(Path(path).read_bytes(), Loader=YAMLLoader)
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(subject, f"does not parse: {' '.join(str(error).split())}") from None
+    content = read_yaml(path)
     if isinstance(content, Mapping) and content.get("kind") == "Node":
         return [_pool_of_manifest(content, subject)]
     entries = content.get("nodePools") if isinstance(content, Mapping) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(subject, "expected a Node, or nodePools with a list of at least one pool")
-    pools = [_pool(entry, subject, f"nodePools[{index}]") for index, entry in enumerate(entries)]
+    pools: list[NodePool] = [
+        convert_part(entry, NodePool, subject=subject, place=f"nodePools[{index}]")
+        for index, entry in enumerate(entries)
+    ]
     for index, pool in enumerate(pools):
         if any(pool.name == earlier.name for earlier in pools[:index]):
             raise InputError(subject, f"a second pool is called {pool.name}", place=f"nodePools[{index}].name")
@@ -133,14 +130,6 @@ def pool_like(cluster: Cluster, name: str) -> NodePool:
 
 def _common_labels(metadata: ObjectMeta) -> dict[str, str]:
     return {key: value for key, value in metadata.labels.items() if key not in _OF_ONE_NODE}
-
-
-def _pool(entry: Any, subject: str, place: str) -> NodePool:
-    try:
-        return msgspec.convert(entry, NodePool)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        raise InputError(subject, problem[:1].lower() + problem[1:], place=place + path.rstrip("`")) from None
 
 
 def _pool_of_manifest(manifest: Mapping[str, Any], subject: str) -> NodePool:
