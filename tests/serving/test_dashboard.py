@@ -99,6 +99,23 @@ async def test_nothing_can_be_written() -> None:
                 assert (await port.get(path, method=method)).status in (404, 405)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_data_is_refused_to_the_pages_of_other_sites(site: str) -> None:
+    async with watched_scheduler(node("a"), pod("big", cpu="100")) as (port, harness):
+        await harness.settle()
+        headers = {"Sec-Fetch-Site": site}
+        for path in ("events", "nodes/a", "pods/default/big", "pods/default/big/counterfactuals"):
+            assert (await port.get(f"/dashboard/{path}", method="HEAD", headers=headers)).status == 403
+        for path in ("/dashboard", "/dashboard/assets/app.js"):  # a link to the page may be followed
+            assert (await port.get(path, headers=headers)).status == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+async def test_data_is_sent_to_the_page_and_the_address_bar(site: str) -> None:
+    async with watched_scheduler(node("a")) as (port, _):
+        assert (await port.get("/dashboard/nodes/a", headers={"Sec-Fetch-Site": site})).status == 200
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -7,7 +7,9 @@
     /dashboard/pods/<namespace>/<name>/counterfactuals  the changes that would make it fit
     /dashboard/nodes/<name>                           a node: its pods, and what is free
 
-All of it is read-only. The page and its files contain no data of the cluster.
+All of it is read-only. The page and its files contain no data of the cluster. Data is for the page itself, and for
+programs: another site could not read it, but could have a browser with a client certificate, or one that needs no
+credentials, start searches.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+#: The values of ``Sec-Fetch-Site``, which a page cannot change, in requests of the page itself and of the address bar.
+#: Programs, and browsers over plain HTTP to another machine, send none.
+_OWN_REQUESTS = ("same-origin", "none", "")
 
 
 class DashboardHandler:
@@ -87,12 +93,17 @@ class DashboardHandler:
         return _file(request, page)
 
     def __call__(self, rest: str, request: HTTPRequest) -> Result:
-        """What is below ``/dashboard/``. Raises StatusError (404) for an unknown path."""
+        """What is below ``/dashboard/``.
+
+        Raises StatusError: 404 for an unknown path, 403 for data that the page of another site requests.
+        """
         match rest.split("/"):
             case [""]:  # relative references of the page start from /dashboard
                 return HTTPResponse(308, b"", headers={**_SECURITY_HEADERS, "Location": "../dashboard"})
             case ["assets", *path] if (found := page_file("/".join(path))) is not None:
                 return _file(request, found)
+            case _ if request.header("sec-fetch-site") not in _OWN_REQUESTS:
+                raise StatusError(403, "Forbidden", "the data of the dashboard is for its own page")
             case ["events"]:
                 return self._events(request)
             case ["nodes", name]:

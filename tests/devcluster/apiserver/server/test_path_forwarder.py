@@ -128,12 +128,27 @@ async def test_the_data_needs_authorization(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_forwarded_for_a_foreign_web_page(tmp_path: Path) -> None:
-    attacks = [{"Host": "evil.example.com"}, {"Origin": "http://evil.example.com"}, {"Origin": "null"}]
+    attacks = [
+        {"Host": "evil.example.com"},
+        {"Origin": "http://evil.example.com"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    ]
     async with backend(tmp_path) as found, forwarding(found.paths) as session:
         for attack in attacks:
             async with session.get("/dashboard/events", headers=attack) as response:
                 assert response.status == 403
         assert found.requests == []
+
+
+async def test_the_site_of_the_requesting_page_is_passed_on(tmp_path: Path) -> None:
+    """The dashboard refuses data to other sites, whose links the API server lets be followed."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    async with backend(tmp_path) as found, forwarding(found.paths) as session:
+        async with session.get("/dashboard", headers=headers) as response:
+            assert response.status == 200
+        ((_, _, received),) = found.requests
+        assert received["Sec-Fetch-Site"] == "cross-site"
 
 
 async def test_nothing_is_written(tmp_path: Path) -> None:

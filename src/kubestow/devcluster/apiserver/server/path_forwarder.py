@@ -20,7 +20,7 @@ from kubestow.devcluster.apiserver import statuses
 
 __all__ = ["ForwardedPaths", "PathForwarder"]
 
-_PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match")
+_PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match", "Sec-Fetch-Site")
 #: Headers that are about one connection and not about the response.
 _HOP_BY_HOP = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})
 #: Seconds to connect, and seconds in which a client has to read a part.
