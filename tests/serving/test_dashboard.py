@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import json
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.errors import InputError
 from kubestow.observability.observability import Observability
-from kubestow.serving.dashboard_server import DashboardServer
+from kubestow.serving.dashboard_socket import DashboardSocket
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
@@ -165,10 +167,28 @@ async def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path: Path) 
     clock, gates = WallClock(), FeatureGates()
     configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND})
     socket = tmp_path / ("long" * 50)
-    server = DashboardServer(socket, Observability(clock, gates), clock, configuration, gates)
+    server = DashboardSocket(socket, Observability(clock, gates), clock, configuration, gates)
     with pytest.raises(InputError, match=r"cannot be used for the dashboard: .*shorter TMPDIR"):
         async with server:
             pass
+
+
+async def test_the_socket_is_served_from_the_first_connection_on(tmp_path: Path) -> None:
+    clock, gates = WallClock(), FeatureGates()
+    configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND})
+    socket = tmp_path / "dashboard.sock"
+    async with DashboardSocket(socket, Observability(clock, gates), clock, configuration, gates):
+        connector = aiohttp.UnixConnector(str(socket))
+        async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
+            for _ in range(2):
+                async with session.get("/dashboard", headers={"Connection": "close"}) as response:
+                    assert "<title>kubestow</title>" in await response.text()
+
+
+def test_nothing_that_serves_the_dashboard_delays_the_start_of_a_scheduler() -> None:
+    imports = "import sys, kubestow.app, kubestow.serving.dashboard_socket; print('aiohttp' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
 
 
 async def test_a_large_response_is_compressed() -> None:
