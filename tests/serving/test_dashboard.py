@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -106,7 +107,7 @@ async def test_data_is_refused_to_the_pages_of_other_sites(site: str) -> None:
     async with watched_scheduler(node("a"), pod("big", cpu="100")) as (port, harness):
         await harness.settle()
         headers = {"Sec-Fetch-Site": site}
-        for path in ("events", "nodes/a", "pods/default/big", "pods/default/big/counterfactuals"):
+        for path in ("events", "queue", "nodes/a", "pods/default/big", "pods/default/big/counterfactuals"):
             assert (await port.get(f"/dashboard/{path}", method="HEAD", headers=headers)).status == 403
         for path in ("/dashboard", "/dashboard/assets/app.js"):  # a link to the page may be followed
             assert (await port.get(path, headers=headers)).status == 200
@@ -139,6 +140,29 @@ async def test_details_are_plain_data() -> None:
         assert json.loads((await port.get("/dashboard/pods/default/big")).body)["pod"] == "default/big"
         found = json.loads((await port.get("/dashboard/pods/default/big/counterfactuals")).body)
         assert "instead of 100" in found["counterfactuals"][0]["text"]
+
+
+async def test_the_queue_is_read_page_by_page() -> None:
+    pods = [pod(f"big-{number}", cpu="100") for number in range(120)]
+    async with watched_scheduler(node("a"), *pods) as (port, harness):
+        await harness.settle()
+
+        async def page(query: str) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads((await port.get(f"/dashboard/queue?{query}")).body)
+            return found
+
+        first, second = await page(""), await page("place=unschedulable&offset=100")
+        assert (first["matches"], len(first["pods"]), len(second["pods"])) == (120, 100, 20)
+        assert len({one["pod"] for one in first["pods"] + second["pods"]}) == 120
+        found = await page("text=BIG-7&place=unschedulable")
+        assert {one["pod"] for one in found["pods"]} == {f"default/big-{number}" for number in (7, *range(70, 80))}
+        assert (await page("place=gated"))["matches"] == (await page("text=none"))["matches"] == 0
+
+
+@pytest.mark.parametrize("query", ["offset=-1", "offset=x", "offset=1234567890", f"text={'x' * 400}"])
+async def test_an_invalid_page_is_refused(query: str) -> None:
+    async with watched_scheduler(node("a")) as (port, _):
+        assert (await port.get(f"/dashboard/queue?{query}")).status == 400
 
 
 async def test_the_stream_begins_with_a_snapshot_and_ends_with_the_server() -> None:

@@ -37,7 +37,7 @@ class HostFilter:
     def check(self, headers: MultiMapping[str]) -> None:
         """Raises a 403 StatusError for a request that a foreign web page may have sent.
 
-        A request without ``Host``, as HTTP/1.0 permits, is not from a browser. A link of a foreign page may be followed.
+        A request without ``Host``, as HTTP/1.0 permits, is not from a browser. Links of a foreign page may be followed.
         """
         host = headers.get("Host")
         if host is not None and not _is_address(_host_name(host)) and not self._accepts(_host_name(host)):
