@@ -211,9 +211,10 @@ class SchedulerApp:
             )
             await stack.enter_async_context(server)
         if options.dashboard_socket is not None:
-            from kubestow.serving.dashboard_server import DashboardServer
+            # Imported here because few schedulers have one.
+            from kubestow.serving.dashboard_socket import DashboardSocket
 
-            dashboard = DashboardServer(options.dashboard_socket, observability, clock, self.configuration, self.gates)
+            dashboard = DashboardSocket(options.dashboard_socket, observability, clock, self.configuration, self.gates)
             await stack.enter_async_context(dashboard)
         return observability
 

@@ -104,6 +104,23 @@ def test_links_of_the_readme_work_on_a_package_index(source: str) -> None:
     assert bool(links) == bool(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("", " why https://x.example ![b](https://x.example/b.png)"),
+        (
+            "https://git.example/kubestow/",
+            "![a](https://git.example/kubestow/raw/main/docs/a.png)"
+            " [why](https://git.example/kubestow/blob/main/docs/a.md)"
+            " https://x.example ![b](https://x.example/b.png)",
+        ),
+    ],
+)
+def test_pictures_of_the_readme_are_shown_on_a_package_index(source: str, expected: str) -> None:
+    text = "![a](docs/a.png) [why](docs/a.md) https://x.example ![b](https://x.example/b.png)"
+    assert for_package_index(text, source) == expected
+
+
 def test_the_documented_versions_are_those_of_the_package() -> None:
     install, release = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("install.md", "release.md"))
     assert set(re.findall(r"kubestow-(\d[\d.]*\d)-py3", install)) == {VERSION}

@@ -52,6 +52,13 @@ def test_configuration_fields_have_their_wire_names_types_and_defaults(pages: Ma
             "[the code](../src/kubestow/app.py) [site](https://example.com)",
             "the code [site](https://example.com)",
         ),
+        ("index.md", "![nodes](docs/pictures/nodes.png)", "![nodes](pictures/nodes.png)"),
+        ("zh/index.md", "![nodes](../pictures/nodes.png)", "![nodes](../pictures/nodes.png)"),
+        (
+            "index.md",
+            "![logo](deploy/logo.png) ![logo](https://example.com/logo.png)",
+            "logo ![logo](https://example.com/logo.png)",
+        ),
     ],
 )
 def test_links_lead_to_pages_of_the_site(page: str, markdown: str, expected: str) -> None:

@@ -6,9 +6,12 @@ import asyncio
 import gzip
 import json
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -17,7 +20,7 @@ from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.errors import InputError
 from kubestow.observability.observability import Observability
-from kubestow.serving.dashboard_server import DashboardServer
+from kubestow.serving.dashboard_socket import DashboardSocket
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
@@ -100,6 +103,23 @@ async def test_nothing_can_be_written() -> None:
                 assert (await port.get(path, method=method)).status in (404, 405)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_data_is_refused_to_the_pages_of_other_sites(site: str) -> None:
+    async with watched_scheduler(node("a"), pod("big", cpu="100")) as (port, harness):
+        await harness.settle()
+        headers = {"Sec-Fetch-Site": site}
+        for path in ("events", "queue", "nodes/a", "pods/default/big", "pods/default/big/counterfactuals"):
+            assert (await port.get(f"/dashboard/{path}", method="HEAD", headers=headers)).status == 403
+        for path in ("/dashboard", "/dashboard/assets/app.js"):  # a link to the page may be followed
+            assert (await port.get(path, headers=headers)).status == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+async def test_data_is_sent_to_the_page_and_the_address_bar(site: str) -> None:
+    async with watched_scheduler(node("a")) as (port, _):
+        assert (await port.get("/dashboard/nodes/a", headers={"Sec-Fetch-Site": site})).status == 200
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -121,6 +141,29 @@ async def test_details_are_plain_data() -> None:
         assert json.loads((await port.get("/dashboard/pods/default/big")).body)["pod"] == "default/big"
         found = json.loads((await port.get("/dashboard/pods/default/big/counterfactuals")).body)
         assert "instead of 100" in found["counterfactuals"][0]["text"]
+
+
+async def test_the_queue_is_read_page_by_page() -> None:
+    pods = [pod(f"big-{number}", cpu="100") for number in range(120)]
+    async with watched_scheduler(node("a"), *pods) as (port, harness):
+        await harness.settle()
+
+        async def page(query: str) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads((await port.get(f"/dashboard/queue?{query}")).body)
+            return found
+
+        first, second = await page(""), await page("place=unschedulable&offset=100")
+        assert (first["matches"], len(first["pods"]), len(second["pods"])) == (120, 100, 20)
+        assert len({one["pod"] for one in first["pods"] + second["pods"]}) == 120
+        found = await page("text=BIG-7&place=unschedulable")
+        assert {one["pod"] for one in found["pods"]} == {f"default/big-{number}" for number in (7, *range(70, 80))}
+        assert (await page("place=gated"))["matches"] == (await page("text=none"))["matches"] == 0
+
+
+@pytest.mark.parametrize("query", ["offset=-1", "offset=x", "offset=1234567890", f"text={'x' * 400}"])
+async def test_an_invalid_page_is_refused(query: str) -> None:
+    async with watched_scheduler(node("a")) as (port, _):
+        assert (await port.get(f"/dashboard/queue?{query}")).status == 400
 
 
 async def test_the_stream_begins_with_a_snapshot_and_ends_with_the_server() -> None:
@@ -149,10 +192,28 @@ async def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path: Path) 
     clock, gates = WallClock(), FeatureGates()
     configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND})
     socket = tmp_path / ("long" * 50)
-    server = DashboardServer(socket, Observability(clock, gates), clock, configuration, gates)
+    server = DashboardSocket(socket, Observability(clock, gates), clock, configuration, gates)
     with pytest.raises(InputError, match=r"cannot be used for the dashboard: .*shorter TMPDIR"):
         async with server:
             pass
+
+
+async def test_the_socket_is_served_from_the_first_connection_on(tmp_path: Path) -> None:
+    clock, gates = WallClock(), FeatureGates()
+    configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND})
+    socket = tmp_path / "dashboard.sock"
+    async with DashboardSocket(socket, Observability(clock, gates), clock, configuration, gates):
+        connector = aiohttp.UnixConnector(str(socket))
+        async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
+            for _ in range(2):
+                async with session.get("/dashboard", headers={"Connection": "close"}) as response:
+                    assert "<title>kubestow</title>" in await response.text()
+
+
+def test_nothing_that_serves_the_dashboard_delays_the_start_of_a_scheduler() -> None:
+    imports = "import sys, kubestow.app, kubestow.serving.dashboard_socket; print('aiohttp' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
 
 
 async def test_a_large_response_is_compressed() -> None:

@@ -1,7 +1,7 @@
 """The project's README as the description of its distribution.
 
 A package index shows the README without the repository, so relative links would lead nowhere. They become links
-into the repository if ``project.urls`` names one as ``Source``; else only their text is kept.
+into the repository if ``project.urls`` names one as ``Source``; else only their text is kept, and of pictures nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 __all__ = ["ReadmeHook", "for_package_index"]
 
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+_LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)]+)\)")
 _ABSOLUTE = ("https://", "http://", "#")
 
 
 def for_package_index(text: str, source: str = "") -> str:
-    """A README whose relative links point into the repository ``source``, or are plain text without one."""
+    """A README whose relative links point into the repository ``source``, or are plain text without one.
+
+    Pictures point to the file itself instead of the page about it; without a repository they are left out.
+    """
 
     def link(match: re.Match[str]) -> str:
-        label, target = match.groups()
+        mark, label, target = match.groups()
         if target.startswith(_ABSOLUTE):
             return match[0]
-        return f"[{label}]({source.rstrip('/')}/blob/main/{target})" if source else label
+        if not source:
+            return "" if mark else label
+        return f"{mark}[{label}]({source.rstrip('/')}/{'raw' if mark else 'blob'}/main/{target})"
 
     return _LINK.sub(link, text)
 

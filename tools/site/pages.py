@@ -25,7 +25,7 @@ OUTSIDE = {
     "deploy/README.md": "deploy.md",
 }
 _SOURCES = {page: path for path, page in OUTSIDE.items()}
-_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(((?!\w+:|#)[^)\s]+)\)")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(((?!\w+:|#)[^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -38,18 +38,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links lead to the pages of the site; those to files of the repository that have none become text."""
+    """Let links and pictures lead to the files of the site; those to files that it does not have become text."""
     here = page.file.src_uri
     folder = posixpath.dirname(_SOURCES.get(here, f"docs/{here}"))
 
     def link(match: re.Match[str]) -> str:
-        label, target = match.groups()
+        mark, label, target = match.groups()
         path, _, anchor = target.partition("#")
         found = _page_of(posixpath.normpath(posixpath.join(folder, path)))
         if found is None:
             return label
         relative = os.path.relpath(found, posixpath.dirname(here) or ".")
-        return f"[{label}]({relative}{'#' + anchor if anchor else ''})"
+        return f"{mark}[{label}]({relative}{'#' + anchor if anchor else ''})"
 
     return _LINK.sub(link, markdown)
 

@@ -10,6 +10,8 @@ from kubestow.dashboard.counterfactuals import CounterfactualSearches
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.node_details import node_details
 from kubestow.dashboard.pod_details import PodDetails
+from kubestow.dashboard.queue_pages import QueuePages
+from kubestow.dashboard.queue_rows import QueueRows
 from kubestow.dashboard.sections.decisions import DecisionsSection
 from kubestow.dashboard.sections.gangs import GangsSection
 from kubestow.dashboard.sections.nodes import NodesSection
@@ -35,22 +37,29 @@ class Dashboard:
         gates: FeatureGates,
     ) -> None:
         self._scheduler, self._attempts, self._clock = scheduler, attempts, clock
+        self._pages = QueuePages(scheduler, self._queue_rows, clock)
         self._pods = PodDetails(scheduler, attempts, clock)
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
     def _sections(self) -> Sequence[Section]:
-        states = PodStates(self._scheduler, self._attempts, self._clock)
         return (
             NodesSection(self._scheduler.cluster),
-            QueueSection(self._scheduler, states, self._clock),
+            QueueSection(self._scheduler, self._queue_rows()),
             DecisionsSection(self._attempts, self._clock),
             GangsSection(self._scheduler),
         )
 
+    def _queue_rows(self) -> QueueRows:
+        return QueueRows(self._scheduler, PodStates(self._scheduler, self._attempts, self._clock), self._clock)
+
     def events(self, *, compressed: bool) -> AsyncGenerator[bytes, None]:
         """The stream for one more viewer. Raises TooManyViewers."""
         return self.stream.events(compressed=compressed)
+
+    def queue(self, place: str, text: str, offset: int) -> dict[str, Any]:
+        """A page of the queue: pods of a place ("" for all) whose key contains a text."""
+        return self._pages.page(place, text, offset)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The details of a pod; None for an unknown one."""

@@ -8,7 +8,8 @@
     handler_chain   authentication, authorization, routing: the path of a request
     mux             handlers by path
     routes          the paths of a scheduler and their handlers
-    dashboard_server  the dashboard alone, on a Unix socket, for the development cluster
+    dashboard_socket  the Unix socket of a development cluster's dashboard
+    dashboard_server  the dashboard alone, on such a socket
     aiohttp_messages  requests from and responses to aiohttp
     http_messages   requests and responses, independent of the HTTP library
     auth            delegating authentication and authorization

@@ -1,22 +1,16 @@
-"""The dashboard alone, over HTTP on a Unix socket: how a development cluster's API server gets at it.
-
-The scheduler of ``kubestow up`` has no secure port, and may be a process of its own. The API server forwards requests
-for ``/dashboard`` to this socket after it has authenticated and authorized them. Only the user whose processes these
-are may connect: the socket is in a directory of mode 0700.
-"""
+"""The dashboard alone, over HTTP on a socket that others have opened (:mod:`kubestow.serving.dashboard_socket`)."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
-from pathlib import Path
+from socket import socket
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.errors import InputError
 from kubestow.log_fields import fields
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
@@ -34,17 +28,17 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class DashboardServer:
-    """Serves the dashboard on a socket. Use as ``async with``; raises InputError for a path that cannot be bound."""
+    """Serves the dashboard on a listening socket, which stays open. Use as ``async with``."""
 
     def __init__(
         self,
-        socket: Path,
+        listening: socket,
         observability: Observability,
         clock: Clock,
         configuration: KubeSchedulerConfiguration,
         gates: FeatureGates,
     ) -> None:
-        self._socket = socket
+        self._listening = listening
         self._handler = DashboardHandler(observability, clock, configuration, gates)
         self._mux = PathMux(
             paths={"/dashboard": self._handler.index}, prefixes={"/dashboard/": self._handler}, deletions={}
@@ -59,11 +53,7 @@ class DashboardServer:
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             stack.callback(self._handler.close)
-            try:
-                await web.UnixSite(runner, self._socket).start()
-            except OSError as error:  # such as a path that is too long for a socket
-                problem = f"cannot be used for the dashboard: {error.strerror or error}"
-                raise InputError(str(self._socket), f"{problem}; set a shorter TMPDIR, or --no-dashboard") from None
+            await web.SockSite(runner, self._listening).start()
             self._exit_stack = stack.pop_all()
         return self
 

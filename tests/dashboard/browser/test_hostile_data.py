@@ -180,3 +180,12 @@ def test_an_inline_script_would_be_blocked(page: Page, cluster: Cluster) -> None
     assert other.evaluate("typeof hacked") == "undefined"
     assert other.locator("body > img").count() == 0
     context.close()
+
+
+def test_the_page_of_another_site_cannot_start_a_search(page: Page, cluster: Cluster) -> None:
+    """A link may be followed to the page, and not to its data."""
+    link = f"<a href='{cluster.url}/dashboard/pods/default/big/counterfactuals'>big</a>"
+    page.route("http://localhost:1/", lambda route: route.fulfill(body=link, content_type="text/html"))
+    page.goto("http://localhost:1/")
+    page.get_by_role("link").click()
+    page.get_by_text("the data of the dashboard is for its own page").wait_for()

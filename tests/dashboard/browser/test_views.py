@@ -115,6 +115,26 @@ def test_the_queue_is_filtered_by_place(page: Page, cluster: Cluster) -> None:
     assert main.get_by_role("link", name="default/gated").count() == 1
 
 
+def test_a_long_queue_is_paged_and_searched(page: Page, start_cluster: Callable[..., Cluster]) -> None:
+    cluster = start_cluster()
+    for number in range(130):
+        cluster.create(f"big-{number}", "100")
+    main = open_view(page, cluster, "queue")
+    pager = main.get_by_role("navigation", name="Pages of pods")
+    pager.get_by_text("1 to 100 of 130 pods").wait_for()
+    rows = main.get_by_role("region", name="Pending pods", exact=True).locator("tbody tr")
+    first = rows.first.inner_text().split()[0]
+    pager.get_by_role("button", name="Next").click()
+    pager.get_by_text("101 to 130 of 130 pods").wait_for()
+    assert rows.count() == 30
+    assert rows.first.inner_text().split()[0] != first
+    assert pager.get_by_role("button", name="Next").is_disabled()
+    main.get_by_label("Search").fill("Big-12")
+    pager.get_by_text("1 to 11 of 11 pods").wait_for()  # 12 and 120 to 129
+    assert rows.count() == 11
+    assert "NodeAdd" in rows.first.inner_text()
+
+
 def test_pending_pods_are_told_what_would_help(page: Page, cluster: Cluster) -> None:
     main = open_view(page, cluster, "pending")
     group = main.get_by_role("region").filter(has_text="default/big")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from kubestow.dashboard.queue_rows import QueueRows
 from kubestow.dashboard.sections.queue import QueueSection
 from kubestow.observability.pod_states import PodStates
 from kubestow.testing import node, pod
@@ -15,9 +16,8 @@ from tests.observability.test_metrics import WaitOnPermit
 def look(scenario: Callable[[Observed, QueueSection], Awaitable[None]], *objects: Any, **options: Any) -> None:
     async def run_scenario(observed: Observed) -> None:
         scheduler, clock = observed.harness.scheduler, observed.harness.scheduler.environment.clock
-        await scenario(
-            observed, QueueSection(scheduler, PodStates(scheduler, observed.observability.attempts, clock), clock)
-        )
+        states = PodStates(scheduler, observed.observability.attempts, clock)
+        await scenario(observed, QueueSection(scheduler, QueueRows(scheduler, states, clock)))
 
     observe(run_scenario, *objects, **options)
 

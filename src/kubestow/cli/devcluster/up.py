@@ -187,7 +187,8 @@ class _ClusterOptions:
 async def _run_with_child(arguments: SchedulerArguments, options: ServerOptions, cluster: _ClusterOptions) -> None:
     async with scheduler_process(arguments) as process:
         # Imported while the child starts, and before anything is served or written: a mistake ends the command at once.
-        importlib.import_module("kubestow.devcluster.cluster")
+        for module in ("kubestow.devcluster.cluster", "kubestow.devcluster.controllers"):
+            importlib.import_module(module)
         await process.wait_until_configured()
         await _run(process.run, options, cluster)
 

@@ -1,7 +1,7 @@
 // The scheduling queue: how many pods wait where, by pod and by reason.
 
-import { html, useEffect, useState } from './vendor/preact-htm.js';
-import { now, useStore } from './store.js';
+import { html, useEffect, useMemo, useState } from './vendor/preact-htm.js';
+import { now, read, useStore } from './store.js';
 import { ago, plural, podLink, until } from './format.js';
 import { Table } from './table.js';
 
@@ -14,6 +14,11 @@ const PLACES = [
   ['unschedulable', 'no node fits, waits for an event'],
   ['gated', 'not admitted to the queue yet'],
 ];
+
+/** Pods of a page, as the server sends them. */
+const PAGE = 100;
+/** A page is read again after so many milliseconds at the earliest, and a text is searched when typing pauses. */
+const RELOAD_MS = 3000, TYPING_MS = 200;
 
 /** Render a component every second, for times that count down. */
 export function useSeconds() {
@@ -46,13 +51,48 @@ function retryOf(pod) {
   return pod.place === 'gated' ? 'when the gate opens' : '';
 }
 
-export function View() {
-  const { queue } = useStore();
-  useSeconds();
-  const [place, setPlace] = useState('');
-  const groups = new Map(queue.groups.map((group) => [group.id, group]));
-  const pods = queue.pods.filter((pod) => !place || pod.place === place);
-  const total = place ? queue.counts[place] : PLACES.reduce((count, [name]) => count + queue.counts[name], 0);
+/** A page of the queue, read again when the queue changes; null while the stream lists all its pods, or none is read. */
+function usePage(isNeeded, place, text, offset, stamp) {
+  const wanted = `${place} ${offset} ${text}`;
+  const [found, setFound] = useState({ wanted: '', page: null, problem: '', readAt: 0 });
+  useEffect(() => {
+    if (!isNeeded) return undefined;
+    const controller = new AbortController();
+    const wait = found.wanted === wanted ? Math.max(0, found.readAt + RELOAD_MS - Date.now()) : TYPING_MS;
+    const timer = setTimeout(async () => {
+      try {
+        const page = await read(`queue?${new URLSearchParams({ place, text, offset })}`, { signal: controller.signal });
+        setFound({ wanted, page, problem: '', readAt: Date.now() });
+      } catch (error) {
+        if (error.name !== 'AbortError') setFound({ wanted, page: null, problem: error.message, readAt: Date.now() });
+      }
+    }, wait);
+    return () => { clearTimeout(timer); controller.abort(); };
+  }, [isNeeded, wanted, stamp]);
+  return isNeeded ? found : { page: null, problem: '' };
+}
+
+function Pager({ offset, shown, matches, onMove }) {
+  const move = (to, text) => html`<button type="button" disabled=${to < 0 || to >= matches} onClick=${() => onMove(to)}>${text}</button>`;
+  return html`<nav class="toolbar" aria-label="Pages of pods">
+    ${move(offset ? 0 : -1, 'First')}${move(offset - PAGE, 'Previous')}${move(offset + PAGE, 'Next')}${move(offset + PAGE < matches ? Math.floor((matches - 1) / PAGE) * PAGE : -1, 'Last')}
+    <span class="quiet" role="status">${shown ? `${(offset + 1).toLocaleString('en')} to ${(offset + shown).toLocaleString('en')} of ` : ''}${plural(matches, 'pod')}, those that are tried next first</span></nav>`;
+}
+
+/** The pods of a place: all of them from the stream if it lists them, else page by page from the server. */
+function Pods({ queue, place, total }) {
+  const [text, setText] = useState('');
+  const [offset, setOffset] = useState(0);
+  useEffect(() => setOffset(0), [place, text]);
+  const listed = useMemo(() => queue.pods.filter((pod) => !place || pod.place === place), [queue.pods, place]);
+  const wanted = text.trim().toLowerCase();
+  const isComplete = listed.length >= total;
+  const { page, problem } = usePage(!isComplete, place, wanted, offset, queue);
+  const pods = useMemo(
+    () => (isComplete || !page ? listed.filter((pod) => pod.pod.includes(wanted)) : page.pods),
+    [isComplete, page, listed, wanted],
+  );
+  const groups = new Map([...queue.groups, ...(page?.groups ?? [])].map((group) => [group.id, group]));
   const columns = [
     { title: 'Pod', value: (pod) => pod.pod, cell: (pod) => html`<a href=${podLink(pod.pod)}>${pod.pod}</a>` },
     { title: 'Place', value: (pod) => pod.place },
@@ -63,6 +103,18 @@ export function View() {
     { title: 'Waits for', value: (pod) => reasonOf(pod, groups) },
     { title: 'Tried again', value: (pod) => pod.retryAt ?? pod.deadline ?? null, cell: retryOf },
   ];
+  return html`<div class="controls"><label>Search <input type="search" value=${text} maxlength="320" placeholder="namespace/name"
+      onInput=${(event) => setText(event.currentTarget.value)} /></label></div>
+    ${!isComplete && page && html`<${Pager} offset=${page.offset} shown=${page.pods.length} matches=${page.matches} onMove=${setOffset} />`}
+    ${problem && html`<p class="bad" role="alert">${problem}</p>`}
+    <${Table} caption="Pending pods" columns=${columns} rows=${pods} keyOf=${(pod) => pod.pod} empty=${wanted ? 'No pod matches.' : 'No pod is pending.'} />`;
+}
+
+export function View() {
+  const { queue } = useStore();
+  useSeconds();
+  const [place, setPlace] = useState('');
+  const total = place ? queue.counts[place] : PLACES.reduce((count, [name]) => count + queue.counts[name], 0);
   const byReason = [
     { title: 'Pods', number: true, value: (group) => group.count },
     { title: 'Place', value: (group) => group.place },
@@ -77,6 +129,5 @@ export function View() {
     <h2>By reason</h2>
     <${Table} caption="Pending pods by reason" columns=${byReason} rows=${queue.groups.filter((group) => !place || group.place === place)} keyOf=${(group) => group.id} empty="No pod has been rejected." />
     <h2>By pod</h2>
-    ${pods.length < total && html`<p class="quiet">${pods.length} of ${plural(total, 'pod')}: of each place those that are tried next.</p>`}
-    <${Table} caption="Pending pods" columns=${columns} rows=${pods} keyOf=${(pod) => pod.pod} empty="No pod is pending." />`;
+    <${Pods} queue=${queue} place=${place} total=${total} />`;
 }

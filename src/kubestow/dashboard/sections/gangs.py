@@ -7,6 +7,7 @@ from typing import Any
 
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.dashboard.sections.section import WholeSection
 from kubestow.errors import PluginError
 from kubestow.scheduling.scheduler import Scheduler
 
@@ -16,21 +17,14 @@ __all__ = ["GangsSection"]
 _MOST_GANGS, _MOST_MEMBERS = 50, 64
 
 
-class GangsSection:
-    """Implements :class:`~kubestow.dashboard.sections.section.Section` for the pod groups that have members."""
+class GangsSection(WholeSection):
+    """The pod groups that have members."""
 
     name = "gangs"
 
     def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
         self._scheduler = scheduler
-        self._content: dict[str, Any] = {}
-
-    def refresh(self) -> dict[str, Any] | None:
-        former, self._content = self._content, self._read()
-        return None if former == self._content else self._content
-
-    def content(self) -> dict[str, Any]:
-        return self._content
 
     def _read(self) -> dict[str, Any]:
         groups = self._scheduler.cluster.pod_groups

@@ -3,16 +3,20 @@
     /dashboard                                        the page
     /dashboard/assets/<file>                          its files
     /dashboard/events                                 server-sent events: a snapshot, then what changes
+    /dashboard/queue?place=&text=&offset=             a page of the queue
     /dashboard/pods/<namespace>/<name>                a pod: attempts, every plugin on every node, preemption candidates
     /dashboard/pods/<namespace>/<name>/counterfactuals  the changes that would make it fit
     /dashboard/nodes/<name>                           a node: its pods, and what is free
 
-All of it is read-only. The page and its files contain no data of the cluster.
+All of it is read-only. The page and its files contain no data of the cluster. Data is for the page itself, and for
+programs: another site could not read it, but could have a browser with a client certificate, or one that needs no
+credentials, start searches.
 """
 
 from __future__ import annotations
 
 import gzip
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +37,8 @@ __all__ = ["DashboardHandler"]
 
 #: Responses of fewer bytes are not compressed.
 _MIN_GZIP_SIZE = 4096
+#: Of the queue: an offset, and characters of the text to search for, which no namespace and name exceed.
+_OFFSET, _MAX_TEXT = re.compile(r"[0-9]{1,9}"), 320
 
 _SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -45,6 +51,10 @@ _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+#: The values of ``Sec-Fetch-Site``, which a page cannot change, in requests of the page itself and of the address bar.
+#: Programs, and browsers over plain HTTP to another machine, send none.
+_OWN_REQUESTS = ("same-origin", "none", "")
 
 
 class DashboardHandler:
@@ -87,14 +97,22 @@ class DashboardHandler:
         return _file(request, page)
 
     def __call__(self, rest: str, request: HTTPRequest) -> Result:
-        """What is below ``/dashboard/``. Raises StatusError (404) for an unknown path."""
+        """What is below ``/dashboard/``.
+
+        Raises StatusError: 404 for an unknown path, 403 for data that the page of another site requests, 400 for an
+        invalid parameter.
+        """
         match rest.split("/"):
             case [""]:  # relative references of the page start from /dashboard
                 return HTTPResponse(308, b"", headers={**_SECURITY_HEADERS, "Location": "../dashboard"})
             case ["assets", *path] if (found := page_file("/".join(path))) is not None:
                 return _file(request, found)
+            case _ if request.header("sec-fetch-site") not in _OWN_REQUESTS:
+                raise StatusError(403, "Forbidden", "the data of the dashboard is for its own page")
             case ["events"]:
                 return self._events(request)
+            case ["queue"]:
+                return self._queue(request)
             case ["nodes", name]:
                 return _data(request, self._dashboard().node(name), f'node "{name}" is unknown')
             case ["pods", namespace, name]:
@@ -113,6 +131,14 @@ class DashboardHandler:
         headers = _SECURITY_HEADERS | ({"Content-Encoding": "gzip"} if compressed else {})
         content_type = "text/event-stream; charset=utf-8"
         return HTTPResponse(200, b"", content_type, headers, None if request.method == "HEAD" else stream)
+
+    def _queue(self, request: HTTPRequest) -> HTTPResponse:
+        place, text = request.parameter("place") or "", request.parameter("text") or ""
+        offset = request.parameter("offset") or "0"
+        if not _OFFSET.fullmatch(offset) or len(text) > _MAX_TEXT:
+            expected = f"expected an offset of at most 9 digits, and a text of at most {_MAX_TEXT} characters"
+            raise StatusError(400, "BadRequest", expected)
+        return _data(request, self._dashboard().queue(place, text.lower(), int(offset)), "")
 
     async def _counterfactuals(self, request: HTTPRequest, namespace: str, name: str) -> HTTPResponse:
         try:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubestow.devcluster.cluster import DevCluster
-from tests.devcluster.client import PODS, Client, pod
+from tests.devcluster.client import NODES, PODS, Client, node, pod
 from tests.hang_limit import HANG_LIMIT
 
 
@@ -250,6 +250,27 @@ async def test_invalid_sysctls_are_rejected(client: Client) -> None:
     fields = [cause["field"] for cause in response.json["details"]["causes"]]
     assert fields == [f"spec.securityContext.sysctls[{index}].name" for index in (1, 2, 3, 4)]
     assert 'Invalid value: "foo-": must have at most 253 characters and match regex ^' in response.message
+
+
+@pytest.mark.parametrize(
+    ("taints", "problem"),
+    [
+        ([{"key": "a"}], "metadata.taints[0].effect: Required value"),
+        ([{"key": "a", "effect": ""}], "metadata.taints[0].effect: Required value"),
+        ([{"key": "a", "effect": "Never"}], 'metadata.taints[0].effect: Unsupported value: "Never"'),
+        ([{"key": "a=b", "effect": "NoSchedule"}], 'metadata.taints[0].key: Invalid value: "a=b"'),
+        ([{"key": "a", "effect": "NoExecute"}] * 2, "metadata.taints[1]: Duplicate value"),
+    ],
+)
+async def test_invalid_taints_are_rejected(client: Client, taints: list[dict[str, str]], problem: str) -> None:
+    created = await client.post(NODES, node("invalid") | {"spec": {"taints": taints}})
+    await client.post(NODES, node("n"))
+    patched = await client.patch(f"{NODES}/n", {"spec": {"taints": taints}}, "merge-patch+json")
+    stored = (await client.get(f"{NODES}/n")).json
+    put = await client.put(f"{NODES}/n", stored | {"spec": {"taints": taints}})
+    for response in (created, patched, put):
+        assert response.status == 422
+        assert problem in response.message
 
 
 async def test_an_invalid_timeout_is_rejected(client: Client) -> None:

@@ -42,6 +42,10 @@ async def test_a_post_of_a_foreign_web_page_is_rejected() -> None:
         {"Host": "[fd00::1]:6443"},
         {"Host": "localhost:6443", "Origin": "http://localhost:3000"},
         {"Host": "10.0.0.1:6443", "Origin": "http://10.0.0.1:6443"},
+        {"Host": "localhost:6443", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
+        {"Host": "localhost:6443", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+        {"Host": "localhost:6443", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        {"Host": "localhost:6443", "Origin": "http://127.0.0.1:3000", "Sec-Fetch-Site": "cross-site"},
     ],
     ids=str,
 )
@@ -62,6 +66,8 @@ def test_local_names_and_addresses_are_accepted(headers: dict[str, str]) -> None
         {"Host": "localhost", "Origin": "http://10.0.0.1"},
         {"Host": "localhost", "Origin": "http://[::1"},
         {"Host": "localhost", "Origin": ""},
+        {"Host": "localhost", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Host": "localhost", "Sec-Fetch-Site": "cross-site"},
     ],
     ids=str,
 )

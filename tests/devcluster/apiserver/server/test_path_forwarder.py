@@ -26,12 +26,14 @@ class Backend:
 
     socket: Path
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
 
     @property
     def paths(self) -> ForwardedPaths:
         return ForwardedPaths("/dashboard", "/dashboard/assets/", self.socket)
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.queries.append(request.rel_url.raw_query_string)
         self.requests.append((request.method, request.rel_url.raw_path, dict(request.headers)))
         if request.rel_url.raw_path.endswith("/events"):
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -70,6 +72,9 @@ async def test_responses_are_passed_on_with_their_headers(tmp_path: Path) -> Non
             assert response.headers["ETag"] == '"1"'
         async with session.get("/dashboard/events") as response:
             assert await response.read() == b"one\ntwo\n"
+        async with session.get("/dashboard/queue?text=a%26b") as response:
+            assert response.status == 200
+        assert found.queries == ["", "", "text=a%26b"]
 
 
 async def test_other_paths_are_the_api_servers(tmp_path: Path) -> None:
@@ -128,12 +133,27 @@ async def test_the_data_needs_authorization(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_forwarded_for_a_foreign_web_page(tmp_path: Path) -> None:
-    attacks = [{"Host": "evil.example.com"}, {"Origin": "http://evil.example.com"}, {"Origin": "null"}]
+    attacks = [
+        {"Host": "evil.example.com"},
+        {"Origin": "http://evil.example.com"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    ]
     async with backend(tmp_path) as found, forwarding(found.paths) as session:
         for attack in attacks:
             async with session.get("/dashboard/events", headers=attack) as response:
                 assert response.status == 403
         assert found.requests == []
+
+
+async def test_the_site_of_the_requesting_page_is_passed_on(tmp_path: Path) -> None:
+    """The dashboard refuses data to other sites, whose links the API server lets be followed."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    async with backend(tmp_path) as found, forwarding(found.paths) as session:
+        async with session.get("/dashboard", headers=headers) as response:
+            assert response.status == 200
+        ((_, _, received),) = found.requests
+        assert received["Sec-Fetch-Site"] == "cross-site"
 
 
 async def test_nothing_is_written(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A page can send requests to a server on loopback: directly (cross-site request forgery), or under its own host name,
 which it lets resolve to 127.0.0.1 (DNS rebinding). Both show in headers that a page cannot change, ``Origin`` and
-``Host``.
+``Host``. A GET for an image or a script has no ``Origin``; it shows in ``Sec-Fetch-Site``. Its response cannot be read,
+but has been made.
 Accepted hosts are regular expressions, as for ``kubectl proxy --accept-hosts``.
 """
 
@@ -25,7 +26,7 @@ DEFAULT_ACCEPT_HOSTS = r"^localhost$,^127\.0\.0\.1$,^\[::1\]$"
 
 
 class HostFilter:
-    """Accepts requests by their ``Host`` and ``Origin`` headers; ``accept_hosts`` are separated by commas.
+    """Accepts requests by the headers that browsers set; ``accept_hosts`` are separated by commas.
 
     Raises InputError for an invalid regular expression.
     """
@@ -36,7 +37,7 @@ class HostFilter:
     def check(self, headers: MultiMapping[str]) -> None:
         """Raises a 403 StatusError for a request that a foreign web page may have sent.
 
-        A request without ``Host``, as HTTP/1.0 permits, is not from a browser.
+        A request without ``Host``, as HTTP/1.0 permits, is not from a browser. Links of a foreign page may be followed.
         """
         host = headers.get("Host")
         if host is not None and not _is_address(_host_name(host)) and not self._accepts(_host_name(host)):
@@ -45,9 +46,20 @@ class HostFilter:
             netloc = _network_location(origin)
             if netloc != host and not self._accepts(_host_name(netloc)):
                 raise statuses.forbidden_host(f"origin {origin!r} is not accepted")
+        if _is_part_of_another_site(headers):
+            raise statuses.forbidden_host("the page of another site is not accepted")
 
     def _accepts(self, host: str) -> bool:
         return any(pattern.search(host) for pattern in self._patterns)
+
+
+def _is_part_of_another_site(headers: MultiMapping[str]) -> bool:
+    """Whether a page of another site loads this as a part of itself, without an ``Origin`` that could be checked."""
+    return (
+        "Origin" not in headers
+        and headers.get("Sec-Fetch-Site") == "cross-site"
+        and headers.get("Sec-Fetch-Mode") != "navigate"
+    )
 
 
 def _compile(pattern: str) -> Any:

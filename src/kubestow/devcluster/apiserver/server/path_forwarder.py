@@ -20,7 +20,7 @@ from kubestow.devcluster.apiserver import statuses
 
 __all__ = ["ForwardedPaths", "PathForwarder"]
 
-_PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match")
+_PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match", "Sec-Fetch-Site")
 #: Headers that are about one connection and not about the response.
 _HOP_BY_HOP = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})
 #: Seconds to connect, and seconds in which a client has to read a part.
@@ -61,8 +61,8 @@ class PathForwarder:
         if incoming.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         headers = {name: value for name in _PASSED_ON if (value := incoming.headers.get(name)) is not None}
-        # The path as it was authorized, not normalized; nothing here has a query.
-        url = URL(f"http://localhost{incoming.rel_url.raw_path}", encoded=True)
+        # The path as it was authorized, not normalized.
+        url = URL(f"http://localhost{incoming.rel_url.raw_path_qs}", encoded=True)
         try:
             async with self._connected().request(
                 incoming.method, url, headers=headers, allow_redirects=False, skip_auto_headers=("Accept-Encoding",)

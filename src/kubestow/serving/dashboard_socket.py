@@ -1,0 +1,84 @@
+"""The Unix socket of the dashboard: how a development cluster's API server gets at it.
+
+The scheduler of ``kubestow up`` has no secure port, and may be a process of its own. The API server forwards requests
+for ``/dashboard`` to this socket after it has authenticated and authorized them. Only the user whose processes these
+are may connect: the socket is in a directory of mode 0700.
+
+The socket listens from the start, and is served from the first connection on: what serves it takes longer to import
+than the scheduler takes to become ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kubestow.config import FeatureGates, KubeSchedulerConfiguration
+from kubestow.errors import InputError
+from kubestow.observability.observability import Observability
+from kubestow.scheduling.interfaces import Clock
+
+if TYPE_CHECKING:
+    from kubestow.serving.dashboard_server import DashboardServer
+
+__all__ = ["DashboardSocket"]
+
+_BACKLOG = 128
+
+
+class DashboardSocket:
+    """Use as ``async with``; raises InputError for a path that cannot be bound."""
+
+    def __init__(
+        self,
+        path: Path,
+        observability: Observability,
+        clock: Clock,
+        configuration: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+    ) -> None:
+        self._path, self._observability, self._clock = path, observability, clock
+        self._configuration, self._gates = configuration, gates
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._starting: asyncio.Task[None] | None = None
+        self._exit_stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._listening.bind(str(self._path))
+        except OSError as error:  # such as a path that is too long for a socket
+            self._listening.close()
+            problem = f"cannot be used for the dashboard: {error.strerror or error}"
+            raise InputError(str(self._path), f"{problem}; set a shorter TMPDIR, or --no-dashboard") from None
+        self._listening.listen(_BACKLOG)
+        self._listening.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listening, self._start_serving)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._exit_stack.aclose()
+        self._listening.close()
+
+    def _start_serving(self) -> None:
+        """The first connection is waiting in the backlog of the socket."""
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._starting = asyncio.create_task(self._serve(), name="dashboard")
+
+    async def _serve(self) -> None:
+        server = await asyncio.to_thread(self._create_server)  # pods are scheduled while modules are imported
+        await self._exit_stack.enter_async_context(server)
+
+    def _create_server(self) -> DashboardServer:
+        from kubestow.serving.dashboard_server import DashboardServer
+
+        return DashboardServer(self._listening, self._observability, self._clock, self._configuration, self._gates)
