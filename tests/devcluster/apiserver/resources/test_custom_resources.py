@@ -309,3 +309,14 @@ async def test_discovery_has_the_storage_version_hash_of_a_custom_resource(clien
     await define(client)
     trains = (await client.get("/apis/rail.example.com/v1")).json["resources"][0]
     assert (trains["name"], len(trains["storageVersionHash"])) == ("trains", 12)
+
+
+async def test_the_fields_of_a_nested_schema_are_those_of_a_schema(client: Client) -> None:
+    path = f"{DEFINITIONS}?fieldValidation=Strict"
+    unknown = {"type": "array", "items": {"type": "string", "maxLen": 3}}
+    rejected = await client.post(path, definition(version(spec=unknown)))
+    assert rejected.status == 400
+    where = "spec.versions[0].schema.openAPIV3Schema.properties.spec.items.maxLen"
+    assert f'unknown field "{where}"' in rejected.json["message"]
+    rejected = await client.post(path, definition(version(spec={"type": "object", "additionalProperties": "x"})))
+    assert (rejected.status, "boolean or JSON schema expected" in rejected.json["message"]) == (400, True)
