@@ -106,6 +106,8 @@ class Controller:
 
     #: The resource, such as ``replicasets.apps``.
     resource: ClassVar[str]
+    #: The other resources whose changes are handled; None: all.
+    watched: ClassVar[frozenset[str] | None] = frozenset()
     #: The component in the events that the controller records.
     component: ClassVar[str] = ""
 
@@ -115,7 +117,7 @@ class Controller:
         self.kind: Kind = context.registry.scheme[self.resource]
 
     def handle_change(self, change: ObjectChange) -> None:
-        """Enqueue the objects that a change affects. Called for every change of every resource."""
+        """Enqueue the objects that a change affects. Called for every change of :attr:`resource` and the watched."""
         if change.resource == self.resource:
             self.enqueue(change.key)
 
@@ -215,6 +217,8 @@ class Controller:
 
 class PodController(Controller):
     """A controller whose objects own pods."""
+
+    watched = frozenset({"pods"})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)

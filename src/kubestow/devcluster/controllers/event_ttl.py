@@ -28,8 +28,6 @@ class EventTTLController(Controller):
         self._updated: dict[str, float] = {}
 
     def handle_change(self, change: ObjectChange) -> None:
-        if change.resource != self.resource:
-            return
         self._updated.pop(change.key, None)
         if not change.is_deletion:
             if not self._updated:

@@ -1,7 +1,7 @@
 """The controller manager: one watch loop over all resources, one work queue, and every controller.
 
-Every controller handles each change and enqueues what it affects. All changes are delivered before each
-reconciliation, so a controller always sees its own writes and needs no expectations.
+Each change is handled by the controllers that watch its resource, which enqueue what it affects. All changes are
+delivered before each reconciliation, so a controller always sees its own writes and needs no expectations.
 """
 
 from __future__ import annotations
@@ -110,6 +110,8 @@ class ControllerManager(WatchLoop):
             self._registry, self._pods, self._queue, self._recorder, self._node_monitor_grace_period, self._root_ca
         )
         self._controllers = [controller_type(context) for controller_type in self._controller_types]
+        #: The controllers that handle the changes of each resource.
+        self._watchers: dict[str, list[Controller]] = {}
         self._catalog_revision = 0
         self._watch_new_resources()
 
@@ -121,6 +123,8 @@ class ControllerManager(WatchLoop):
         self._catalog_revision = scheme.revision
         resources = {kind.storage for kind in scheme if "list" in kind.verbs}
         lists = {name: self.list_and_watch(name) for name in sorted(resources) if not self.is_watching(name)}
+        for resource in lists:
+            self._watchers[resource] = [one for one in self._controllers if _watches(one, resource)]
         for resource, objects in lists.items():
             for stored in objects:
                 self.handle_event(resource, WatchEvent("ADDED", stored, None))
@@ -145,7 +149,7 @@ class ControllerManager(WatchLoop):
         if resource == "pods":
             self._pods.update(event)
         change = ObjectChange.of(resource, event)
-        for controller in self._controllers:
+        for controller in self._watchers[resource]:
             try:
                 controller.handle_change(change)
             except Exception:
@@ -174,3 +178,7 @@ class ControllerManager(WatchLoop):
             self._queue.add_rate_limited(item)
         else:
             self._queue.forget(item)
+
+
+def _watches(controller: Controller, resource: str) -> bool:
+    return controller.watched is None or resource == controller.resource or resource in controller.watched

@@ -24,7 +24,8 @@ class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     ``type`` is in Go's notation: ``string``, ``int64``, ``[]V1Container``, ``map[string]Quantity``, ``any``,
     ``struct{}``. ``number`` is the protobuf field number, preceded by those of the embedded structs that contain the
     field; it is empty for a field that exists in JSON only. ``pointer`` and ``omit`` describe the Go field: a zero
-    value is written unless it is omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero`` (omitzero).
+    value is written unless it is omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero``
+    (omitzero).
     """
 
     name: str
