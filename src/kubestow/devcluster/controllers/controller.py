@@ -92,6 +92,8 @@ class ControllerContext:
     recorder: RegistryEventRecorder
     #: Seconds without a heartbeat after which a node's conditions become Unknown.
     node_monitor_grace_period: float
+    #: Seconds from the last update of an event to its deletion.
+    event_ttl: float
     #: The certificates of the CA that signed the API server's, in PEM; empty without TLS.
     root_ca: str
 
