@@ -271,14 +271,6 @@ async def test_a_definition_with_an_invalid_pattern_is_rejected(client: Client) 
     assert "must be a valid regular expression, but isn't" in cause["message"]
 
 
-async def test_a_definition_with_validation_rules_gets_a_warning_that_they_are_not_enforced(client: Client) -> None:
-    rules = [{"rule": "self.cars > 2", "message": "too short"}]
-    created = await define(client, version(spec={**SPEC, "x-kubernetes-validations": rules}))
-    warning = created.headers["Warning"]
-    assert "properties[spec].x-kubernetes-validations" in warning and "does not enforce" in warning
-    assert "Warning" not in (await client.post(TRAINS, train(cars=1))).headers
-
-
 async def test_a_default_that_is_added_later_applies_to_existing_instances(client: Client) -> None:
     await define(client)
     await client.post(TRAINS, train())
