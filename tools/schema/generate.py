@@ -11,8 +11,7 @@ minor version of Kubernetes:
     The official kubectl executable, whose Go types have what the schemas lack: protobuf numbers, pointers, and
     whether zero values are written. The two descriptions of each field's type must agree, or the script fails.
 
-The types of the apiextensions group are not linked into kubectl: their fields have no numbers, and all but strings,
-lists and maps are taken to be pointers.
+The types of the apiextensions group are not linked into kubectl; ``tools/schema/apiextensions.py`` has their numbers.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
+from tools.schema import apiextensions
 from tools.schema.go_types import GoBinary, GoField, GoType
 
 __all__ = ["main"]
@@ -59,7 +59,7 @@ _VALUES = {
     f"{_APIMACHINERY}util.intstr.IntOrString": "IntOrString",
     f"{_APIMACHINERY}apis.meta.v1.Time": "Time",
     f"{_APIMACHINERY}apis.meta.v1.MicroTime": "MicroTime",
-}
+} | {f"{apiextensions.DEFINITIONS}{name}": name for name in apiextensions.VALUES}
 _GO_VALUES = {"resource.Quantity": "Quantity", "intstr.IntOrString": "IntOrString", "v1.Time": "Time"}
 _GO_VALUES |= {"v1.MicroTime": "MicroTime"}
 _EXTENSIONS = {
@@ -131,21 +131,16 @@ class _Types:
         return model
 
     def _fields(self, name: str, definition: Definition) -> list[Definition]:
-        go = self._go_fields(name)
+        go = self._go_fields(name, definition)
         required = definition.get("required", ())
         return [
             self._field(f"{name}.{field}", field, schema, field in required, go)
             for field, schema in definition["properties"].items()
         ]
 
-    def _field(
-        self, place: str, name: str, schema: Definition, required: bool, go: dict[str, _Wire] | None
-    ) -> Definition:
+    def _field(self, place: str, name: str, schema: Definition, required: bool, go: dict[str, _Wire]) -> Definition:
         entry: Definition = {"name": name, "type": self._type(schema)}
-        if go is None:
-            empty_is_absent = entry["type"].startswith(("string", "[]", "map[", "bytes"))
-            entry |= {"pointer": not empty_is_absent, "omit": "" if required else "empty"}
-        elif name in ("kind", "apiVersion") and name not in go:
+        if name in ("kind", "apiVersion") and name not in go:
             entry["omit"] = "empty"
         else:
             wire = go[name]
@@ -162,7 +157,7 @@ class _Types:
             name = reference.rpartition("/")[2]
             if name in _VALUES:
                 return _VALUES[name]
-            return self._add(name) if self._definitions[name].get("properties") else "any"
+            return self._add(name) if self._definitions[name].get("properties") else self._opaque(name)
         named = schema.get("type", "object")
         kind = next(one for one in named if one != "null") if isinstance(named, list) else named
         if kind == "array":
@@ -174,10 +169,24 @@ class _Types:
             return "bytes" if schema.get("format") == "byte" else "string"
         return {"boolean": "bool", "number": "float64"}.get(kind) or schema.get("format", "int32")
 
-    def _go_fields(self, name: str) -> dict[str, _Wire] | None:
-        """The fields of a definition's Go type by their JSON names; None where kubectl does not have the type."""
+    def _opaque(self, name: str) -> str:
+        """The type of a definition without properties: an empty struct, or a value of any form."""
+        go = self._binary.structs.get(_go_place(name))
+        fields = go.fields if go is not None else apiextensions.go_fields(name)
+        return "any" if fields is None or len(fields) else "struct{}"
+
+    def _go_fields(self, name: str, definition: Definition) -> dict[str, _Wire]:
+        """The fields of a definition's Go type by their JSON names."""
         found = self._binary.structs.get(_go_place(name))
-        return None if found is None else dict(self._wires(found, ()))
+        if found is not None:
+            return dict(self._wires(found, ()))
+        numbers, wires = apiextensions.go_fields(name), {}
+        if numbers is None:
+            raise SystemExit(f"{name}: no Go type")
+        for field, (number, pointer) in numbers.items():
+            omit = "" if field in definition.get("required", ()) else "empty"
+            wires[field] = _Wire(self._type(definition["properties"][field]), [number], pointer, omit)
+        return wires
 
     def _wires(self, struct: GoType, outer: tuple[int, ...]) -> list[tuple[str, _Wire]]:
         wires: list[tuple[str, _Wire]] = []
@@ -212,7 +221,7 @@ class _Types:
         name = _definition_name(type_)
         if name not in self._definitions:
             raise SystemExit(f"{type_.package}.{type_.name}: no such definition")
-        return self._add(name) if self._definitions[name].get("properties") else "any"
+        return self._add(name) if self._definitions[name].get("properties") else self._opaque(name)
 
 
 class _Wire:

@@ -25,6 +25,7 @@ from typing import Any, Self
 from kubestow.devcluster import bootstrap
 from kubestow.devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow.devcluster.apiserver.storage.database import Database
+from kubestow.devcluster.event_recorder import EVENT_TTL
 from kubestow.devcluster.kubelets import Kubelets
 from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
 from kubestow.devcluster.stages import NO_STAGES, Stages
@@ -47,6 +48,8 @@ class ControllerManagerOptions:
 
     #: How long a node may miss heartbeats before its conditions become Unknown.
     node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD
+    #: How long an event is kept after its last update.
+    event_ttl: float = EVENT_TTL
 
 
 class DevCluster:
@@ -141,6 +144,7 @@ class DevCluster:
         manager = ControllerManager(
             self.registry,
             node_monitor_grace_period=options.node_monitor_grace_period,
+            event_ttl=options.event_ttl,
             root_ca=self.apiserver.root_ca,
         )
         self._run("controller manager", manager.run())

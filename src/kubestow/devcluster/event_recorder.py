@@ -15,10 +15,12 @@ from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.log_fields import fields
 
-__all__ = ["RegistryEventRecorder"]
+__all__ = ["EVENT_TTL", "RegistryEventRecorder"]
 
 _log = logging.getLogger(__name__)
 
+#: Seconds from the last update of an event to its deletion; the default of ``--event-ttl``.
+EVENT_TTL = 3600.0
 #: Events per object and component: the burst of client-go's event spam filter, here without a refill.
 BURST = 25
 

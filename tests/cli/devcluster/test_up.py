@@ -110,6 +110,12 @@ async def test_an_invalid_file_is_one_error_line(tmp_path: Path) -> None:
         assert (status, error.count("\n"), str(file) in error) == (expected, 1, True)
 
 
+@pytest.mark.parametrize("option", ["--event-ttl", "--node-monitor-grace-period"])
+async def test_a_duration_that_is_not_positive_is_one_error_line(tmp_path: Path, option: str) -> None:
+    status, error = await ended(option, "0s", "--kubeconfig-out", str(tmp_path / "config"))
+    assert (status, error) == (2, f"kubestow: {option}: expected a positive duration such as 50s, got '0s'\n")
+
+
 async def test_a_pod_with_a_wait_for_first_consumer_claim_runs(tmp_path: Path) -> None:
     claim = {
         "metadata": {"name": "data"},

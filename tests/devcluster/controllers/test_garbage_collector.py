@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.client import PODS, pod
+from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
+from kubestow.testing import virtual_time
+from kubestow.testing.virtual_time import VirtualClock
+from tests.devcluster.client import PODS, Client, pod
 from tests.devcluster.scenarios import REPLICA_SETS, REPLICATION_CONTROLLERS, Cluster, run_scenario, workload
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
@@ -169,6 +172,21 @@ def test_events_are_deleted_an_hour_after_their_last_update() -> None:
         assert await cluster.items(events) == []
 
     run_scenario(scenario)
+
+
+def test_events_are_kept_for_the_time_to_live_of_the_options() -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop()).now
+        async with DevCluster(controller_manager=ControllerManagerOptions(event_ttl=60), clock=clock) as server:
+            client, events = Client(server), "/api/v1/namespaces/default/events"
+            involved = {"kind": "Node", "name": "n", "namespace": "default"}
+            await client.post(events, {"metadata": {"name": "e"}, "involvedObject": involved})
+            await asyncio.sleep(55)
+            assert (await client.get(f"{events}/e")).status == 200
+            await asyncio.sleep(10)
+            assert (await client.get(f"{events}/e")).status == 404
+
+    virtual_time.run(main())
 
 
 def test_a_circle_of_owners_is_deleted_in_the_foreground() -> None:

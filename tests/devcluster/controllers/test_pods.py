@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.devcluster.apiserver.storage.store import StoredObject, WatchEvent
-from kubestow.devcluster.controllers.pods import PodIndexer
+from kubestow.devcluster.controllers.pods import COMPLETION_INDEX, PodIndexer
 
 OWNERS = ("", "a-1", "a-2", "b-1")
 changes = st.tuples(
@@ -21,10 +21,13 @@ changes = st.tuples(
     st.booleans(),
     st.booleans(),
     st.sampled_from(("", "x")),
+    st.sampled_from(("", "0", "1", "one")),
 )
 
 
-def event(name: str, deleted: bool, owner: str, phase: str, ready: bool, terminating: bool, label: str) -> WatchEvent:
+def event(
+    name: str, deleted: bool, owner: str, phase: str, ready: bool, terminating: bool, label: str, completion_index: str
+) -> WatchEvent:
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": "ns",
@@ -39,6 +42,8 @@ def event(name: str, deleted: bool, owner: str, phase: str, ready: bool, termina
     if label:
         metadata["labels"] = {"app": label}
         metadata["finalizers"] = ["example.com/one"]
+    if completion_index:
+        metadata["annotations"] = {COMPLETION_INDEX: completion_index}
     conditions = [{"type": "Ready", "status": "True"}] if ready else []
     pod = {"metadata": metadata, "spec": {}, "status": {"phase": phase, "conditions": conditions}}
     stored = StoredObject(f"ns/{name}", 1, msgspec.json.encode(pod), {})
@@ -71,3 +76,8 @@ def test_the_counts_of_a_controller_equal_those_of_its_pods(history: list[tuple[
         assert {frozenset(labels.items()) for labels, _ in counted.label_sets()} == set(labels)
         of_active = Counter(frozenset(pod.metadata.labels.items()) for pod in active)
         assert all(of_active[frozenset(one.items())] == count for one, count in counted.label_sets())
+        for number in (0, 1):
+            of_index = [pod for pod in pods if pod.metadata.annotations.get(COMPLETION_INDEX) == str(number)]
+            assert sorted(pod.name for pod in counted.of_completion_index(number)) == sorted(
+                pod.name for pod in of_index
+            )

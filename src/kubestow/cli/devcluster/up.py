@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -83,6 +83,13 @@ _DASHBOARD = "/dashboard"
     metavar="DURATION",
     help="Time without heartbeats after which a node is marked unhealthy.",
 )
+@click.option(
+    "--event-ttl",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="How long an event is kept after its last update.",
+)
 @stages_option
 @click.option(
     "--flight-record",
@@ -124,6 +131,7 @@ def up(
     feature_gates: str,
     seed: int | None,
     grace_period: str,
+    event_ttl: str,
     stages_file: Path | None,
     flight_record: Path | None,
     own_process: str,
@@ -145,7 +153,8 @@ def up(
     is_own_process = own_process == "true" or (own_process == "auto" and scheduler.suits_own_process())
     files = _Kubeconfigs(kubeconfig, user_kubeconfig)
     stages = read_stages_option(stages_file)
-    cluster = _ClusterOptions(nodes, cluster_file, _seconds(grace_period), stages, files, dashboard)
+    durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))
+    cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard)
     if is_own_process:
         asyncio.run(_run_with_child(scheduler, options, cluster))
     else:
@@ -157,28 +166,30 @@ def up(
     click.echo(f"stopped; {data}")
 
 
-def _seconds(grace_period: str) -> float:
+def _seconds(option: str, text: str) -> float:
     try:
-        duration = Duration.parse(grace_period)
+        duration = Duration.parse(text)
     except ValueError:
         duration = Duration()
     if duration <= Duration():
-        raise InputError(
-            "--node-monitor-grace-period", f"expected a positive duration such as 50s, got {grace_period!r}"
-        )
+        raise InputError(option, f"expected a positive duration such as 50s, got {text!r}")
     return duration.seconds
+
+
+class _Durations(NamedTuple):
+    """Options of the controllers, in seconds."""
+
+    node_monitor_grace_period: float
+    event_ttl: float
 
 
 @dataclass(frozen=True, slots=True)
 class _ClusterOptions:
-    """The options of the cluster: its initial objects, its simulation, and the kubeconfigs that are written.
-
-    ``grace_period`` is the node monitor grace period in seconds.
-    """
+    """The options of the cluster: its initial objects, its simulation, and the kubeconfigs that are written."""
 
     nodes: int | None
     cluster_file: Path | None
-    grace_period: float
+    durations: _Durations
     stages: Stages
     kubeconfigs: _Kubeconfigs
     has_dashboard: bool
@@ -219,7 +230,7 @@ def _create_server(
     from kubestow.devcluster.apiserver.server.path_forwarder import ForwardedPaths
     from kubestow.devcluster.cluster import ControllerManagerOptions
 
-    controller_manager = ControllerManagerOptions(node_monitor_grace_period=cluster.grace_period)
+    controller_manager = ControllerManagerOptions(**cluster.durations._asdict())
     forwarded = None if dashboard is None else ForwardedPaths(_DASHBOARD, f"{_DASHBOARD}/assets/", dashboard)
     server = options.server(security, forwarded, controller_manager=controller_manager, stages=cluster.stages)
     nodes, file = cluster.nodes, cluster.cluster_file

@@ -29,6 +29,15 @@ def invalid_value(field: str, value: object, problem: str) -> FieldError:
     return FieldError("FieldValueInvalid", f"Invalid value: {_json(value)}: {problem}", field)
 
 
+def invalid_without_value(field: str, problem: str) -> FieldError:
+    """As :func:`invalid_value`, for a value that is too large to show."""
+    return FieldError("FieldValueInvalid", f"Invalid value: {problem}", field)
+
+
+def invalid_type(field: str, value: object, problem: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", f"Invalid value: {_json(value)}: {problem}", field)
+
+
 def invalid_values(field: str, value: object, problems: Sequence[str]) -> list[FieldError]:
     """One error for each problem of the same value."""
     return [invalid_value(field, value, problem) for problem in problems]

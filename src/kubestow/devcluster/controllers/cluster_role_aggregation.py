@@ -14,8 +14,6 @@ class ClusterRoleAggregationController(Controller):
     component = "clusterrole-aggregation-controller"
 
     def handle_change(self, change: ObjectChange) -> None:
-        if change.resource != self.resource:
-            return
         for stored in self.registry.store.collection(self.resource).snapshot():
             if b'"aggregationRule":' in stored.data:
                 self.enqueue(stored.key)

@@ -92,6 +92,8 @@ class ControllerContext:
     recorder: RegistryEventRecorder
     #: Seconds without a heartbeat after which a node's conditions become Unknown.
     node_monitor_grace_period: float
+    #: Seconds from the last update of an event to its deletion.
+    event_ttl: float
     #: The certificates of the CA that signed the API server's, in PEM; empty without TLS.
     root_ca: str
 
@@ -106,6 +108,8 @@ class Controller:
 
     #: The resource, such as ``replicasets.apps``.
     resource: ClassVar[str]
+    #: The other resources whose changes are handled; None: all.
+    watched: ClassVar[frozenset[str] | None] = frozenset()
     #: The component in the events that the controller records.
     component: ClassVar[str] = ""
 
@@ -115,7 +119,7 @@ class Controller:
         self.kind: Kind = context.registry.scheme[self.resource]
 
     def handle_change(self, change: ObjectChange) -> None:
-        """Enqueue the objects that a change affects. Called for every change of every resource."""
+        """Enqueue the objects that a change affects. Called for every change of :attr:`resource` and the watched."""
         if change.resource == self.resource:
             self.enqueue(change.key)
 
@@ -215,6 +219,8 @@ class Controller:
 
 class PodController(Controller):
     """A controller whose objects own pods."""
+
+    watched = frozenset({"pods"})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)

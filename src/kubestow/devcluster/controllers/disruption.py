@@ -102,6 +102,7 @@ def _is_healthy(pod: PodView) -> bool:
 
 class DisruptionController(Controller):
     resource = "poddisruptionbudgets.policy"
+    watched = None  # custom resources with a scale subresource can be defined at any time
     component = "controllermanager"
 
     def __init__(self, context: ControllerContext) -> None:

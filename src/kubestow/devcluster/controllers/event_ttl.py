@@ -1,4 +1,4 @@
-"""Deletion of events an hour after their last update.
+"""Deletion of events some time after their last update.
 
 A real cluster stores events with an etcd lease instead (kube-apiserver's ``--event-ttl``).
 """
@@ -11,8 +11,6 @@ from kubestow.devcluster.controllers.controller import Controller, ControllerCon
 
 __all__ = ["EventTTLController"]
 
-#: Seconds from the last update of an event to its deletion; the default of ``--event-ttl``.
-EVENT_TTL = 3600.0
 #: Events deleted per reconciliation.
 BATCH = 500
 #: The only key in the queue: each reconciliation deletes the events that have expired.
@@ -24,20 +22,19 @@ class EventTTLController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
+        self._ttl = context.event_ttl
         #: When each event was last updated, in the loop's time, oldest first.
         self._updated: dict[str, float] = {}
 
     def handle_change(self, change: ObjectChange) -> None:
-        if change.resource != self.resource:
-            return
         self._updated.pop(change.key, None)
         if not change.is_deletion:
             if not self._updated:
-                self.enqueue_after(_SWEEP, EVENT_TTL)
+                self.enqueue_after(_SWEEP, self._ttl)
             self._updated[change.key] = asyncio.get_running_loop().time()
 
     def reconcile(self, key: str) -> None:
-        expired_before = asyncio.get_running_loop().time() - EVENT_TTL
+        expired_before = asyncio.get_running_loop().time() - self._ttl
         for event, updated in list(self._updated.items())[:BATCH]:
             if updated > expired_before:
                 self.enqueue_after(_SWEEP, updated - expired_before)

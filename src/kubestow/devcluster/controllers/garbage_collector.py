@@ -27,6 +27,7 @@ class GarbageCollector(Controller):
 
     # The base class needs a resource; this controller handles all of them.
     resource = "events"
+    watched = None
     component = "garbage-collector"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -1,7 +1,7 @@
 """The controller manager: one watch loop over all resources, one work queue, and every controller.
 
-Every controller handles each change and enqueues what it affects. All changes are delivered before each
-reconciliation, so a controller always sees its own writes and needs no expectations.
+Each change is handled by the controllers that watch its resource, which enqueue what it affects. All changes are
+delivered before each reconciliation, so a controller always sees its own writes and needs no expectations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kubestow.devcluster.controllers.workloads.deployments import DeploymentCont
 from kubestow.devcluster.controllers.workloads.jobs import JobController
 from kubestow.devcluster.controllers.workloads.replica_sets import ReplicaSetController, ReplicationControllerController
 from kubestow.devcluster.controllers.workloads.stateful_sets import StatefulSetController
-from kubestow.devcluster.event_recorder import RegistryEventRecorder
+from kubestow.devcluster.event_recorder import EVENT_TTL, RegistryEventRecorder
 from kubestow.devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD
 from kubestow.devcluster.stored_objects import uid_of
 from kubestow.devcluster.watch_loop import WatchLoop
@@ -84,7 +84,8 @@ class ControllerManager(WatchLoop):
     """Runs the controllers of a cluster as one task.
 
     ``node_monitor_grace_period`` is the time in seconds without a heartbeat after which a node's conditions become
-    Unknown. ``root_ca`` are the certificates, in PEM, that the API server's is verified with; empty without TLS.
+    Unknown, ``event_ttl`` the time in seconds for which events are kept. ``root_ca`` are the certificates, in PEM, that
+    the API server's is verified with; empty without TLS.
     ``controllers`` are the ones to run, in order; default: all.
     """
 
@@ -95,21 +96,31 @@ class ControllerManager(WatchLoop):
         registry: Registry,
         *,
         node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD,
+        event_ttl: float = EVENT_TTL,
         root_ca: str = "",
         controllers: Sequence[type[Controller]] = _CONTROLLERS,
     ) -> None:
         super().__init__(registry.store)
         self._controller_types = tuple(controllers)
         self._node_monitor_grace_period = node_monitor_grace_period
+        self._event_ttl = event_ttl
         self._registry, self._root_ca = registry, root_ca
 
     def relist(self) -> None:
         self._queue = WorkQueue[WorkItem]()
         self._pods, self._recorder = PodIndexer(), RegistryEventRecorder(self._registry)
         context = ControllerContext(
-            self._registry, self._pods, self._queue, self._recorder, self._node_monitor_grace_period, self._root_ca
+            self._registry,
+            self._pods,
+            self._queue,
+            self._recorder,
+            node_monitor_grace_period=self._node_monitor_grace_period,
+            event_ttl=self._event_ttl,
+            root_ca=self._root_ca,
         )
         self._controllers = [controller_type(context) for controller_type in self._controller_types]
+        #: The controllers that handle the changes of each resource.
+        self._watchers: dict[str, list[Controller]] = {}
         self._catalog_revision = 0
         self._watch_new_resources()
 
@@ -121,6 +132,8 @@ class ControllerManager(WatchLoop):
         self._catalog_revision = scheme.revision
         resources = {kind.storage for kind in scheme if "list" in kind.verbs}
         lists = {name: self.list_and_watch(name) for name in sorted(resources) if not self.is_watching(name)}
+        for resource in lists:
+            self._watchers[resource] = [one for one in self._controllers if _watches(one, resource)]
         for resource, objects in lists.items():
             for stored in objects:
                 self.handle_event(resource, WatchEvent("ADDED", stored, None))
@@ -145,7 +158,7 @@ class ControllerManager(WatchLoop):
         if resource == "pods":
             self._pods.update(event)
         change = ObjectChange.of(resource, event)
-        for controller in self._controllers:
+        for controller in self._watchers[resource]:
             try:
                 controller.handle_change(change)
             except Exception:
@@ -174,3 +187,7 @@ class ControllerManager(WatchLoop):
             self._queue.add_rate_limited(item)
         else:
             self._queue.forget(item)
+
+
+def _watches(controller: Controller, resource: str) -> bool:
+    return controller.watched is None or resource == controller.resource or resource in controller.watched

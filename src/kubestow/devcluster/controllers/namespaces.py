@@ -16,6 +16,7 @@ _FINALIZER = "kubernetes"
 
 class NamespaceController(Controller):
     resource = "namespaces"
+    watched = None
     component = "namespace-controller"
 
     def handle_change(self, change: ObjectChange) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 import msgspec
@@ -11,7 +11,10 @@ from kubestow.api.core import NodeAffinity
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.owner_references import OwnerRef, controller_of
 
-__all__ = ["ControlledPods", "PodIndexer", "PodView"]
+__all__ = ["COMPLETION_INDEX", "ControlledPods", "PodIndexer", "PodView"]
+
+#: The annotation with the completion index of an indexed Job's pod.
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +81,12 @@ class PodView(msgspec.Struct, frozen=True):
         return next((field.values[0] for field in fields if field.key == "metadata.name" and field.values), "")
 
     @property
+    def completion_index(self) -> int:
+        """The completion index of an indexed Job's pod; -1 if the pod has none."""
+        text = self.metadata.annotations.get(COMPLETION_INDEX, "")
+        return int(text) if text.isdigit() else -1
+
+    @property
     def is_terminating(self) -> bool:
         """Whether the pod has a deletionTimestamp."""
         return bool(self.metadata.deletion_timestamp)
@@ -121,6 +130,7 @@ class ControlledPods:
         self._terminating: dict[str, PodView] = {}
         #: The number of pods and of active pods by their labels, which pods of one template have in common.
         self._by_labels: dict[frozenset[tuple[str, str]], tuple[int, int]] = {}
+        self._by_completion_index: dict[int, dict[str, PodView]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -134,12 +144,18 @@ class ControlledPods:
             self._held[pod.key] = pod
         if pod.is_terminating and not pod.is_finished:
             self._terminating[pod.key] = pod
+        if (index := pod.completion_index) >= 0:
+            self._by_completion_index.setdefault(index, {})[pod.key] = pod
         self._count(pod, 1)
 
     def remove(self, pod: PodView) -> None:
         del self._pods[pod.key]
         self._held.pop(pod.key, None)
         self._terminating.pop(pod.key, None)
+        if (of_index := self._by_completion_index.get(pod.completion_index)) is not None:
+            del of_index[pod.key]
+            if not of_index:
+                del self._by_completion_index[pod.completion_index]
         self._count(pod, -1)
 
     def held(self) -> list[PodView]:
@@ -153,6 +169,10 @@ class ControlledPods:
     def active_pods(self) -> list[PodView]:
         """The active pods, oldest first; takes time in proportion to all pods."""
         return sorted((pod for pod in self if pod.is_active), key=_age)
+
+    def of_completion_index(self, index: int) -> Collection[PodView]:
+        """The pods with a completion index."""
+        return self._by_completion_index.get(index, {}).values()
 
     def label_sets(self) -> Iterator[tuple[dict[str, str], int]]:
         """The different labels of the pods, each with the number of active pods."""

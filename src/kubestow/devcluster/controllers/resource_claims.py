@@ -32,6 +32,7 @@ class ResourceClaimTemplateController(Controller):
     """Creates the claims of pods that reference a ResourceClaimTemplate."""
 
     resource = "pods"
+    watched = frozenset({_CLAIMS})
     component = "resource_claim"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -107,6 +108,7 @@ class ResourceClaimController(Controller):
     """Removes reservations of finished pods, deallocates unreserved claims and deletes claims of finished pods."""
 
     resource = _CLAIMS
+    watched = frozenset({"pods"})
     component = "resource_claim"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -17,6 +17,7 @@ __all__ = ["ResourceQuotaController"]
 
 class ResourceQuotaController(Controller):
     resource = "resourcequotas"
+    watched = None
     component = "resourcequota-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -47,6 +47,7 @@ class _NamespaceContentController(Controller):
 
 
 class ServiceAccountController(_NamespaceContentController):
+    watched = frozenset({"serviceaccounts"})
     component = "serviceaccount-controller"
     content = ("serviceaccounts", DEFAULT_ACCOUNT)
 
@@ -54,6 +55,7 @@ class ServiceAccountController(_NamespaceContentController):
 class RootCAController(_NamespaceContentController):
     """Publishes the certificates with which pods would verify the API server; none without TLS."""
 
+    watched = frozenset({"configmaps"})
     component = "root-ca-certificate-publisher"
     content = ("configmaps", _ROOT_CA)
 

@@ -271,14 +271,6 @@ async def test_a_definition_with_an_invalid_pattern_is_rejected(client: Client) 
     assert "must be a valid regular expression, but isn't" in cause["message"]
 
 
-async def test_a_definition_with_validation_rules_gets_a_warning_that_they_are_not_enforced(client: Client) -> None:
-    rules = [{"rule": "self.cars > 2", "message": "too short"}]
-    created = await define(client, version(spec={**SPEC, "x-kubernetes-validations": rules}))
-    warning = created.headers["Warning"]
-    assert "properties[spec].x-kubernetes-validations" in warning and "does not enforce" in warning
-    assert "Warning" not in (await client.post(TRAINS, train(cars=1))).headers
-
-
 async def test_a_default_that_is_added_later_applies_to_existing_instances(client: Client) -> None:
     await define(client)
     await client.post(TRAINS, train())
@@ -309,3 +301,14 @@ async def test_discovery_has_the_storage_version_hash_of_a_custom_resource(clien
     await define(client)
     trains = (await client.get("/apis/rail.example.com/v1")).json["resources"][0]
     assert (trains["name"], len(trains["storageVersionHash"])) == ("trains", 12)
+
+
+async def test_the_fields_of_a_nested_schema_are_those_of_a_schema(client: Client) -> None:
+    path = f"{DEFINITIONS}?fieldValidation=Strict"
+    unknown = {"type": "array", "items": {"type": "string", "maxLen": 3}}
+    rejected = await client.post(path, definition(version(spec=unknown)))
+    assert rejected.status == 400
+    where = "spec.versions[0].schema.openAPIV3Schema.properties.spec.items.maxLen"
+    assert f'unknown field "{where}"' in rejected.json["message"]
+    rejected = await client.post(path, definition(version(spec={"type": "object", "additionalProperties": "x"})))
+    assert (rejected.status, "boolean or JSON schema expected" in rejected.json["message"]) == (400, True)

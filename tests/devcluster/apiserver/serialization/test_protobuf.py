@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import struct
 from typing import Any
 
 import pytest
@@ -88,9 +89,9 @@ async def test_an_invalid_body_is_rejected(client: Client, body: bytes, problem:
     assert problem in response.json["message"]
 
 
-async def test_a_kind_without_protobuf_encoding_is_an_unsupported_media_type(client: Client) -> None:
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    response = await create(client, definitions, envelope("CustomResourceDefinition", b""))
+async def test_a_custom_resource_in_protobuf_is_an_unsupported_media_type(client: Client) -> None:
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    response = await create(client, path, envelope("PodGroup", b"", version="scheduling.volcano.sh/v1beta1"))
     assert response.status == 415
     assert response.json["message"].endswith("accepted media types include: application/json, application/yaml")
 
@@ -133,9 +134,7 @@ def test_bytes_negative_numbers_and_times_are_converted_to_json() -> None:
     assert config_map["metadata"]["creationTimestamp"] == "1970-01-01T00:00:01.000000Z"
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in BUILT_IN_KINDS if kind.model and kind.name != "CustomResourceDefinition"]
-)
+@pytest.mark.parametrize("kind", [kind for kind in BUILT_IN_KINDS if kind.model])
 def test_encoding_and_decoding_round_trip(kind: Kind) -> None:
     obj = {**_sample(kind.model), "kind": kind.name, "apiVersion": kind.api_version}
     assert protobuf.decode(protobuf.encode(obj)) == obj
@@ -149,11 +148,18 @@ def _sample(text: str) -> Any:
         return {"key": _sample(text.removeprefix("map[string]"))}
     if text in SAMPLES:
         return SAMPLES[text]
-    return {field.name: _sample(field.type) for field in type_entry(text).fields if field.number}
+    # A JSON schema within a schema has no further ones.
+    fields = [one for one in type_entry(text).fields if one.number and not (text == SCHEMA and SCHEMA in one.type)]
+    return {field.name: _sample(field.type) for field in fields}
+
+
+SCHEMA = "V1JSONSchemaProps"
 
 
 SAMPLES: dict[str, Any] = {"string": "ü", "bytes": "AP8=", "bool": True, "int32": -1, "int64": 1 << 40, "float64": 0.5}
 SAMPLES |= {"any": {"a": [1]}, "Quantity": "1500m", "IntOrString": "25%"}
+SAMPLES |= {"struct{}": {}, "JSONSchemaPropsOrArray": [{"type": "string"}], "JSONSchemaPropsOrBool": {"type": "string"}}
+SAMPLES |= {"JSONSchemaPropsOrStringArray": ["name"]}
 SAMPLES |= dict.fromkeys(("Time", "MicroTime"), "1969-12-31T23:59:59.500000Z")
 
 
@@ -172,8 +178,7 @@ def test_every_field_of_a_served_kind_has_a_protobuf_number() -> None:
     missing: set[str] = set()
     seen: set[str] = set()
     for kind in BUILT_IN_KINDS:
-        # CustomResourceDefinitions have no protobuf numbers: kubectl does not contain their Go types.
-        if kind.model and kind.name != "CustomResourceDefinition":
+        if kind.model:
             _walk(kind.model, seen, missing)
     assert not missing
 
@@ -190,6 +195,77 @@ def _walk(model: str, seen: set[str], missing: set[str]) -> None:
         with contextlib.suppress(KeyError):
             type_entry(inner)
             _walk(inner, seen, missing)
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def text(number: int, value: str) -> bytes:
+    return wire_field(number, value.encode())
+
+
+def definition_body(schema: bytes) -> bytes:
+    """A CustomResourceDefinition as the typed Go client sends it, with the encoded schema of its ``spec``."""
+    names = text(1, "widgets") + text(2, "") + text(4, "Widget") + text(5, "WidgetList")
+    properties = wire_field(29, text(1, "spec") + wire_field(2, schema))
+    root = text(5, "object") + wire_field(10, 0) + wire_field(18, 0) + wire_field(37, 0) + properties
+    version = text(1, "v1") + wire_field(2, 1) + wire_field(3, 1) + wire_field(4, wire_field(1, root))
+    version += wire_field(5, wire_field(1, b"")) + wire_field(7, 0)
+    spec = text(1, "example.com") + wire_field(3, names) + text(4, "Namespaced") + wire_field(7, version)
+    raw = wire_field(1, text(1, "widgets.example.com")) + wire_field(2, spec + wire_field(10, 0)) + wire_field(3, b"")
+    return envelope("CustomResourceDefinition", raw, version="apiextensions.k8s.io/v1")
+
+
+async def test_a_definition_in_protobuf_is_created_and_returned(client: Client) -> None:
+    size = b"\x49" + struct.pack("<d", 3) + text(5, "integer") + text(41, "a") + text(43, "atomic")
+    tags = text(5, "array") + wire_field(24, wire_field(1, text(5, "string") + wire_field(20, wire_field(1, b'"x"'))))
+    labels = text(5, "object") + wire_field(30, wire_field(1, 1) + wire_field(2, text(5, "string")))
+    default = wire_field(8, wire_field(1, b'{"size":1}'))
+    properties = [
+        wire_field(29, text(1, name) + wire_field(2, schema))
+        for name, schema in (("size", size), ("tags", tags), ("labels", labels))
+    ]
+    open_ = wire_field(30, wire_field(1, 0))
+    body = definition_body(text(5, "object") + default + b"".join(properties) + open_)
+    response = await client("POST", DEFINITIONS, body, content_type=PROTOBUF, accept=PROTOBUF)
+    assert (response.status, response.content_type) == (201, PROTOBUF)
+    spec = decoded(response.content)["spec"]
+    schema = spec["versions"][0]["schema"]["openAPIV3Schema"]
+    assert "nullable" not in schema and "preserveUnknownFields" not in spec
+    assert spec["versions"][0]["subresources"] == {"status": {}}
+    assert schema["properties"]["spec"] == {
+        "type": "object",
+        "default": {"size": 1},
+        "additionalProperties": False,
+        "properties": {
+            "size": {"type": "integer", "maximum": 3, "x-kubernetes-list-map-keys": ["a"]}
+            | {"x-kubernetes-map-type": "atomic"},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["x"]}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+    stored = (await client.get(f"{DEFINITIONS}/widgets.example.com")).json
+    assert stored["spec"]["versions"] == spec["versions"]
+    assert (await client.get("/apis/example.com/v1/namespaces/default/widgets")).status == 200
+    listed = decoded((await client.get(DEFINITIONS, accept=PROTOBUF)).content)
+    assert [item["spec"] for item in listed["items"]] == [spec]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": False},
+        {"additionalProperties": {}},
+        {"items": {"type": "string"}},
+        {"dependencies": {"a": {"type": "string"}, "b": ["c"]}},
+        {"default": {}, "enum": [None, 1, "x"], "minimum": -1, "multipleOf": 0.5},
+    ],
+)
+def test_values_of_several_forms_round_trip(schema: dict[str, Any]) -> None:
+    version = {"name": "v1", "schema": {"openAPIV3Schema": schema}}
+    obj = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "spec": {"versions": [version]}}
+    assert protobuf.decode(protobuf.encode(obj)) == obj
 
 
 async def test_objects_and_lists_are_returned_in_protobuf(client: Client) -> None:

@@ -20,6 +20,8 @@ from tests.recordings import openapi_schemas
 #: Type in the table -> type in the models.
 MODEL_TYPES = {"string": "str", "bytes": "str", "int32": "int", "int64": "int", "float64": "float", "any": "object"}
 MODEL_TYPES |= {"Quantity": "str", "IntOrString": "object", "Time": "datetime", "MicroTime": "datetime"}
+MODEL_TYPES |= dict.fromkeys(("struct{}", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool"), "object")
+MODEL_TYPES |= {"JSONSchemaPropsOrStringArray": "object"}
 
 
 def reachable() -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -120,6 +122,25 @@ def test_a_listener_is_called_once_at_the_next_write() -> None:
     for name in ("x", "y"):
         store.put("pods", StoredObject(name, store.next_resource_version, b"", {}))
     assert calls == [1]
+
+
+def test_objects_that_come_and_go_leave_nothing_behind() -> None:
+    store = ShortHistoryStore()
+
+    def churn(first: int) -> int:
+        for number in range(first, first + 5000):
+            key = f"a/{number}"
+            store.put("pods", StoredObject(key, store.next_resource_version, b"x", {}))
+            store.delete("pods", StoredObject(key, store.next_resource_version, b"x", {}))
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = churn(0)
+        assert churn(5000) - before < 100_000
+    finally:
+        tracemalloc.stop()
+    assert store.collection("pods").snapshot() == []
 
 
 def test_a_key_consists_of_namespace_and_name() -> None:

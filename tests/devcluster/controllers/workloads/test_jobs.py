@@ -80,6 +80,37 @@ def test_an_indexed_job_has_one_success_per_index() -> None:
     run_scenario(scenario)
 
 
+def test_an_index_that_fails_is_run_again_before_later_ones() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(JOBS, job(duration="1h", completions=3, parallelism=2, completionMode="Indexed"))
+        await cluster.pass_time(2)
+        first = next(pod for pod in await cluster.pods() if pod["spec"]["hostname"] == "j-0")
+        await cluster.patch(f"{PODS}/{first['metadata']['name']}/status", {"status": {"phase": "Failed"}})
+        await cluster.pass_time(15)
+        running = [pod for pod in await cluster.pods() if pod["status"]["phase"] == "Running"]
+        assert sorted(pod["spec"]["hostname"] for pod in running) == ["j-0", "j-1"]
+        assert "completedIndexes" not in await status(cluster)
+
+    run_scenario(scenario)
+
+
+def test_a_pod_without_a_completion_index_does_not_count_as_a_success() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(JOBS, job(duration="1h", completions=2, parallelism=1, completionMode="Indexed"))
+        await cluster.pass_time(2)
+        (pod,) = await cluster.pods()
+        place = f"{PODS}/{pod['metadata']['name']}"
+        await cluster.patch(place, {"metadata": {"annotations": {"batch.kubernetes.io/job-completion-index": None}}})
+        await cluster.patch(f"{place}/status", {"status": {"phase": "Succeeded"}})
+        await cluster.pass_time(3)
+        assert (await status(cluster)).get("succeeded", 0) == 0
+        assert [pod["spec"]["hostname"] for pod in await cluster.pods() if pod["status"]["phase"] == "Running"] == [
+            "j-0"
+        ]
+
+    run_scenario(scenario)
+
+
 def test_failed_pods_are_replaced_with_back_off_up_to_the_limit() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.post(JOBS, job(duration="1h", backoffLimit=1))

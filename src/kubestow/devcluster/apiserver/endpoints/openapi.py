@@ -24,7 +24,7 @@ from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.resources.scheme import Scheme
 from kubestow.devcluster.apiserver.schema import ListOf, MapOf, Object, Struct, StructField, Type, struct_of
 from kubestow.devcluster.apiserver.schema.structural import StructuralType
-from kubestow.devcluster.apiserver.schema.types import ANY, Bytes, IntOrString, Quantity, Scalar, Time
+from kubestow.devcluster.apiserver.schema.types import ANY, Bytes, IntOrString, JSONSchemaOr, Quantity, Scalar, Time
 from kubestow.devcluster.apiserver.serialization import protobuf
 
 __all__ = ["OpenAPI"]
@@ -197,7 +197,7 @@ class _DocumentBuilder:
             alternatives = [{"type": "integer"}, {"type": "string"}]
             self._schemas[_INT_OR_STRING] = {"format": "int-or-string", "oneOf": alternatives}
             return {"$ref": _REFERENCE + _INT_OR_STRING}
-        assert type_ is ANY
+        assert type_ is ANY or isinstance(type_, JSONSchemaOr)
         return {"x-kubernetes-preserve-unknown-fields": True}
 
     def _paths(self, kind: Kind) -> dict[str, Object]:

@@ -70,7 +70,7 @@ class RequestScope:
     def decode(self) -> tuple[Object, dict[str, str]]:
         """The object in the body and the warning headers, as :meth:`read`. Raises a 400, 413 or 415 StatusError."""
         body, content_type = self.request.body, self.request.headers.content_type
-        decoded = decode_body(body, content_type, expected=self.kind.name)
+        decoded = decode_body(body, content_type, expected=self.kind.name, has_protobuf=self.kind.has_protobuf)
         # Finding duplicate fields means parsing the body a second time, so only strict validation does it.
         is_strict = self.request.field_validation == "Strict"
         return self.read(decoded, duplicate_fields(body, content_type) if is_strict else ())

@@ -233,7 +233,9 @@ class Registry:
         errors += object_meta.validate_object_meta_update(metadata, old["metadata"])
         if not subresource:
             errors += kind.strategy.validate_update(new, old)
-        elif subresource != "status":
+        elif subresource == "status":
+            errors += kind.strategy.validate_status_update(new, old)
+        else:
             errors += kind.strategy.validate_subresource_update(new, old, subresource)
         if errors:
             raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)

@@ -55,6 +55,9 @@ class RESTStrategy:
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return []
 
+    def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
+        return []
+
     def validate_subresource_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         """Validate an update through a subresource other than ``status``; by default like any update."""
         return self.validate_update(new, old)

@@ -1,8 +1,8 @@
 """Protobuf message classes of the built-in types, as in the ``generated.proto`` files of Kubernetes.
 
 Every field of the type table with a number is a field of a message; a struct that Go embeds is a message of its own.
-Fields have their JSON names. The classes of all types are created together on first use, which takes tens of
-milliseconds and imports google.protobuf.
+Fields have their JSON names (:func:`field_name`). The classes of all types are created together on first use, which
+takes tens of milliseconds and imports google.protobuf.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, model_names, type_entry
 
-__all__ = ["ENVELOPE", "embedded_name", "message_class"]
+__all__ = ["ENVELOPE", "embedded_name", "field_name", "message_class"]
 
 #: The message that wraps every object: ``runtime.Unknown``.
 ENVELOPE = "Envelope"
 
 _PACKAGE = "kubernetes"
+_IDENTIFIERS = str.maketrans("-$", "__")
 _SCALARS = {
     "string": FieldDescriptorProto.TYPE_STRING,
     "bytes": FieldDescriptorProto.TYPE_BYTES,
@@ -38,13 +39,18 @@ _SCALARS = {
     "int64": FieldDescriptorProto.TYPE_INT64,
     "float64": FieldDescriptorProto.TYPE_DOUBLE,
 }
-#: The messages that are scalars in JSON, and the envelope: names and types of their fields, numbered from 1.
+#: The messages that JSON writes in another form, that of empty structs, and the envelope: names and types of their
+#: fields, numbered from 1.
 _MESSAGES = {
     "Quantity": (("string", "string"),),
     "Time": (("seconds", "int64"), ("nanos", "int32")),
     "MicroTime": (("seconds", "int64"), ("nanos", "int32")),
     "IntOrString": (("type", "int64"), ("intVal", "int32"), ("strVal", "string")),
     "any": (("raw", "bytes"),),
+    "Empty": (),
+    "JSONSchemaPropsOrArray": (("schema", "V1JSONSchemaProps"), ("schemas", "[]V1JSONSchemaProps")),
+    "JSONSchemaPropsOrBool": (("allows", "bool"), ("schema", "V1JSONSchemaProps")),
+    "JSONSchemaPropsOrStringArray": (("schema", "V1JSONSchemaProps"), ("property", "[]string")),
     "TypeMeta": (("apiVersion", "string"), ("kind", "string")),
     ENVELOPE: (
         ("typeMeta", "TypeMeta"),
@@ -58,6 +64,11 @@ _MESSAGES = {
 def message_class(name: str) -> type[Message]:
     """The class of a model (``V1Pod``) or of the envelope. Raises KeyError for any other name."""
     return GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+def field_name(name: str) -> str:
+    """The name of the field that JSON calls ``name``; names in protobuf are identifiers (``x_kubernetes_map_type``)."""
+    return name.translate(_IDENTIFIERS)
 
 
 def embedded_name(number: int) -> str:
@@ -102,7 +113,7 @@ def _add_fields(message: DescriptorProto, path: str, fields: list[tuple[tuple[in
 
 def _add_field(message: DescriptorProto, path: str, name: str, number: int, text: str) -> None:
     """Add one field, and the nested message that protobuf needs for a map or for lists in a map."""
-    field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
+    field = message.field.add(name=field_name(name), number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
     if text.startswith(("[]", "map[string]")):
         field.label = FieldDescriptorProto.LABEL_REPEATED
     text = text.removeprefix("[]")
@@ -116,6 +127,8 @@ def _add_field(message: DescriptorProto, path: str, name: str, number: int, text
         _add_field(map_entry, "", "key", 1, "string")
         _add_field(map_entry, "", "value", 2, item)
         text = f"{path}.{values}Entry"
+    if text == "struct{}":
+        text = "Empty"
     if text in _SCALARS:
         field.type = _SCALARS[text]
     else:

@@ -21,10 +21,11 @@ _FILE = Path(__file__).with_name("kubernetes-1.36.json")
 class FieldEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One field of a type.
 
-    ``type`` is in Go's notation: ``string``, ``int64``, ``[]V1Container``, ``map[string]Quantity``, ``any``. ``number``
-    is the protobuf field number, preceded by those of the embedded structs that contain the field; it is empty for a
-    field that exists in JSON only. ``pointer`` and ``omit`` describe the Go field: a zero value is written unless it is
-    omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero`` (omitzero).
+    ``type`` is in Go's notation: ``string``, ``int64``, ``[]V1Container``, ``map[string]Quantity``, ``any``,
+    ``struct{}``. ``number`` is the protobuf field number, preceded by those of the embedded structs that contain the
+    field; it is empty for a field that exists in JSON only. ``pointer`` and ``omit`` describe the Go field: a zero
+    value is written unless it is omitted as ``empty`` (omitempty, which does not apply to structs) or as ``zero``
+    (omitzero).
     """
 
     name: str

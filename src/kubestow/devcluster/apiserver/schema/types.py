@@ -24,6 +24,7 @@ __all__ = [
     "ANY",
     "Bytes",
     "IntOrString",
+    "JSONSchemaOr",
     "ListMerge",
     "ListOf",
     "MapOf",
@@ -151,6 +152,27 @@ class IntOrString(Type):
         if type(value) is str:
             return value
         return _TYPES["int32"].read(value, unknown_fields)
+
+
+class JSONSchemaOr(Type):
+    """A JSON schema, or a value of the type ``other`` of the type table; ``problem`` is the error for anything else."""
+
+    atomic = False
+
+    def __init__(self, other: str, problem: str) -> None:
+        self._other, self._problem = other, problem
+
+    def read(self, value: Any, unknown_fields: list[str]) -> Any:
+        if type(value) not in (dict, bool, list):
+            raise UnmarshalTypeError(value, "", problem=self._problem)
+        try:
+            return self.form_of(value).read(value, unknown_fields)
+        except UnmarshalTypeError as error:
+            raise error if type(value) is dict else UnmarshalTypeError(value, "", problem=self._problem) from None
+
+    def form_of(self, value: Any) -> Type:
+        """The type that a value is read as."""
+        return struct_of("V1JSONSchemaProps") if isinstance(value, dict) else _type(self._other)
 
 
 class Quantity(Type):
@@ -339,6 +361,8 @@ class Struct(Type):
 
 
 def _unknown_fields(type_: Type, value: Any, path: str) -> list[str]:
+    if isinstance(type_, JSONSchemaOr):
+        type_ = type_.form_of(value)
     if isinstance(type_, Struct):
         return type_.unknown_fields(value, path)
     if isinstance(type_, ListOf) and isinstance(value, list):
@@ -365,6 +389,10 @@ _TYPES: dict[str, Type] = {
     "bool": Scalar(bool, "bool"),
     "float64": Scalar(float, "float64"),
     "any": ANY,
+    "struct{}": ANY,
+    "JSONSchemaPropsOrArray": JSONSchemaOr("[]V1JSONSchemaProps", "array or JSON schema expected"),
+    "JSONSchemaPropsOrBool": JSONSchemaOr("bool", "boolean or JSON schema expected"),
+    "JSONSchemaPropsOrStringArray": JSONSchemaOr("[]string", "array or JSON schema expected"),
     "IntOrString": IntOrString(),
     "Quantity": Quantity(),
     "Time": Time(micro=False),

@@ -1,7 +1,7 @@
 """Defaulting and validation of custom resources by their schema, with kube-apiserver's messages.
 
 Patterns are regular expressions of RE2, as in kube-apiserver: matching takes time linear in the length of the value,
-for any pattern. Not implemented: ``format``, ``uniqueItems`` and the CEL rules of ``x-kubernetes-validations``.
+for any pattern. Not implemented: ``format`` and ``uniqueItems``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re2
 
 from kubestow.devcluster.apiserver.field_errors import (
     FieldError,
+    invalid_type,
     invalid_value,
     required_value,
     too_long,
@@ -94,13 +95,13 @@ def _type_error(value: Any, schema: Schema, path: str) -> FieldError | None:
     elif schema.get("x-kubernetes-int-or-string"):
         if found in ("integer", "string"):
             return None
-        return invalid_value(path, found, f'{path} in body must be of type integer,string: "{found}"')
+        return invalid_type(path, found, f'{path} in body must be of type integer,string: "{found}"')
     expected = schema.get("type", "")
     if not expected or found == expected or (expected == "number" and found == "integer"):
         return None
     if expected == "integer" and isinstance(value, float) and value.is_integer():
         return None
-    return invalid_value(path, found, f'{path} in body must be of type {expected}: "{found}"')
+    return invalid_type(path, found, f'{path} in body must be of type {expected}: "{found}"')
 
 
 def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:

@@ -23,17 +23,20 @@ _MAX_YAML = 1024 * 1024
 _MAX_DEPTH = 200
 
 
-def decode_body(body: bytes, content_type: str, *, expected: str) -> dict[str, Any]:
-    """The object in a request body. Raises a 400 or 415 StatusError, which names the ``expected`` kind."""
+def decode_body(body: bytes, content_type: str, *, expected: str, has_protobuf: bool = True) -> dict[str, Any]:
+    """The object in a request body. Raises a 400 or 415 StatusError, which names the ``expected`` kind.
+
+    ``has_protobuf`` says whether that kind has a protobuf encoding.
+    """
     media_type = content_type.partition(";")[0].strip() or JSON
     if media_type == JSON:
         value = _decode_json(body, expected)
     elif media_type in (YAML, _APPLY_YAML):
         value = _decode_yaml(body, expected)
-    elif media_type == PROTOBUF:
+    elif media_type == PROTOBUF and has_protobuf:
         value = _decode_protobuf(body, expected)
     else:
-        raise _unknown_format(SUPPORTED_MEDIA_TYPES)
+        raise _unknown_format(SUPPORTED_MEDIA_TYPES if has_protobuf else f"{JSON}, {YAML}")
     if not isinstance(value, dict):
         problem = f"json: cannot unmarshal {_json_type(value)} into Go value of type struct"
         raise _unrecognized(expected, f"json parse error: {problem}", body)

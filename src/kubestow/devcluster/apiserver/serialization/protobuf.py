@@ -39,6 +39,9 @@ MAGIC = b"k8s\0"
 _TRUNCATED = "unexpected EOF"
 #: Kinds of objects with metadata only, which no schema has.
 _METADATA_KINDS = ("PartialObjectMetadata",)
+_SCHEMA = "V1JSONSchemaProps"
+#: Doubles below this represent every whole number.
+_WHOLE = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -202,12 +205,13 @@ _ValueCodec = _Scalar | _Message | _ListOf | _MapOf
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field: its JSON name, the path of the embedded structs that contain it, its codec.
+    """One field: its names in JSON and in the message, the path of the embedded structs that contain it, its codec.
 
     ``omit_zero`` fields are not pointers in Go: clients always send them, and JSON omits them when zero.
     """
 
     name: str
+    attribute: str
     path: tuple[str, ...]
     codec: _ValueCodec
     omit_zero: bool
@@ -217,7 +221,7 @@ class _Codec:
     """The fields of one message by number, and by name including those of embedded structs."""
 
     def __init__(self, fields: list[tuple[tuple[int, ...], FieldEntry]], path: tuple[str, ...] = ()) -> None:
-        from kubestow.devcluster.apiserver.schema.descriptors import embedded_name
+        from kubestow.devcluster.apiserver.schema.descriptors import embedded_name, field_name
 
         self._by_number: dict[int, _Field | _Codec] = {}
         self._by_name: dict[str, _Field] = {}
@@ -229,7 +233,8 @@ class _Codec:
             else:
                 field = inside[0][1]
                 omit_zero = field.omit == "empty" and not field.pointer
-                leaf = self._by_number[number] = _Field(field.name, path, _value_codec(field.type), omit_zero)
+                attribute, codec = field_name(field.name), _value_codec(field.type)
+                leaf = self._by_number[number] = _Field(field.name, attribute, path, codec, omit_zero)
                 self._by_name[field.name] = leaf
 
     def read(self, message: Message) -> dict[str, Any]:
@@ -258,9 +263,9 @@ class _Codec:
             for step in field.path:
                 parent = getattr(parent, step)
             if isinstance(field.codec, _Scalar):
-                setattr(parent, name, field.codec.to_message(item))
+                setattr(parent, field.attribute, field.codec.to_message(item))
             else:
-                field.codec.write(item, getattr(parent, name))
+                field.codec.write(item, getattr(parent, field.attribute))
 
 
 @cache
@@ -324,19 +329,73 @@ def _write_quantity(item: str, into: Any) -> None:
     into.string = item
 
 
+def _read_float(value: float) -> float:
+    """As Go writes it to JSON: whole numbers without a fraction."""
+    return int(value) if value.is_integer() and abs(value) < _WHOLE else value
+
+
+def _write_empty(item: Any, into: Any) -> None:
+    into.SetInParent()
+
+
+# The values of JSON schemas that are of several forms. Go writes ``allows`` beside a schema, too.
+
+
+def _read_schema(value: Any) -> Any:
+    return _codec(_SCHEMA).read(value.schema) if value.HasField("schema") else None
+
+
+def _read_schema_or_bool(value: Any) -> Any:
+    return _read_schema(value) if value.HasField("schema") else value.allows
+
+
+def _write_schema_or_bool(item: Any, into: Any) -> None:
+    into.allows = bool(item) or isinstance(item, dict)
+    if isinstance(item, dict):
+        _codec(_SCHEMA).write(item, into.schema)
+
+
+def _read_schema_or_list(value: Any) -> Any:
+    return [_codec(_SCHEMA).read(item) for item in value.schemas] or _read_schema(value)
+
+
+def _write_schema_or_list(item: Any, into: Any) -> None:
+    if isinstance(item, dict):
+        _codec(_SCHEMA).write(item, into.schema)
+    else:
+        for one in item:
+            _codec(_SCHEMA).write(one, into.schemas.add())
+
+
+def _read_schema_or_names(value: Any) -> Any:
+    return list(value.property) or _read_schema(value)
+
+
+def _write_schema_or_names(item: Any, into: Any) -> None:
+    if isinstance(item, dict):
+        _codec(_SCHEMA).write(item, into.schema)
+    else:
+        into.property.extend(item)
+
+
 def _identity(value: Any) -> Any:
     return value
 
 
 _TIME = _Message(_read_time, _write_time)
 _VALUES: dict[str, _Scalar | _Message] = {
-    **dict.fromkeys(("string", "bool", "int32", "int64", "float64"), _Scalar(_identity, _identity)),
+    **dict.fromkeys(("string", "bool", "int32", "int64"), _Scalar(_identity, _identity)),
+    "float64": _Scalar(_read_float, _identity),
     "bytes": _Scalar(lambda value: base64.b64encode(value).decode(), base64.b64decode),
     "Quantity": _Message(lambda value: value.string, _write_quantity),
     "Time": _TIME,
     "MicroTime": _TIME,
     "IntOrString": _Message(lambda value: value.strVal if value.type else value.intVal, _write_int_or_string),
     "any": _Message(_read_any, _write_any),
+    "struct{}": _Message(lambda value: {}, _write_empty),
+    "JSONSchemaPropsOrArray": _Message(_read_schema_or_list, _write_schema_or_list),
+    "JSONSchemaPropsOrBool": _Message(_read_schema_or_bool, _write_schema_or_bool),
+    "JSONSchemaPropsOrStringArray": _Message(_read_schema_or_names, _write_schema_or_names),
 }
 
 

@@ -21,6 +21,9 @@ __all__ = ["Collection", "Cursor", "EventType", "Expired", "Store", "StoredObjec
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+#: Keys of deleted objects that a collection keeps at most, beside as many as it has objects.
+_MAX_DELETED_KEYS = 1024
+
 
 class Expired(Exception):
     """The watch history does not reach back to the requested resourceVersion."""
@@ -149,11 +152,13 @@ class Collection:
             del self._objects[key]
             self._removed = True
         else:
+            self._objects[key] = event.object
             if event.type == "ADDED":
                 # A key that is deleted and created again between two lists is in the list of keys twice.
                 self._keys.append(key)
                 self._unsorted = True
-            self._objects[key] = event.object
+                if self._removed and len(self._keys) > 2 * len(self._objects) + _MAX_DELETED_KEYS:
+                    self._sorted_keys()
         self._events.append(event)
         self._bytes += len(event.object.data)
         self.resource_version = event.resource_version

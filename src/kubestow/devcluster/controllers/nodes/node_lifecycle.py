@@ -30,6 +30,7 @@ _MONITOR_HEARTBEATS = ""
 
 class NodeLifecycleController(Controller):
     resource = "nodes"
+    watched = frozenset({_LEASES})
     component = "node-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -25,6 +25,7 @@ class PodGarbageCollector(Controller):
     """Reconciles nodes by name, including deleted ones."""
 
     resource = "nodes"
+    watched = frozenset({"pods"})
     component = "pod-garbage-collector"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -47,6 +47,7 @@ class _ScheduledEviction(NamedTuple):
 
 class TaintEvictionController(Controller):
     resource = "pods"
+    watched = frozenset({"nodes"})
     component = "taint-eviction-controller"
 
     def __init__(self, context: ControllerContext) -> None:

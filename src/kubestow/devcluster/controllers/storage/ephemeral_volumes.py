@@ -17,11 +17,7 @@ class EphemeralVolumeController(Controller):
 
     def handle_change(self, change: ObjectChange) -> None:
         event = change.event
-        if (
-            change.resource == self.resource
-            and event.type == "ADDED"
-            and b'"volumeClaimTemplate":' in event.object.data
-        ):
+        if event.type == "ADDED" and b'"volumeClaimTemplate":' in event.object.data:
             self.enqueue(change.key)
 
     def reconcile(self, key: str) -> None:

@@ -38,6 +38,7 @@ _CLASSES = "storageclasses.storage.k8s.io"
 
 class PersistentVolumeClaimController(Controller):
     resource = "persistentvolumeclaims"
+    watched = frozenset({"persistentvolumes", _CLASSES})
     component = "persistentvolume-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -22,6 +22,7 @@ _CLAIMS = "persistentvolumeclaims"
 
 class PersistentVolumeController(Controller):
     resource = "persistentvolumes"
+    watched = frozenset({_CLAIMS})
     component = "persistentvolume-controller"
 
     def __init__(self, context: ControllerContext) -> None:

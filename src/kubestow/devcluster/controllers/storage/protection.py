@@ -73,6 +73,7 @@ class _ProtectionController(Controller):
 
 class PVCProtectionController(_ProtectionController):
     resource = "persistentvolumeclaims"
+    watched = frozenset({"pods"})
     component = "pvc-protection-controller"
     finalizer = "kubernetes.io/pvc-protection"
 

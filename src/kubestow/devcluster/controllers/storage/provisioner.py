@@ -42,8 +42,6 @@ class Provisioner(Controller):
         self._started: dict[str, float] = {}
 
     def handle_change(self, change: ObjectChange) -> None:
-        if change.resource != self.resource:
-            return
         if not change.is_deletion and STORAGE_PROVISIONER.encode() in change.event.object.data:
             self.enqueue(change.key)
 

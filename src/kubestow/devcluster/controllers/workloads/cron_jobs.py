@@ -33,6 +33,7 @@ _SCHEDULED_TIMESTAMP = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 class CronJobController(Controller):
     resource = "cronjobs.batch"
+    watched = frozenset({"jobs.batch"})
     component = "cronjob-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -80,6 +80,7 @@ class _Plan:
 
 class DaemonSetController(AdoptingController):
     resource = "daemonsets.apps"
+    watched = frozenset({"pods", "nodes"})
     component = "daemonset-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -37,6 +37,7 @@ _NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _D
 
 class DeploymentController(Controller):
     resource = "deployments.apps"
+    watched = frozenset({"replicasets.apps", "pods"})
     component = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -1,4 +1,4 @@
-"""The policies of Jobs, as pure functions: pod failure policies, success policies and completion indexes."""
+"""The policies of Jobs, as pure functions: pod failure policies and success policies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kubestow.devcluster.apiserver.resources import Object
+from kubestow.devcluster.controllers.workloads.completion_indexes import CompletionIndexes
 
-__all__ = ["FailureAction", "failure_action", "format_indexes", "matched_success_rule", "parse_indexes"]
+__all__ = ["FailureAction", "failure_action", "matched_success_rule"]
 
 
 class FailureAction(NamedTuple):
@@ -54,32 +55,12 @@ def _matches(on_exit_codes: Object, exit_code: int) -> bool:
     return bool((exit_code in on_exit_codes["values"]) == (on_exit_codes["operator"] == "In"))
 
 
-def matched_success_rule(job: Object, completed: set[int]) -> int | None:
+def matched_success_rule(job: Object, completed: CompletionIndexes) -> int | None:
     """The index of the first rule of the success policy that the completed indexes satisfy."""
     for index, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
-        wanted = parse_indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
-        succeeded = completed if wanted is None else completed & wanted
+        wanted = CompletionIndexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        succeeded = len(completed) if wanted is None else completed.count_in(wanted)
         needed = rule.get("succeededCount") or (len(wanted) if wanted is not None else 0)
-        if needed and len(succeeded) >= needed:
+        if needed and succeeded >= needed:
             return index
     return None
-
-
-def parse_indexes(text: str) -> set[int]:
-    """The numbers of ``1,3-5``."""
-    indexes: set[int] = set()
-    for part in text.split(",") if text else ():
-        first, _, last = part.partition("-")
-        indexes.update(range(int(first), int(last or first) + 1))
-    return indexes
-
-
-def format_indexes(indexes: set[int]) -> str:
-    """``1,3-5``; the inverse of :func:`parse_indexes`."""
-    ranges: list[list[int]] = []
-    for index in sorted(indexes):
-        if ranges and index == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], index]
-        else:
-            ranges.append([index])
-    return ",".join("-".join(str(bound) for bound in bounds) for bounds in ranges)

@@ -7,7 +7,7 @@ simulated pods do not exit by themselves, so a Job's pods get the annotation ``k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -18,13 +18,9 @@ from kubestow.devcluster.apiserver.statuses import StatusError
 from kubestow.devcluster.container_commands import command_of
 from kubestow.devcluster.controllers.conditions import get_condition, with_condition
 from kubestow.devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
-from kubestow.devcluster.controllers.pods import ControlledPods, PodView
-from kubestow.devcluster.controllers.workloads.job_policies import (
-    failure_action,
-    format_indexes,
-    matched_success_rule,
-    parse_indexes,
-)
+from kubestow.devcluster.controllers.pods import COMPLETION_INDEX, ControlledPods, PodView
+from kubestow.devcluster.controllers.workloads.completion_indexes import CompletionIndexes
+from kubestow.devcluster.controllers.workloads.job_policies import failure_action, matched_success_rule
 
 __all__ = ["DEFAULT_DURATION", "JobController", "finished_condition"]
 
@@ -35,10 +31,23 @@ INITIAL_BACK_OFF, MAX_BACK_OFF = 10.0, 600.0
 BATCH = 500
 
 _TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
-_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 #: The number of failures of its index before a pod was created.
 _INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 _MANAGER = "kubernetes.io/job-controller"
+
+
+class _Indexes:
+    """The completion indexes that have succeeded and failed, read from a Job's status and written back to it."""
+
+    def __init__(self, status: Object) -> None:
+        self.completed = CompletionIndexes(status.get("completedIndexes", ""))
+        self.failed = CompletionIndexes(status.get("failedIndexes", ""))
+
+    def write(self, status: Object) -> None:
+        if self.completed:
+            status["completedIndexes"], status["succeeded"] = str(self.completed), len(self.completed)
+        if self.failed:
+            status["failedIndexes"] = str(self.failed)
 
 
 class JobController(PodController):
@@ -84,18 +93,19 @@ class JobController(PodController):
         uncounted = [
             pod for pod in pods.held() if _TRACKING_FINALIZER in pod.metadata.finalizers and _outcome(job, pod)
         ]
-        job_failure = ""
+        indexes, job_failure = _Indexes(status), ""
         for pod in uncounted:
-            job_failure = self._count(key, job, status, pod) or job_failure
+            job_failure = self._count(key, job, status, indexes, pod) or job_failure
+        indexes.write(status)
         end = ("Failed", "PodFailurePolicy", job_failure) if job_failure else None
-        end = end or self._evaluate(key, job, status, pods.active)
+        end = end or self._evaluate(key, job, status, indexes, pods.active)
         failure: StatusError | None = None
         created = 0
         if end is not None:
             self._finish(job, status, *end)
         else:
             try:
-                created = self._manage_pods(key, job, status, pods)
+                created = self._manage_pods(key, job, status, indexes, pods)
             except StatusError as error:
                 failure = error
         self._sync_status(job, status, pods, created)
@@ -116,33 +126,32 @@ class JobController(PodController):
         status["uncountedTerminatedPods"] = {}
         self.update_status(job, status)
 
-    def _count(self, key: str, job: Object, status: Object, pod: PodView) -> str:
-        """Count a finished pod in the status, and update the back-off.
+    def _count(self, key: str, job: Object, status: Object, indexes: _Indexes, pod: PodView) -> str:
+        """Count a finished pod in the status or among the indexes, and update the back-off.
 
         Returns why the pod's failure fails the whole Job; empty if it does not.
         """
         if _outcome(job, pod) == "Failed":
-            return self._count_failure(key, job, status, pod)
+            return self._count_failure(key, job, status, indexes, pod)
         self._failures.pop(key, None)
         self._back_off_until.pop(key, None)
         if _is_indexed(job):
-            completed = parse_indexes(status.get("completedIndexes", "")) | {_completion_index(pod)}
-            status["completedIndexes"], status["succeeded"] = format_indexes(completed), len(completed)
+            if 0 <= pod.completion_index < job["spec"]["completions"]:
+                indexes.completed.add(pod.completion_index)
         else:
             status["succeeded"] = status.get("succeeded", 0) + 1
         return ""
 
-    def _count_failure(self, key: str, job: Object, status: Object, pod: PodView) -> str:
+    def _count_failure(self, key: str, job: Object, status: Object, indexes: _Indexes, pod: PodView) -> str:
         decoded = self.get(pod.key, self.pod_kind)
         action, message = failure_action(job, decoded) if decoded is not None else ("Count", "")
         if action == "Ignore":
             return ""
         status["failed"] = status.get("failed", 0) + 1
         if "backoffLimitPerIndex" in job["spec"]:
-            index, failures = _completion_index(pod), _index_failures(pod) + 1
+            index, failures = pod.completion_index, _index_failures(pod) + 1
             if action == "FailIndex" or failures > job["spec"]["backoffLimitPerIndex"]:
-                failed = parse_indexes(status.get("failedIndexes", "")) | {index}
-                status["failedIndexes"] = format_indexes(failed)
+                indexes.failed.add(index)
             self._index_back_off_until.setdefault(key, {})[index] = self._after_back_off(failures)
         else:
             self._failures[key] = self._failures.get(key, 0) + 1
@@ -153,7 +162,9 @@ class JobController(PodController):
         back_off = min(INITIAL_BACK_OFF * 2 ** (failures - 1), MAX_BACK_OFF)
         return self.registry.clock() + timedelta(seconds=back_off)
 
-    def _evaluate(self, key: str, job: Object, status: Object, active: int) -> tuple[str, str, str] | None:
+    def _evaluate(
+        self, key: str, job: Object, status: Object, indexes: _Indexes, active: int
+    ) -> tuple[str, str, str] | None:
         """The type, reason and message of the condition that ends the Job; None while it continues."""
         spec, succeeded = job["spec"], status.get("succeeded", 0)
         if status.get("failed", 0) > spec["backoffLimit"]:
@@ -163,9 +174,9 @@ class JobController(PodController):
             if remaining <= 0:
                 return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
             self.enqueue_after(key, remaining)
-        if (end := _evaluate_indexes(spec, status)) is not None:
+        if (end := _evaluate_indexes(spec, indexes)) is not None:
             return end
-        rule = matched_success_rule(job, parse_indexes(status.get("completedIndexes", "")))
+        rule = matched_success_rule(job, indexes.completed)
         if rule is not None:
             return "Complete", "SuccessPolicy", f"Matched rules at index {rule}"
         # Without completions, the Job is complete when one pod has succeeded and all others have finished.
@@ -186,13 +197,12 @@ class JobController(PodController):
         else:
             self.record_warning(job, reason, message)
 
-    def _manage_pods(self, key: str, job: Object, status: Object, pods: ControlledPods) -> int:
+    def _manage_pods(self, key: str, job: Object, status: Object, indexes: _Indexes, pods: ControlledPods) -> int:
         """Create missing or delete surplus pods. Returns the change in the number of active pods."""
         spec, succeeded = job["spec"], int(status.get("succeeded", 0))
         desired = int(spec["parallelism"])
         if "completions" in spec:
-            failed = len(parse_indexes(status.get("failedIndexes", "")))
-            desired = min(desired, int(spec["completions"]) - succeeded - failed)
+            desired = min(desired, int(spec["completions"]) - succeeded - len(indexes.failed))
         elif succeeded:
             desired = min(desired, pods.active)
         if pods.active > desired:
@@ -211,31 +221,28 @@ class JobController(PodController):
         if not _is_indexed(job):
             self.create_pods(job, missing, customize=lambda pod, _: _customize(job, pod))
             return missing
-        occupied = [*pods.active_pods(), *waiting_for]
-        indexes = list(islice(self._free_indexes(key, job, status, occupied), missing))
-        failures: dict[int, int] = {}
-        if "backoffLimitPerIndex" in spec:
-            for pod in pods:
-                index, count = _completion_index(pod), _index_failures(pod) + (_outcome(job, pod) == "Failed")
-                failures[index] = max(failures.get(index, 0), count)
+        free = list(islice(self._free_indexes(key, job, indexes, pods), missing))
 
         def customize(pod: Object, number: int) -> None:
             _customize(job, pod)
-            _set_index(job, pod, indexes[number], failures.get(indexes[number], 0))
+            _set_index(job, pod, free[number], _failures_of(job, pods.of_completion_index(free[number])))
 
-        self.create_pods(job, len(indexes), customize=customize)
-        return len(indexes)
+        self.create_pods(job, len(free), customize=customize)
+        return len(free)
 
-    def _free_indexes(self, key: str, job: Object, status: Object, occupied: list[PodView]) -> Iterator[int]:
+    def _free_indexes(self, key: str, job: Object, indexes: _Indexes, pods: ControlledPods) -> Iterator[int]:
         """The completion indexes that are neither completed, failed, in progress nor in back-off, in order."""
-        taken = parse_indexes(status.get("completedIndexes", "")) | parse_indexes(status.get("failedIndexes", ""))
-        taken |= {_completion_index(pod) for pod in occupied}
-        now, back_offs = self.registry.clock(), self._index_back_off_until.get(key, {})
+        now = self.registry.clock()
+        back_offs = {index: until for index, until in self._index_back_off_until.get(key, {}).items() if until > now}
+        if key in self._index_back_off_until:
+            self._index_back_off_until[key] = back_offs
         for index, until in back_offs.items():
-            if until > now and index not in taken:
+            if index not in indexes.failed and index not in indexes.completed:
                 self.enqueue_after(key, (until - now).total_seconds())
-                taken.add(index)
-        return (index for index in range(job["spec"]["completions"]) if index not in taken)
+        for index in indexes.completed.missing(job["spec"]["completions"]):
+            is_held = index in indexes.failed or index in back_offs
+            if not (is_held or any(_occupies_index(job, pod) for pod in pods.of_completion_index(index))):
+                yield index
 
     def _suspend(self, job: Object, status: Object, pods: ControlledPods) -> None:
         """Delete the active pods without counting them, and reset the start time."""
@@ -309,13 +316,13 @@ def _replaces_failed_only(job: Object) -> bool:
     return bool(job["spec"].get("podReplacementPolicy") == "Failed")
 
 
-def _evaluate_indexes(spec: Object, status: Object) -> tuple[str, str, str] | None:
+def _evaluate_indexes(spec: Object, indexes: _Indexes) -> tuple[str, str, str] | None:
     """How failed indexes end a Job with a back-off limit per index."""
-    failed = len(parse_indexes(status.get("failedIndexes", "")))
+    failed = len(indexes.failed)
     if "maxFailedIndexes" in spec and failed > spec["maxFailedIndexes"]:
         problem = "Job has exceeded the specified maximal number of failed indexes"
         return "Failed", "MaxFailedIndexesExceeded", problem
-    if failed and failed + status.get("succeeded", 0) >= spec["completions"]:
+    if failed and failed + len(indexes.completed) >= spec["completions"]:
         return "Failed", "FailedIndexes", "Job has failed indexes"
     return None
 
@@ -333,10 +340,14 @@ def _is_indexed(job: Object) -> bool:
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
-def _completion_index(pod: PodView) -> int:
-    """The pod's completion index; -1 if it has none."""
-    text = pod.metadata.annotations.get(_COMPLETION_INDEX, "")
-    return int(text) if text.isdigit() else -1
+def _occupies_index(job: Object, pod: PodView) -> bool:
+    """Whether no other pod may be created for the pod's index yet."""
+    return pod.is_active or (_replaces_failed_only(job) and pod.is_terminating and not pod.is_finished)
+
+
+def _failures_of(job: Object, pods: Iterable[PodView]) -> int:
+    """How often an index has failed, by its pods that exist."""
+    return max((_index_failures(pod) + (_outcome(job, pod) == "Failed") for pod in pods), default=0)
 
 
 def _index_failures(pod: PodView) -> int:
@@ -357,10 +368,10 @@ def _customize(job: Object, pod: Object) -> None:
 def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
     """Give a pod its completion index, which has failed ``failures`` times before."""
     metadata, text = pod["metadata"], str(index)
-    metadata["annotations"][_COMPLETION_INDEX] = text
+    metadata["annotations"][COMPLETION_INDEX] = text
     if "backoffLimitPerIndex" in job["spec"]:
         metadata["annotations"][_INDEX_FAILURES] = str(failures)
-    metadata.setdefault("labels", {})[_COMPLETION_INDEX] = text
+    metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
     name = job["metadata"]["name"]
     metadata["generateName"] = f"{name}-{text}-"
     pod["spec"].setdefault("hostname", f"{name}-{text}")

@@ -71,6 +71,7 @@ class _SetState:
 
 class StatefulSetController(AdoptingController):
     resource = "statefulsets.apps"
+    watched = frozenset({"pods", "persistentvolumeclaims"})
     component = "statefulset-controller"
 
     def __init__(self, context: ControllerContext) -> None:

@@ -13,6 +13,7 @@ from kubestow.devcluster.apiserver.field_errors import (
     unsupported_value,
 )
 from kubestow.devcluster.apiserver.resources.custom_resources.naming import CLEANUP_FINALIZER
+from kubestow.devcluster.apiserver.resources.custom_resources.validation_rules import rule_errors, unenforced_rules
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.schema.validation import pattern_error, subschemas
@@ -52,11 +53,7 @@ class DefinitionStrategy(RESTStrategy):
 
     def warnings(self, new: Object) -> list[str]:
         versions = (new.get("spec") or {}).get("versions") or []
-        return [
-            f"{path}.x-kubernetes-validations: the rules are stored, but kubestow does not enforce them"
-            for path, schema in _schemas(versions)
-            if schema.get("x-kubernetes-validations")
-        ]
+        return [f"{path}.{problem}" for path, schema in _schemas(versions) for problem in unenforced_rules(schema)]
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
@@ -72,7 +69,8 @@ class DefinitionStrategy(RESTStrategy):
             else:
                 errors += invalid_values(f"spec.names.{field}", name, dns1035_label_errors(name.lower()))
         errors += _validate_versions(spec.get("versions") or [])
-        return errors + list(_validate_patterns(spec.get("versions") or []))
+        errors += _validate_patterns(spec.get("versions") or [])
+        return errors + list(_validate_rules(spec.get("versions") or []))
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         errors = self.validate(new)
@@ -129,6 +127,15 @@ def _validate_patterns(versions: list[Object]) -> Iterator[FieldError]:
         if problem := pattern_error(pattern):
             problem = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
             yield invalid_value(f"{path}.pattern", pattern, problem)
+
+
+def _validate_rules(versions: list[Object]) -> Iterator[FieldError]:
+    uncorrelated: list[str] = []
+    for path, schema in _schemas(versions):
+        # Only the items of lists of type map can be compared to their old values.
+        if schema.get("items") and schema.get("x-kubernetes-list-type") != "map":
+            uncorrelated.append(f"{path}.items")
+        yield from rule_errors(schema, path, correlates=not path.startswith(tuple(uncorrelated)))
 
 
 def _schemas(versions: list[Object]) -> Iterator[tuple[str, Object]]:

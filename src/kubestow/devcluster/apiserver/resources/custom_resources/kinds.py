@@ -11,6 +11,7 @@ from typing import Any
 
 from kubestow.devcluster.apiserver.field_errors import FieldError
 from kubestow.devcluster.apiserver.printers.additional_columns import additional_columns_printer
+from kubestow.devcluster.apiserver.resources.custom_resources.validation_rules import ValidationRules, has_rules
 from kubestow.devcluster.apiserver.resources.kind import (
     CustomResource,
     Kind,
@@ -29,16 +30,17 @@ __all__ = ["kinds_of"]
 
 
 class CustomResourceStrategy(RESTStrategy):
-    """Defaulting and validation by the schema of one version."""
+    """Defaulting and validation by the schema of one version. ``type_meta`` are kind and apiVersion of its objects."""
 
     has_generation = True
     allow_unconditional_update = False
 
-    def __init__(self, schema: Schema, *, has_status: bool) -> None:
+    def __init__(self, schema: Schema, type_meta: Object, *, has_status: bool) -> None:
         # Metadata is validated by the rules of all kinds.
         properties = {key: item for key, item in (schema.get("properties") or {}).items() if key != "metadata"}
         self._schema = {**schema, "properties": properties}
-        self._has_status = has_status
+        self._type_meta, self._has_status = type_meta, has_status
+        self._rules = ValidationRules(schema, root=True) if has_rules(schema) else None
         # A default that was added to the schema later also applies to the objects that exist.
         self.needs_conversion = has_defaults(self._schema)
 
@@ -54,10 +56,20 @@ class CustomResourceStrategy(RESTStrategy):
             new.pop("status", None)
 
     def validate(self, new: Object) -> list[FieldError]:
-        return validate({"apiVersion": "", "kind": "", **new}, self._schema)
+        return self._errors(new, None)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+        return self._errors(new, old)
+
+    def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self._errors(new, old)
+
+    def _errors(self, new: Object, old: Object | None) -> list[FieldError]:
+        whole = {**self._type_meta, **new}
+        errors = validate(whole, self._schema)
+        if self._rules is not None:
+            errors += self._rules.validate(whole, None if old is None else {**self._type_meta, **old}, errors)
+        return errors
 
 
 def kinds_of(definition: Object) -> list[Kind]:
@@ -73,14 +85,18 @@ def _kind(spec: Object, version: Object) -> Kind:
     schema: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     if spec.get("preserveUnknownFields"):
         schema = {**schema, "x-kubernetes-preserve-unknown-fields": True}
-    subresources = _subresources(version.get("subresources") or {})
-    return Kind(
+    subresources, group_version = (
+        _subresources(version.get("subresources") or {}),
         GroupVersion(spec["group"], version["name"]),
+    )
+    type_meta = {"apiVersion": str(group_version), "kind": spec["names"]["kind"]}
+    return Kind(
+        group_version,
         _names(spec["names"]),
         namespaced=spec["scope"] == "Namespaced",
         subresources=subresources,
         rest=RESTOptions(
-            CustomResourceStrategy(schema, has_status=subresources.status),
+            CustomResourceStrategy(schema, type_meta, has_status=subresources.status),
             selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
             storage_version_hash=_storage_version_hash(spec),
         ),
