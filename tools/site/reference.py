@@ -1,24 +1,33 @@
-"""Reference pages, generated from the code: commands, configuration, feature gates, metrics and plugins."""
+"""Reference pages, generated from the code: what can be given to kubestow, and what it reports."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
+from tools.site.messages import plugin_messages, scheduler_messages
 
+import kubestow
 from kubestow import config
+from kubestow.api.reports import ConditionType, EventType
 from kubestow.cli import commands
 from kubestow.config import plugin_args
+from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.profile import implements
+from kubestow.framework.status import Status
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.state_gauges import add_state_gauges
-from kubestow.plugins import in_tree_registry
+from kubestow.plugins import IN_TREE, in_tree_registry
 
 __all__ = ["pages"]
+
+_T = TypeVar("_T")
 
 
 def pages() -> dict[str, str]:
@@ -28,6 +37,8 @@ def pages() -> dict[str, str]:
         "configuration": "\n".join(_configuration()),
         "feature-gates": "\n".join(_feature_gates()),
         "metrics": "\n".join(_metrics()),
+        "events": "\n".join(_events()),
+        "messages": "\n".join(_messages()),
         "plugins": "\n".join(_plugins()),
     }
 
@@ -35,7 +46,10 @@ def pages() -> dict[str, str]:
 def _commands() -> Iterator[str]:
     yield "# Commands\n"
     yield "The help of every command, as `--help` prints it. [Command line](../cli.md) has what they have in common."
-    root = click.Context(commands, info_name="kubestow", max_content_width=100, terminal_width=100)
+    names = commands.context_settings["help_option_names"]
+    root = click.Context(
+        commands, info_name="kubestow", max_content_width=100, terminal_width=100, help_option_names=names
+    )
     for path, command, context in _walk(commands, root):
         yield f"\n## {path}\n\n```text\n{command.get_help(context)}\n```"
 
@@ -131,6 +145,58 @@ def _metrics() -> Iterator[str]:
         stability, text = family.documentation.removeprefix("[").split("] ", 1)
         labels = ", ".join(f"`{label}`" for label in family.label_names)
         yield f"| `{family.name}` | {type(family).__name__.lower()} | {labels} | {stability.lower()} | {text} |"
+
+
+#: The packages that write events and conditions of the scheduler and of the descheduler.
+_REPORTING = ("client", "contrib", "descheduler", "framework", "plugins", "scheduling")
+
+
+def _events() -> Iterator[str]:
+    yield "# Events and conditions\n"
+    yield "What kubestow writes on objects. The events and conditions of the development cluster's controllers and"
+    yield "kubelets are those of the Kubernetes components that they stand for.\n"
+    yield "## Events\n"
+    yield "Words in braces stand for values. [Messages](messages.md) has what `{message}` can be.\n"
+    yield "| Reason | Type | Action | Regarding | Note | Meaning |\n|---|---|---|---|---|---|"
+    for event in sorted(_declared(EventType), key=lambda event: (event.regarding != "Pod", event.reason)):
+        columns = f"| `{event.reason}` | {event.type} | {event.action} | {event.regarding} |"
+        yield f"{columns} `{event.note}` | {_cell(event.help)} |"
+    yield "\n## Conditions\n"
+    yield "| Object | Condition | Reason | Meaning |\n|---|---|---|---|"
+    for condition in sorted(_declared(ConditionType), key=lambda condition: (condition.kind, condition.type)):
+        for reason, meaning in condition.reasons.items():
+            yield f"| {condition.kind} | `{condition.type}` | `{reason}` | {_cell(meaning)} |"
+
+
+def _declared(kind: type[_T]) -> list[_T]:
+    """The constants of a type in the packages that report."""
+    found: dict[int, _T] = {}
+    for package in _REPORTING:
+        for module in pkgutil.walk_packages([f"{kubestow.__path__[0]}/{package}"], f"kubestow.{package}."):
+            constants = vars(importlib.import_module(module.name)).values()
+            found |= {id(value): value for value in constants if isinstance(value, kind)}
+    return list(found.values())
+
+
+def _messages() -> Iterator[str]:
+    example = fit_error(5, [(Status.unschedulable("Insufficient cpu"), 3), (Status.unresolvable("Too many pods"), 2)])
+    yield "# Messages\n"
+    yield "The texts of the condition PodScheduled and of the event FailedScheduling. If a pod fits on no node,"
+    yield "the reasons of all nodes are counted:\n"
+    yield f"```text\n{example}\n```\n"
+    yield "Preemption can resolve *Unschedulable* rejections, but not *UnschedulableAndUnresolvable* ones; an *Error*"
+    yield "is a failure, after which the pod is retried. Where no result is given it depends on the node, or on the"
+    yield "extension point. Words in braces stand for values."
+    found = plugin_messages(IN_TREE)
+    rows = {plugin.name: texts for plugin, texts in found.items() if texts} | {"The scheduler": scheduler_messages()}
+    for title, texts in rows.items():
+        yield f"\n## {title}\n\n| Message | Result |\n|---|---|"
+        for text, code in texts.items():
+            yield f"| `{_cell(text)}` | {code} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def _plugins() -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.reports import EventType
 from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import Unreachable
@@ -19,7 +20,13 @@ from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 __all__ = ["LeaseLock"]
 
 _API_VERSION = "coordination.k8s.io/v1"
-_EVENT = "LeaderElection"
+_LEADER_ELECTION = EventType(
+    "LeaderElection",
+    "LeaderElection",
+    "{identity} {what}",
+    regarding="Lease",
+    help='A replica "became leader", or "stopped leading".',
+)
 
 
 class LeaseLock:
@@ -80,5 +87,8 @@ class LeaseLock:
             api_version=_API_VERSION,
             resource_version=metadata.get("resourceVersion") or "",
         )
-        note = f"{self.identity} {what}"
-        self._record(EventRecord(lease, _EVENT, _EVENT, note, reporting_controller=self._reporting_controller))
+        event = _LEADER_ELECTION
+        note = event.note.format(identity=self.identity, what=what)
+        self._record(
+            EventRecord(lease, event.reason, event.action, note, reporting_controller=self._reporting_controller)
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from kubestow.api.reports import EventType
 from kubestow.descheduling.eviction import Eviction, EvictionObserver, Outcome
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
@@ -16,7 +17,19 @@ _log = logging.getLogger(__name__)
 REPORTING_CONTROLLER = "sigs.k8s.io.descheduler"
 """The reporting controller of all events, as the descheduler's."""
 
-_ACTION = "Descheduled"
+_DESCHEDULED = EventType(
+    "{reason}",
+    "Descheduled",
+    "evicted from {node} by {profile}/{strategy}: {message}",
+    help="The descheduler evicted the pod. The reason is the strategy's name, or what that gives as a reason.",
+)
+_EVICTION_FAILED = EventType(
+    "EvictionFailed",
+    "Descheduled",
+    "not evicted from {node} by {profile}/{strategy}: {message}",
+    type="Warning",
+    help="The descheduler could not evict the pod, or a limit is reached; only with evictionFailureEventNotification.",
+)
 
 
 class CompositeObserver(EvictionObserver):
@@ -82,24 +95,24 @@ class EventObserver(EvictionObserver):
         self._record, self._failures = record, failures
 
     def evicted(self, eviction: Eviction) -> None:
-        note = f"evicted from {eviction.pod.node_name} by {eviction.profile}/{eviction.plugin}: {eviction.message}"
-        self._event(eviction, "Normal", eviction.reason or eviction.plugin, note)
+        self._record_event(_DESCHEDULED, eviction, eviction.message)
 
     def refused(self, eviction: Eviction) -> None:
         if self._failures and eviction.refusal is not None:
-            self._failed(eviction, eviction.refusal.message)
+            self._record_event(_EVICTION_FAILED, eviction, eviction.refusal.message)
 
     def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
         if self._failures:
-            self._failed(eviction, f"{limit.value} of {most} reached")
+            self._record_event(_EVICTION_FAILED, eviction, f"{limit.value} of {most} reached")
 
-    def _failed(self, eviction: Eviction, problem: str) -> None:
-        note = f"not evicted from {eviction.pod.node_name} by {eviction.profile}/{eviction.plugin}: {problem}"
-        self._event(eviction, "Warning", "EvictionFailed", note)
-
-    def _event(self, eviction: Eviction, event_type: str, reason: str, note: str) -> None:
+    def _record_event(self, event: EventType, eviction: Eviction, message: str) -> None:
         pod = eviction.pod
         subject = ObjectReference(
             "Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.metadata.resource_version
         )
-        self._record(EventRecord(subject, reason, _ACTION, note, event_type, reporting_controller=REPORTING_CONTROLLER))
+        reason = event.reason.format(reason=eviction.reason or eviction.plugin)
+        note = event.note.format(
+            node=pod.node_name, profile=eviction.profile, strategy=eviction.plugin, message=message
+        )
+        controller = REPORTING_CONTROLLER
+        self._record(EventRecord(subject, reason, event.action, note, event.type, reporting_controller=controller))

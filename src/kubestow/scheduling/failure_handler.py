@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
@@ -111,7 +112,7 @@ class FailureHandler:
 
     def handle(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
         """End a pod's attempt: requeue it, update its nomination, report the failure."""
-        result = Result.UNSCHEDULABLE if failure.reason == "Unschedulable" else Result.ERROR
+        result = Result.UNSCHEDULABLE if failure.reason == REASON_UNSCHEDULABLE else Result.ERROR
         self._observer.attempt_ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
         current = self._pods.get(queued.info.uid)
         if current is None or current.spec.node_name:
@@ -131,14 +132,14 @@ class FailureHandler:
         if self._leadership.is_leader:
             self._clear_nomination(pod)
             self._reports.failed(pod, message)
-            self._reports.pending(pod, "Unschedulable", message, "")
+            self._reports.pending(pod, REASON_UNSCHEDULABLE, message, "")
 
     def pod_gated(self, pod: PodInfo, status: Status) -> None:
         """Report a PreEnqueue plugin's error on the pod; pods that are merely gated get no report."""
         if status.code is Code.ERROR and self._leadership.is_leader:
             message = f'running PreEnqueue plugin "{status.plugin}": {status.message}'
             self._reports.failed(pod, message)
-            self._reports.pending(pod, "SchedulerError", message, None)
+            self._reports.pending(pod, REASON_SCHEDULER_ERROR, message, None)
 
     def _clear_nomination(self, pod: PodInfo) -> None:
         nominated = self._cluster.nomination(pod.uid)

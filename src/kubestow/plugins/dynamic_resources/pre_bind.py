@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from kubestow.api.reports import EventType
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
@@ -27,6 +28,12 @@ from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
 __all__ = ["ClaimBinder"]
 
+_BINDING_CONDITIONS_PENDING = EventType(
+    "BindingConditionsPending",
+    "Scheduling",
+    "waiting for binding conditions for device on node {node}",
+    help="Before the pod is bound, the drivers have to report that its devices are ready.",
+)
 _DEVICE_BINDING_TIMEOUT = Status.error("device binding timeout")
 
 
@@ -66,8 +73,8 @@ class ClaimBinder:
         except ClaimUpdateFailed as error:
             return Status.error(str(error))
         if self._features.binding_conditions and any(map(has_binding_conditions, state.claims)):
-            note = f"waiting for binding conditions for device on node {node_name}"
-            self._handle.record(pod, reason="BindingConditionsPending", action="Scheduling", note=note)
+            event = _BINDING_CONDITIONS_PENDING
+            self._handle.record(pod, reason=event.reason, action=event.action, note=event.note.format(node=node_name))
             return await self._wait_for_devices(state, pod)
         return None
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType
 from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupName, native_name
 from kubestow.errors import APIError
@@ -19,12 +20,21 @@ from kubestow.framework.interface import Handle
 
 __all__ = ["PodGroupConditions"]
 
-_POD_GROUP_SCHEDULED = "PodGroupScheduled"
+_SCHEDULED = "Scheduled"
+_POD_GROUP_SCHEDULED = ConditionType(
+    "PodGroupScheduled",
+    "PodGroup",
+    {
+        _SCHEDULED: "True: so many pods of the group are placed that it may run.",
+        REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
+        REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
+    },
+)
 _REASONS = {
-    GangOutcome.SCHEDULED: "Scheduled",
-    GangOutcome.UNSCHEDULABLE: "Unschedulable",
-    GangOutcome.WAITING_ON_PREEMPTION: "Unschedulable",
-    GangOutcome.ERROR: "SchedulerError",
+    GangOutcome.SCHEDULED: _SCHEDULED,
+    GangOutcome.UNSCHEDULABLE: REASON_UNSCHEDULABLE,
+    GangOutcome.WAITING_ON_PREEMPTION: REASON_UNSCHEDULABLE,
+    GangOutcome.ERROR: REASON_SCHEDULER_ERROR,
 }
 _CONFLICT = 409
 #: How long to wait for the watch to deliver a written group, in seconds.
@@ -80,7 +90,7 @@ class PodGroupConditions:
 
     def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
         """The merge patch that sets the condition; None if there is nothing to change."""
-        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED), None)
+        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED.type), None)
         status = "True" if outcome is GangOutcome.SCHEDULED else "False"
         if current is not None and current.status == "True" and status == "False":
             return None
@@ -88,7 +98,7 @@ class PodGroupConditions:
         if current is not None and current.status == status:
             transition_time = current.last_transition_time
         condition = Condition(
-            type=_POD_GROUP_SCHEDULED,
+            type=_POD_GROUP_SCHEDULED.type,
             status=status,
             reason=_REASONS[outcome],
             message=message,
@@ -97,7 +107,7 @@ class PodGroupConditions:
         )
         if condition == current:
             return None
-        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED]
+        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED.type]
         return {"status": {"conditions": [_with_required_fields(each) for each in (*others, condition)]}}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubestow import config
 from kubestow.api.core import PodCondition
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType, EventType
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import Status
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
@@ -15,6 +16,26 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
 
 __all__ = ["PodReports", "condition_reason", "pod_event"]
+
+_SCHEDULED = EventType(
+    "Scheduled", "Binding", "Successfully assigned {pod} to {node}", help="The pod is bound to the node."
+)
+_FAILED_SCHEDULING = EventType(
+    "FailedScheduling",
+    "Scheduling",
+    "{message}",
+    type="Warning",
+    help="An attempt to schedule the pod failed, or the pod is held back. The note is the message of the condition.",
+)
+_POD_SCHEDULED = ConditionType(
+    "PodScheduled",
+    "Pod",
+    {
+        REASON_UNSCHEDULABLE: "The pod fits on no node, or a plugin rejected it or holds it back. It is retried after"
+        " an event that may help, and after some minutes in any case.",
+        REASON_SCHEDULER_ERROR: "A plugin, an extender or the API server failed. The pod is retried after a backoff.",
+    },
+)
 
 
 class PodReports:
@@ -26,18 +47,20 @@ class PodReports:
 
     def bound(self, pod: PodInfo, node_name: str) -> None:
         """A Scheduled event: the pod is bound."""
-        self._api.record(pod_event(pod, "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node_name}"))
+        note = _SCHEDULED.note.format(pod=pod.key, node=node_name)
+        self._api.record(pod_event(pod, _SCHEDULED.reason, _SCHEDULED.action, note))
 
     def failed(self, pod: PodInfo, message: str) -> None:
         """A FailedScheduling event: an attempt failed, or none is made."""
-        self._api.record(pod_event(pod, "FailedScheduling", "Scheduling", message, "Warning"))
+        event = _FAILED_SCHEDULING
+        self._api.record(pod_event(pod, event.reason, event.action, event.note.format(message=message), event.type))
 
     def pending(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
         """Set the PodScheduled condition to False, and the nomination (None leaves it alone, "" clears it)."""
-        conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
+        conditions = (c for c in pod.status.conditions if c.type == _POD_SCHEDULED.type and c.status == "False")
         current = next(conditions, None)
         condition = PodCondition(
-            type="PodScheduled",
+            type=_POD_SCHEDULED.type,
             status="False",
             reason=reason,
             message=message,
@@ -66,4 +89,4 @@ def pod_event(pod: PodInfo, reason: str, action: str, note: str, kind: str = "No
 
 def condition_reason(status: Status) -> str:
     """The reason of the PodScheduled condition after a status that is no success."""
-    return "Unschedulable" if status.code.is_rejection else "SchedulerError"
+    return REASON_UNSCHEDULABLE if status.code.is_rejection else REASON_SCHEDULER_ERROR

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
@@ -136,7 +137,7 @@ class GangAttempt:
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
         pending: frozenset[str] = frozenset().union(*(failure.pending for failure in failures))
         return SchedulingFailure(
-            "SchedulerError" if is_error else "Unschedulable",
+            REASON_SCHEDULER_ERROR if is_error else REASON_UNSCHEDULABLE,
             f"failed to schedule other pod from a pod group: {message}" if is_error else message,
             rejectors=frozenset() if retries_soon else rejectors,
             pending=frozenset() if retries_soon else pending,
@@ -146,7 +147,7 @@ class GangAttempt:
     def failure_of(self, failure: MemberFailure) -> SchedulingFailure:
         """The failure of one pod."""
         return SchedulingFailure(
-            "SchedulerError" if failure.status.code is Code.ERROR else "Unschedulable",
+            REASON_SCHEDULER_ERROR if failure.status.code is Code.ERROR else REASON_UNSCHEDULABLE,
             failure.message,
             rejectors=failure.rejectors | self.gang_plugins if failure.rejectors else failure.rejectors,
             pending=failure.pending,

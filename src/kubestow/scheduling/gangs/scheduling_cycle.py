@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
@@ -88,10 +89,10 @@ class GangSchedulingCycle:
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{names[0]}" and "{names[1]}"'
             )
-            self._requeue(members, SchedulingFailure("SchedulerError", message))
+            self._requeue(members, SchedulingFailure(REASON_SCHEDULER_ERROR, message))
             attempt.end(GangOutcome.ERROR, message)
         elif barrier is not None and barrier.failure is not None:  # and members of that attempt have not left yet
-            self._requeue(members, SchedulingFailure("Unschedulable", barrier.failure))
+            self._requeue(members, SchedulingFailure(REASON_UNSCHEDULABLE, barrier.failure))
         elif placeable < gang.min_count:
             if not self._postpone(attempt, placeable):
                 self._fail(attempt, placeable)
@@ -225,7 +226,8 @@ class GangSchedulingCycle:
             of_pod = own.get(queued.info.uid)
             text = message if of_pod is None else f"{of_pod.message} {summary}"
             self._failure_handler.handle(queued, replace(failure, message=text))
-        attempt.end(GangOutcome.ERROR if failure.reason == "SchedulerError" else GangOutcome.UNSCHEDULABLE, message)
+        is_error = failure.reason == REASON_SCHEDULER_ERROR
+        attempt.end(GangOutcome.ERROR if is_error else GangOutcome.UNSCHEDULABLE, message)
 
     def _reject(self, attempt: GangAttempt, status: Status) -> None:
         """Requeue all pods because a plugin rejected the gang, or failed."""
@@ -233,7 +235,7 @@ class GangSchedulingCycle:
         message = status.message if is_error else f"{UNSCHEDULABLE}: {status.message}"
         failure = attempt.failure(message)
         if is_error:
-            failure = replace(failure, reason="SchedulerError", rejectors=frozenset())
+            failure = replace(failure, reason=REASON_SCHEDULER_ERROR, rejectors=frozenset())
         elif status.plugin:
             failure = replace(failure, rejectors=failure.rejectors | {status.plugin})
         self._requeue(attempt.pods, failure)

@@ -15,6 +15,7 @@ from typing import Any
 
 from kubestow.api.core import PodCondition
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.reports import ConditionType, EventType
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
@@ -31,6 +32,18 @@ __all__ = ["Evictions"]
 
 _log = logging.getLogger(__name__)
 
+_PREEMPTED = EventType(
+    "Preempted",
+    "Preempting",
+    "Preempted by {kind} {uid} on node {node}",
+    help="The pod is evicted so that a pod, or a group of pods, of higher priority fits. The note names that by its"
+    ' UID; it ends with " (in kube-scheduler memory)." if the pod was not bound yet.',
+)
+_PREEMPTED_IN_MEMORY = " (in kube-scheduler memory)."
+_BY_SCHEDULER = "PreemptionByScheduler"
+_DISRUPTION_TARGET = ConditionType(
+    "DisruptionTarget", "Pod", {_BY_SCHEDULER: "The pod is about to be evicted for one of higher priority."}
+)
 #: In place of a node's name for preemption on several nodes (semantics 9.7).
 _SEVERAL_NODES = "cluster"
 
@@ -201,7 +214,7 @@ class Evictions:
             return  # its binding failed, or it was deleted
         if self._waiting_pods.preempt(victim.uid):
             preemption.cancelled[victim.uid] = placed
-            self._record(victim, preemption, " (in kube-scheduler memory).")
+            self._record(victim, preemption, _PREEMPTED_IN_MEMORY)
             return
         try:
             await self._dispatcher.evict(victim, self._disruption_condition(preemption))
@@ -214,22 +227,23 @@ class Evictions:
     def _disruption_condition(self, preemption: _Preemption) -> PodCondition:
         scheduler_name = preemption.preemptors[0].spec.scheduler_name
         return PodCondition(
-            type="DisruptionTarget",
+            type=_DISRUPTION_TARGET.type,
             status="True",
-            reason="PreemptionByScheduler",
+            reason=_BY_SCHEDULER,
             message=f"{scheduler_name}: preempting to accommodate a higher priority {preemption.kind}",
             last_transition_time=timestamp(self._clock.now()),
         )
 
     def _record(self, victim: PodInfo, preemption: _Preemption, suffix: str) -> None:
         preemptor = preemption.preemptors[0]
+        note = _PREEMPTED.note.format(kind=preemption.kind, uid=preemption.uid, node=preemption.node_name)
         self._api.record(
             EventRecord(
                 regarding=reference(victim),
                 related=reference(preemptor),
-                reason="Preempted",
-                action="Preempting",
-                note=f"Preempted by {preemption.kind} {preemption.uid} on node {preemption.node_name}{suffix}",
+                reason=_PREEMPTED.reason,
+                action=_PREEMPTED.action,
+                note=note + suffix,
                 reporting_controller=preemptor.spec.scheduler_name,
             )
         )

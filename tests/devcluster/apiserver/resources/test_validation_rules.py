@@ -97,7 +97,7 @@ async def test_rules_see_the_fields_of_the_schema_by_escaped_names(client: Clien
     fields = {"max-cars": INTEGER, "in": INTEGER, "a__b": INTEGER, "x/y.z": INTEGER}
     text = "self.max__dash__cars + self.__in__ + self.a__underscores__b + self.x__slash__y__dot__z == 10"
     await define(client, spec_of(rule(text, "sum"), **fields))
-    body = {"max-cars": 1, "in": 2, "a__b": 3, "x/y.z": 4}
+    body: dict[str, Any] = {"max-cars": 1, "in": 2, "a__b": 3, "x/y.z": 4}
     assert (await client.post(TRAINS, train(**body))).status == 201
     assert causes(await client.post(TRAINS, train("u", **{**body, "in": 3}))) == [("spec", "Invalid value: sum")]
 
