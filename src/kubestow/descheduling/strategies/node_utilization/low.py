@@ -14,6 +14,7 @@ from kubestow.descheduling.pod_selection import Namespaces
 from kubestow.descheduling.strategies.node_utilization.balancing import Balancing
 from kubestow.descheduling.strategies.node_utilization.thresholds import (
     Thresholds,
+    first_of,
     first_threshold_problem,
     namespace_problems,
 )
@@ -70,9 +71,7 @@ class LowNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[Problem]:
-        for problem in _problems(args):  # the first one only, as later ones may follow from it
-            yield problem
-            return
+        return first_of(_problems(args))
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: LowNodeUtilizationArgs = self.args
