@@ -161,6 +161,11 @@ class Cluster:
             catalog = self._catalogs[kind] = self._new_catalog(kind)
         return catalog
 
+    def record_change(self, event: ClusterEvent, node_name: str | None) -> None:
+        """Record in the journal that data of a plugin has changed, which concerns a node, or all of them (None)."""
+        row = EVERY_ROW if node_name is None else self.nodes.rows.get(node_name, EVERY_ROW)
+        self.journal.write(row, event.bits)
+
     def _new_catalog(self, kind: type[T]) -> Catalog[T]:
         if issubclass(kind, CustomObject) and kind.is_about_node:
             rows = self.nodes.rows
