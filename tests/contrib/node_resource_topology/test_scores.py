@@ -89,7 +89,8 @@ def test_nodes_with_other_policies_or_without_topology_score_0() -> None:
 
 
 def requests(cpu: int, gpus: int | None = None) -> Resources:
-    return {"cpu": cpu, "memory": "50Mi"} | ({} if gpus is None else {GPU: gpus})
+    found: Resources = {"cpu": cpu, "memory": "50Mi"}
+    return found if gpus is None else {**found, GPU: gpus}
 
 
 @pytest.mark.parametrize(
