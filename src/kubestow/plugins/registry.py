@@ -45,6 +45,7 @@ CONTRIBUTED: Mapping[str, str] = {
         "PodState": "pod_state",
         "PreemptionToleration": "preemption_toleration",
         "QOSSort": "qos_sort",
+        "SySched": "sysched.plugin",
         "TargetLoadPacking": "trimaran.target_load_packing",
         "TopologicalSort": "network_aware.topological_sort",
     }.items()
