@@ -70,6 +70,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
     def __init__(self, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._factors, self._resources = args.factors, args.resources
+        self._width = len(self._resources)
         self._traits: WeakKeyDictionary[Shape, _Traits] = WeakKeyDictionary()
         self._rejects_expired = args.enable_schedule_when_node_metrics_expired is not True
         self._filters_expired = args.filter_expired_node_metrics is not False
@@ -134,10 +135,10 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
             return _EXPIRED_KEY if self._rejects_expired else 0
         if not load.has_usage:
             return 0
-        usage = load.prod if for_prod else load.used
+        usage, offset = load.usage, 2 * self._width if for_prod else 0
         for index, amount in enumerate(traits.estimate):
             limit, capacity = limits[index], load.allocatable[index]
-            if limit > 0 and capacity > 0 and floor((usage[index] + amount) / capacity * 100 + 0.5) > limit:
+            if limit > 0 and capacity > 0 and floor((usage[offset + index] + amount) / capacity * 100 + 0.5) > limit:
                 return _exceeded_key(index, int(load.aggregation is not None and not for_prod))
         return 0
 
@@ -161,11 +162,11 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
         if load.expired or not load.has_usage:
             return 0
         traits = self._traits_of(pod)
-        usage = load.prod if self._scores_prod and traits.is_prod else load.scored
+        usage, offset = load.usage, (2 if self._scores_prod and traits.is_prod else 1) * self._width
         total, scarcest = 0, MAX_SCORE
         for index, amount in enumerate(traits.estimate):
             capacity = load.allocatable[index]
-            free = capacity - usage[index] - amount
+            free = capacity - usage[offset + index] - amount
             left = free * MAX_SCORE // capacity if free > 0 and capacity > 0 else 0
             total += left * self._weights[index]
             if left < scarcest:

@@ -77,8 +77,8 @@ class NodeLoad:
     """The load of a single node in Python numbers, with the meaning of :class:`LoadView`; vectors are by resource.
 
     ``aggregation`` is the one that ``limits`` refer to, None for the latest usage. ``limits_usage`` and ``limits_prod``
-    say whether there are any limits. ``usage`` is ``used``, ``scored`` and ``prod`` in one list, so that the
-    contribution of a pod is added to it in one operation.
+    say whether there are any limits. ``usage`` is ``used``, ``scored`` and ``prod``, one after the other in one list,
+    so that the contribution of a pod is added to it in one operation.
     """
 
     __slots__ = (
@@ -122,21 +122,6 @@ class NodeLoad:
         self.measures_used, self.measures_scored = used is not None, scored is not None
         self.usage: list[int] = [*(used or nothing), *(scored or nothing), *prod]
 
-    @property
-    def used(self) -> list[int]:
-        """The usage that the filter looks at."""
-        return self.usage[: len(self.limits)]
-
-    @property
-    def scored(self) -> list[int]:
-        """The usage that is scored."""
-        return self.usage[len(self.limits) : 2 * len(self.limits)]
-
-    @property
-    def prod(self) -> list[int]:
-        """The usage of production pods."""
-        return self.usage[2 * len(self.limits) :]
-
 
 class NodeLoads:
     """The columns. ``estimate`` is what a pod is estimated to use."""
@@ -175,7 +160,7 @@ class NodeLoads:
         #: What pods contribute that no report shows, unless their estimates are their own.
         self._unmeasured: WeakKeyDictionary[Shape, Vector] = WeakKeyDictionary()
         self._prod_shapes: WeakKeyDictionary[Shape, bool] = WeakKeyDictionary()
-        #: What pods contribute to the usage of reported nodes, by uid.
+        #: What pods contribute to the usage of reported nodes, by uid, of those that do not contribute as unmeasured.
         self._contributions: dict[str, Vector] = {}
         self._has_warned = False
         self._changed_nodes = ChangedNodes(
@@ -234,10 +219,10 @@ class NodeLoads:
             if load.report is None:
                 continue
             change = nodes.change(position)
-            contributions = [(-1, self._contributions.get(info.uid)) for info in change.removed]
-            contributions += [(+1, self._contribution(load, load.report, info)) for info in change.added]
+            contributions = [(-1, self._contributed(info)) for info in change.removed]
+            contributions += [(+1, self._new_contribution(load, load.report, info)) for info in change.added]
             for sign, contribution in contributions:
-                for column, amount in zip(usage, contribution or (), strict=False):
+                for column, amount in zip(usage, contribution, strict=True):
                     column[position] += sign * amount
 
     # -- nodes and reports -------------------------------------------------------------------------------------------
@@ -296,7 +281,7 @@ class NodeLoads:
         self._update_time.values[row], self._expired.values[row] = updated, load.expired
         if report is not None:
             for info in pods.values():
-                self._contribute(load, report, info)
+                load.usage = list(map(add, load.usage, self._contribution(load, report, info)))
 
     def _usable_report(self, name: str) -> NodeReport | None:
         """The report of a node, unless it is from the future."""
@@ -338,21 +323,21 @@ class NodeLoads:
         name = self._handle.cluster.nodes.names[row]
         load = self._loads.get(name)
         if load is not None and load.report is not None:
-            self._contribute(load, load.report, info)
+            load.usage = list(map(add, load.usage, self._contribution(load, load.report, info)))
             self._unwritten.add(name)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Subtract the contribution of a pod."""
-        contribution = self._contributions.pop(info.uid, None)
         name = self._handle.cluster.nodes.names[row]
         load = self._loads.get(name)
-        if contribution is not None and load is not None:
-            load.usage = list(map(sub, load.usage, contribution))
+        if load is not None and load.report is not None:
+            load.usage = list(map(sub, load.usage, self._contributed(info)))
+            self._contributions.pop(info.uid, None)
             self._unwritten.add(name)
 
-    def _contribute(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> None:
-        contribution = self._contributions[info.uid] = self._contribution(load, report, info)
-        load.usage = list(map(add, load.usage, contribution))
+    def _contributed(self, info: PodInfo) -> Vector:
+        """What a pod on a reported node has contributed."""
+        return self._contributions.get(info.uid) or self._unmeasured_contribution(info)
 
     def _write_usage(self) -> None:
         """Write what pods have changed to the columns."""
@@ -364,11 +349,15 @@ class NodeLoads:
         self._unwritten.clear()
 
     def _contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
-        """What a pod adds to the usage of a node."""
+        """What a pod adds to the usage of a node, from now on."""
+        if (info.namespace, info.name) not in report.pods and not self._args.allow_customize_estimation:
+            return self._unmeasured_contribution(info)
+        found = self._contributions[info.uid] = self._new_contribution(load, report, info)
+        return found
+
+    def _new_contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
         key = (info.namespace, info.name)
         measured = report.pods.get(key)
-        if measured is None and not self._args.allow_customize_estimation:
-            return self._unmeasured_contribution(info)
         estimate, is_prod = self._estimate(info), self._is_prod(info.shape)
         is_measured_as_prod = is_prod and key in report.prod_pods
         is_estimated = measured is None or self._is_recent(report, info)
