@@ -54,6 +54,23 @@ profiles:
       smoothingWindowSize: 5
       riskLimitWeights: {cpu: 0.5, memory: 0.5}
       watcherAddress: http://load-watcher:2020
+- schedulerName: topo-aware-scheduler
+  plugins:
+    multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: NodeResourceTopologyMatchArgs
+      cacheResyncPeriodSeconds: 3
+      cache: {foreignPodsDetect: OnlyExclusiveResources, resyncMethod: Autodetect, informerMode: Dedicated}
+      scoringStrategy: {type: LeastNUMANodes, resources: [{name: cpu, weight: 1}]}
+- schedulerName: syscalls
+  plugins:
+    score: {enabled: [{name: SySched}]}
+  pluginConfig:
+  - name: SySched
+    args: {defaultProfileNamespace: default, defaultProfileName: full-seccomp}
 - schedulerName: allocatable
   plugins:
     score: {enabled: [{name: NodeResourcesAllocatable}, {name: PodState}], disabled: [{name: "*"}]}

@@ -12,6 +12,7 @@ from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.objects import Node, Pod
 from kubestow.descheduling.policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.query_results import QueryResult
 from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
 
@@ -79,10 +80,12 @@ def loop(
     pods: Iterable[Object],
     *others: Any,
     plugins: Iterable[type[DeschedulingPlugin]] = (),
+    query_results: Mapping[str, QueryResult] | None = None,
 ) -> LoopResult:
     """One dry-run loop."""
     registry = find_plugins(classes=plugins)
     snapshot = Snapshot.of([*(convert(Node, n) for n in nodes), *(convert(Pod, p) for p in pods), *others])
+    snapshot.query_results = query_results or {}
     loaded = with_priority_thresholds(load_policy(document, registry=registry), snapshot.priority_classes)
     backend = DryRunEvictions(snapshot.budgets)
     return Descheduler(loaded, registry).run(snapshot, now=NOW, backend=backend)

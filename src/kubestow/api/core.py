@@ -75,6 +75,19 @@ class ContainerRestartRule(APIObject, frozen=True):
     action: str = ""
 
 
+class SeccompProfile(APIObject, frozen=True):
+    """``securityContext.seccompProfile``."""
+
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class SecurityContext(APIObject, frozen=True):
+    """``securityContext`` of a pod or a container."""
+
+    seccomp_profile: SeccompProfile | None = None
+
+
 class Container(APIObject, frozen=True):
     """A container or init container. ``restart_policy`` "Always" makes an init container a sidecar."""
 
@@ -84,6 +97,7 @@ class Container(APIObject, frozen=True):
     ports: list[ContainerPort] = []
     restart_policy: str = ""
     restart_policy_rules: list[ContainerRestartRule] = []
+    security_context: SecurityContext | None = None
 
 
 class NodeSelectorRequirement(APIObject, frozen=True):
@@ -327,6 +341,7 @@ class PodSpec(APIObject, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     scheduling_group: PodSchedulingGroup | None = None
+    security_context: SecurityContext | None = None
 
 
 class PodCondition(APIObject, frozen=True):

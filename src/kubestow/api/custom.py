@@ -18,6 +18,9 @@ class CustomObject(APIObject, frozen=True):
     """The base of these structs. ``resource`` is ``<plural>.<version>.<group>``, with an empty group for core/v1."""
 
     resource: ClassVar[str] = ""
+    #: Whether each object is about the node of its name. Its events then invalidate the results for this node, where
+    #: they are registered for a row.
+    is_about_node: ClassVar[bool] = False
 
     metadata: ObjectMeta = ObjectMeta()
 

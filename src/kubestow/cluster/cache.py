@@ -158,8 +158,19 @@ class Cluster:
         """The objects of a kind other than Pod, Node and Namespace."""
         catalog = self._catalogs.get(kind)
         if catalog is None:
-            catalog = self._catalogs[kind] = Catalog(self.journal, _event_resource(kind))
+            catalog = self._catalogs[kind] = self._new_catalog(kind)
         return catalog
+
+    def record_change(self, event: ClusterEvent, node_name: str | None) -> None:
+        """Record in the journal that data of a plugin has changed, which concerns a node, or all of them (None)."""
+        row = EVERY_ROW if node_name is None else self.nodes.rows.get(node_name, EVERY_ROW)
+        self.journal.write(row, event.bits)
+
+    def _new_catalog(self, kind: type[T]) -> Catalog[T]:
+        if issubclass(kind, CustomObject) and kind.is_about_node:
+            rows = self.nodes.rows
+            return Catalog(self.journal, _event_resource(kind), lambda name: rows.get(name, EVERY_ROW))
+        return Catalog(self.journal, _event_resource(kind))
 
     def catalogs(self) -> Iterator[Catalog[Any]]:
         """The catalogs that have been asked for."""

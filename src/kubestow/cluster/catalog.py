@@ -31,10 +31,15 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class Catalog(Generic[T]):
-    """The objects of one kind; the namespace of cluster-scoped ones is ``""``."""
+    """The objects of one kind; the namespace of cluster-scoped ones is ``""``.
 
-    def __init__(self, journal: Journal, resource: str | None) -> None:
-        self._journal = journal
+    ``row_of`` returns the row of the node table that an object of a name is about, or EVERY_ROW.
+    """
+
+    def __init__(
+        self, journal: Journal, resource: str | None, row_of: Callable[[str], int] = lambda name: EVERY_ROW
+    ) -> None:
+        self._journal, self._row_of = journal, row_of
         #: The event resource of changes, None when no plugin can register for them.
         self.resource = resource
         self._bits = ClusterEvent(resource, Action.UPDATE).bits if resource is not None else 0
@@ -141,8 +146,9 @@ class Catalog(Generic[T]):
         self.version += 1
         for handler in self._subscribers:
             handler(before, after)
-        if self._bits:
-            self._journal.write(EVERY_ROW, self._bits)
+        changed = after or before
+        if self._bits and changed is not None:
+            self._journal.write(self._row_of(changed.metadata.name), self._bits)
 
 
 def _key(obj: KubernetesObject) -> tuple[str, str]:

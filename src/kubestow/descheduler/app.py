@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -17,12 +17,14 @@ from kubestow.client.rest.transport import Transport
 from kubestow.descheduler.api_evictions import APIEvictions
 from kubestow.descheduler.cluster_lists import list_cluster
 from kubestow.descheduler.metrics import DeschedulerMetrics, MetricsObserver
+from kubestow.descheduler.prometheus_queries import query_results
 from kubestow.descheduler.reporting import REPORTING_CONTROLLER, CompositeObserver, EventObserver, LoggingObserver
 from kubestow.descheduler.routes import descheduler_mux
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.policy import DeschedulerPolicy, with_priority_thresholds
+from kubestow.descheduling.query_results import QueryResult
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
@@ -181,6 +183,7 @@ class DeschedulerApp:
         mode, problems = self._options.mode, Problems()
         metrics = self._policy.uses_metrics_server
         sources = await list_cluster(transport, for_scheduling=mode is not None, metrics=metrics, problems=problems)
+        results = await query_results(self._policy, self._registry, transport)
         loop = asyncio.get_running_loop()
         evictions = APIEvictions(transport, loop)
 
@@ -195,7 +198,8 @@ class DeschedulerApp:
         if not dry_run:
             failures = bool(self._policy.eviction_failure_event_notification)
             observers.append(EventObserver(record, failures=failures))
-        running = loop.run_in_executor(None, self._run_loop, sources, problems, evictions, CompositeObserver(observers))
+        observer = CompositeObserver(observers)
+        running = loop.run_in_executor(None, self._run_loop, sources, results, problems, evictions, observer)
         try:
             result = await asyncio.shield(running)
         finally:
@@ -206,10 +210,16 @@ class DeschedulerApp:
         self._report(result)
 
     def _run_loop(
-        self, sources: Iterable[SourceObject], problems: Problems, evictions: APIEvictions, observer: EvictionObserver
+        self,
+        sources: Iterable[SourceObject],
+        results: Mapping[str, QueryResult],
+        problems: Problems,
+        evictions: APIEvictions,
+        observer: EvictionObserver,
     ) -> LoopReport:
         """One loop, in a thread. Raises LoopStopped, InvalidObject and InputError."""
         snapshot, usable = read_snapshot(sources, problems)
+        snapshot.query_results = results
         descheduler = self._prepared(snapshot)
         backend = None if self._options.dry_run else evictions
         now, mode = self._clock.now(), self._options.mode

@@ -127,6 +127,8 @@ class ClusterState:
         self.pod_metrics: Mapping[tuple[str, str], PodMetrics] = {
             (found.metadata.namespace, found.metadata.name): found for found in snapshot.pod_metrics
         }
+        #: The results of Prometheus queries, by query.
+        self.query_results = snapshot.query_results
         self._shapes = Shapes()
         self._on_node: list[dict[str, AssignedPod]] = [{} for _ in snapshot.nodes]
         #: The unfinished pods, those that have been evicted since included.

@@ -65,6 +65,11 @@ class DeschedulingPlugin:
         """The mistakes in arguments of the right types."""
         return ()
 
+    @classmethod
+    def prometheus_queries(cls, args: Any) -> Iterable[str]:
+        """The Prometheus queries whose results a loop with these arguments needs (``cluster.query_results``)."""
+        return ()
+
     def loop_ended(self) -> None:
         """Forget what was kept for one loop: the next one has another cluster. Does nothing by default."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from kubestow.descheduling.objects import (
     PodMetrics,
     PriorityClass,
 )
+from kubestow.descheduling.query_results import QueryResult
 
 __all__ = ["KINDS", "Snapshot"]
 
@@ -37,7 +38,7 @@ KINDS: dict[tuple[str, str], tuple[type[Any], str]] = {
 class Snapshot:
     """The objects of a cluster; finished pods and pods without a node included.
 
-    Metrics are there if measured utilization matters.
+    Metrics are there if measured utilization matters, and so are the results of Prometheus queries, by query.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Snapshot:
     priority_classes: list[PriorityClass] = field(default_factory=list)
     node_metrics: list[NodeMetrics] = field(default_factory=list)
     pod_metrics: list[PodMetrics] = field(default_factory=list)
+    query_results: Mapping[str, QueryResult] = field(default_factory=dict)
 
     @classmethod
     def of(cls, objects: Iterable[Any]) -> Snapshot:

@@ -16,7 +16,6 @@ from typing import Any, NoReturn, TypeVar
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import Extender, FeatureGates
 from kubestow.errors import KubestowError
@@ -84,9 +83,9 @@ class ReadOnlyHandle:
         for seconds, work in self._periodic:
             self.spawn(_repeated(seconds, work))
 
-    def report_change(self, event: ClusterEvent) -> None:
+    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
         """Invalidate cached results; kube-scheduler's queue does not learn of the change."""
-        self.cluster.journal.write(EVERY_ROW, event.bits)
+        self.cluster.record_change(event, node_name)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Log the event instead of creating it."""

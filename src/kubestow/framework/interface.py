@@ -179,11 +179,11 @@ class Handle(Protocol):
         runs, as in an offline explanation, the work never runs.
         """
 
-    def report_change(self, event: ClusterEvent) -> None:
+    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
         """Report that data of the plugin's own has changed, as an event that plugins register for by its name.
 
-        Invalidates cached results and requeues rejected pods according to the registrations. Not for use within a
-        scheduling cycle.
+        Invalidates cached results and requeues rejected pods according to the registrations; the results of one node
+        only if it is named and the event is registered for a row. Not for use within a scheduling cycle.
         """
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:

@@ -39,11 +39,13 @@ CONTRIBUTED: Mapping[str, str] = {
         "LoadVariationRiskBalancing": "trimaran.load_variation_risk_balancing",
         "LowRiskOverCommitment": "trimaran.low_risk_over_commitment",
         "NetworkOverhead": "network_aware.network_overhead",
+        "NodeResourceTopologyMatch": "node_resource_topology.plugin",
         "NodeResourcesAllocatable": "node_resources_allocatable",
         "Peaks": "trimaran.peaks",
         "PodState": "pod_state",
         "PreemptionToleration": "preemption_toleration",
         "QOSSort": "qos_sort",
+        "SySched": "sysched.plugin",
         "TargetLoadPacking": "trimaran.target_load_packing",
         "TopologicalSort": "network_aware.topological_sort",
     }.items()

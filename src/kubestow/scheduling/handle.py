@@ -16,7 +16,6 @@ from kubestow import config
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Waiting
 from kubestow.framework.profile import Profile
@@ -143,8 +142,8 @@ class Handle:
     def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         self.periodic_work.add(seconds, work)
 
-    def report_change(self, event: ClusterEvent) -> None:
-        self.cluster.journal.write(EVERY_ROW, event.bits)
+    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
+        self.cluster.record_change(event, node_name)
         if self._queue is not None:
             self._queue.move_all_to_active_or_backoff(event)
 

@@ -22,7 +22,6 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
@@ -139,9 +138,9 @@ class PluginHarness:
         """Add the work to :attr:`periodic_work`; a test awaits it when it likes."""
         self.periodic_work.append(work)
 
-    def report_change(self, event: ClusterEvent) -> None:
+    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
         """Invalidate cached results; there is no queue."""
-        self.cluster.journal.write(EVERY_ROW, event.bits)
+        self.cluster.record_change(event, node_name)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Add an event to :attr:`events`."""

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.contrib.koordinator.args import LoadAwareSchedulingArgs
 from kubestow.contrib.koordinator.estimation import LABEL_KEYS, PROD, estimate, priority_class
-from kubestow.contrib.koordinator.node_loads import LoadView, NodeLoad, NodeLoads
+from kubestow.contrib.koordinator.node_loads import NodeLoads
 from kubestow.contrib.koordinator.node_metric import NodeMetric, Vector
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
@@ -63,17 +63,21 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
         on(EventResource.ASSIGNED_POD, Action.DELETE),
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_ANNOTATION),
-        on(NodeMetric, Action.ADD | Action.UPDATE | Action.DELETE, invalidates=Invalidation.ALL),
+        on(NodeMetric, Action.ADD | Action.UPDATE | Action.DELETE),
         on(_METRIC_EXPIRED, Action.UPDATE, invalidates=Invalidation.ALL),
     )
 
     def __init__(self, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._factors, self._resources = args.factors, args.resources
+        self._width = len(self._resources)
         self._traits: WeakKeyDictionary[Shape, _Traits] = WeakKeyDictionary()
         self._rejects_expired = args.enable_schedule_when_node_metrics_expired is not True
         self._filters_expired = args.filter_expired_node_metrics is not False
         self._weights = [args.weights.get(name, 0) for name in self._resources]
+        self._dominant_weight = args.dominant_resource_weight
+        self._total_weight = sum(self._weights) + self._dominant_weight
+        self._scores_prod = args.score_according_prod_usage is True
         self._statuses = {_EXPIRED_KEY: Status.unschedulable("node(s) nodeMetric expired")}
         for index, name in enumerate(self._resources):
             for aggregated, text in enumerate(("usage", "aggregated usage")):
@@ -86,7 +90,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
         """The estimate, and what the pod is; None if pods may have factors of their own, in annotations."""
         if self.args.allow_customize_estimation:
             return None
-        return self._traits_of(pod.shape)
+        return self._traits_of(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Nothing: configurations enable the extension point as upstream's plugin needs it."""
@@ -94,88 +98,80 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Rejects by the first resource above its threshold."""
-        if self._traits_of(pod.shape).is_of_daemon_set:
+        traits = self._traits_of(pod)
+        if traits.is_of_daemon_set:
             return None
-        if len(nodes) == 1 and not isinstance(nodes, HypotheticalNodes):
-            key = self._filter_one(pod, self._loads.of_row(nodes.row_numbers.item()))
-            return Verdict.of(np.array([key], np.int32), self._statuses) if key else None
         load = self._loads.view(nodes)
         for_prod = np.zeros(len(nodes), np.bool_)
-        if self._traits_of(pod.shape).is_prod:
+        if traits.is_prod:
             for limit in load.prod_limits:
                 for_prod |= limit > 0
         limits = [np.where(for_prod, *pair) for pair in zip(load.prod_limits, load.limits, strict=True)]
         considered = load.reported & (sum(limits) > 0)
         keys = np.zeros(len(nodes), np.int32)
         if self._filters_expired:
-            expired = considered & self._expired(load)
+            expired = considered & load.expired
             if self._rejects_expired:
                 keys[expired] = _EXPIRED_KEY
             considered &= ~expired
         considered &= load.has_usage
-        for index, amount in enumerate(self._estimate(pod)):
+        for index, amount in enumerate(traits.estimate):
             used = np.where(for_prod, load.prod[index], load.used[index]) + amount
             capacity = load.allocatable[index]
             percent = np.floor(used / np.where(capacity > 0, capacity, 1) * 100 + 0.5)
             exceeded = considered & (keys == 0) & (limits[index] > 0) & (capacity > 0) & (percent > limits[index])
             aggregated = load.is_aggregated & ~for_prod
             keys[exceeded] = np.where(aggregated, _exceeded_key(index, 1), _exceeded_key(index, 0))[exceeded]
-        return Verdict.of(keys, self._statuses) if keys.any() else None
+        return Verdict(keys, self._statuses.__getitem__)
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        """The weighted mean of what is left of each resource, in percent, and of the scarcest one."""
-        if len(nodes) == 1 and not isinstance(nodes, HypotheticalNodes):
-            return np.array([self._score_one(pod, self._loads.of_row(nodes.row_numbers.item()))], np.int64)
-        load = self._loads.view(nodes)
-        dominant = self.args.dominant_resource_weight
-        by_prod = self.args.score_according_prod_usage is True and self._traits_of(pod.shape).is_prod
-        total = np.zeros(len(nodes), np.int64)
-        scarcest = np.full(len(nodes), MAX_SCORE, np.int64)
-        for index, amount in enumerate(self._estimate(pod)):
-            used, capacity = (load.prod if by_prod else load.scored)[index] + amount, load.allocatable[index]
-            left = np.maximum(capacity - used, 0) * MAX_SCORE // np.where(capacity > 0, capacity, 1)
-            total += left * self._weights[index]
-            np.minimum(scarcest, left, out=scarcest)
-        weight = sum(self._weights) + dominant
-        if not weight:
-            return np.zeros(len(nodes), np.int64)
-        scores = (total + scarcest * dominant) // weight
-        return np.where(load.reported & load.has_usage & ~self._expired(load), scores, 0)
-
-    def _filter_one(self, pod: PodInfo, load: NodeLoad) -> int:
-        """The key of a single node: 0 if it passes."""
-        for_prod = any(load.prod_limits) and self._traits_of(pod.shape).is_prod
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        load, traits = self._loads.of_row(node.row), self._traits_of(pod)
+        for_prod = traits.is_prod and load.limits_prod
         limits = load.prod_limits if for_prod else load.limits
-        if not load.reported or not any(limits):
+        if load.report is None or traits.is_of_daemon_set or not (for_prod or load.limits_usage):
             return 0
-        if self._filters_expired and self.handle.now().timestamp() - load.update_time >= self.args.expiration:
+        if load.expired and self._filters_expired:
             return _EXPIRED_KEY if self._rejects_expired else 0
         if not load.has_usage:
             return 0
-        usage = load.prod if for_prod else load.used
-        for index, amount in enumerate(self._estimate(pod)):
+        usage, offset = load.usage, 2 * self._width if for_prod else 0
+        for index, amount in enumerate(traits.estimate):
             limit, capacity = limits[index], load.allocatable[index]
-            if limit > 0 and capacity > 0 and floor((usage[index] + amount) / capacity * 100 + 0.5) > limit:
-                return _exceeded_key(index, int(load.is_aggregated and not for_prod))
+            if limit > 0 and capacity > 0 and floor((usage[offset + index] + amount) / capacity * 100 + 0.5) > limit:
+                return _exceeded_key(index, int(load.aggregation is not None and not for_prod))
         return 0
 
-    def _score_one(self, pod: PodInfo, load: NodeLoad) -> int:
-        """The score of a single node."""
-        if not load.reported or not load.has_usage:
-            return 0
-        if self.handle.now().timestamp() - load.update_time >= self.args.expiration:
-            return 0
-        dominant = self.args.dominant_resource_weight
-        by_prod = self.args.score_according_prod_usage is True and self._traits_of(pod.shape).is_prod
-        usage = load.prod if by_prod else load.scored
-        total, scarcest = 0, MAX_SCORE
-        for index, amount in enumerate(self._estimate(pod)):
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """The weighted mean of what is left of each resource, in percent, and of the scarcest one."""
+        load, traits = self._loads.view(nodes), self._traits_of(pod)
+        usage = load.prod if self._scores_prod and traits.is_prod else load.scored
+        total = np.zeros(len(nodes), np.int64)
+        scarcest = np.full(len(nodes), MAX_SCORE, np.int64)
+        for index, amount in enumerate(traits.estimate):
             capacity = load.allocatable[index]
-            left = max(capacity - usage[index] - amount, 0) * MAX_SCORE // capacity if capacity > 0 else 0
+            left = np.maximum(capacity - usage[index] - amount, 0) * MAX_SCORE // np.where(capacity > 0, capacity, 1)
             total += left * self._weights[index]
-            scarcest = min(scarcest, left)
-        weight = sum(self._weights) + dominant
-        return (total + scarcest * dominant) // weight if weight else 0
+            np.minimum(scarcest, left, out=scarcest)
+        scores = (total + scarcest * self._dominant_weight) // self._total_weight
+        return np.where(load.has_usage & ~load.expired, scores, 0)
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        load = self._loads.of_row(node.row)
+        if load.expired or not load.has_usage:
+            return 0
+        traits = self._traits_of(pod)
+        usage, offset = load.usage, (2 if self._scores_prod and traits.is_prod else 1) * self._width
+        total, scarcest = 0, MAX_SCORE
+        for index, amount in enumerate(traits.estimate):
+            capacity = load.allocatable[index]
+            free = capacity - usage[offset + index] - amount
+            left = free * MAX_SCORE // capacity if free > 0 and capacity > 0 else 0
+            total += left * self._weights[index]
+            if left < scarcest:
+                scarcest = left
+        return (total + scarcest * self._dominant_weight) // self._total_weight
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Nothing: pods count on their nodes as soon as they are assumed."""
@@ -184,16 +180,11 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Nothing, as at Reserve."""
 
-    def _expired(self, load: LoadView) -> NDArray[np.bool_]:
-        expired: NDArray[np.bool_] = self.handle.now().timestamp() - load.update_time >= self.args.expiration
-        return expired
-
     def _estimate(self, pod: PodInfo) -> Vector:
-        if self.args.allow_customize_estimation and (own := _own_factors(pod)):
-            return estimate(pod.shape, self._resources, {**self._factors, **own})
-        return self._traits_of(pod.shape).estimate
+        return self._traits_of(pod).estimate
 
-    def _traits_of(self, shape: Shape) -> _Traits:
+    def _traits_of(self, pod: PodInfo) -> _Traits:
+        shape = pod.shape
         found = self._traits.get(shape)
         if found is None:
             controller = shape.controller
@@ -202,10 +193,12 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
                 priority_class(shape) == PROD,
                 controller is not None and controller.kind == "DaemonSet",
             )
+        if self.args.allow_customize_estimation and (own := _own_factors(pod)):
+            return found._replace(estimate=estimate(shape, self._resources, {**self._factors, **own}))
         return found
 
     async def _check_expiry(self) -> None:
-        if self._loads.has_expired():
+        if self._loads.check_expiry():
             self.handle.report_change(ClusterEvent(_METRIC_EXPIRED, Action.UPDATE))
 
 

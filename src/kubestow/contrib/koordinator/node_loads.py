@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import add, sub
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,13 @@ from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.contrib.koordinator.args import CustomUsageThresholds, LoadAwareSchedulingArgs
 from kubestow.contrib.koordinator.estimation import PROD, priority_class
-from kubestow.contrib.koordinator.node_metric import NodeMetric, NodeReport, Vector, read_report
+from kubestow.contrib.koordinator.node_metric import (
+    AggregationKey,
+    NodeMetric,
+    NodeReport,
+    Vector,
+    read_report,
+)
 from kubestow.contrib.node_load.changed_nodes import ChangedNodes
 from kubestow.contrib.node_load.usage import CLOCK_SKEW
 from kubestow.errors import InvalidQuantity
@@ -56,7 +63,7 @@ class LoadView(NamedTuple):
 
     reported: Mask
     has_usage: Mask
-    update_time: NDArray[np.float64]
+    expired: Mask
     allocatable: list[Int64s]
     used: list[Int64s]
     scored: list[Int64s]
@@ -66,79 +73,54 @@ class LoadView(NamedTuple):
     is_aggregated: Mask
 
 
-class NodeLoad(NamedTuple):
-    """The load of a single node, with the meaning of :class:`LoadView`; vectors are by resource."""
+class NodeLoad:
+    """The load of a single node in Python numbers, with the meaning of :class:`LoadView`; vectors are by resource.
 
-    reported: bool
-    has_usage: bool
-    update_time: float
-    allocatable: Vector
-    used: Vector
-    scored: Vector
-    prod: Vector
-    limits: Vector
-    prod_limits: Vector
-    is_aggregated: bool
-
-
-class _Contribution(NamedTuple):
-    """What a pod adds to the load of its node: to the usage, to the sum of estimates, and to that of production."""
-
-    delta: Vector
-    estimate: Vector
-    prod: Vector
-
-
-class _Sums(NamedTuple):
-    """What the pods of a node contribute to its load; lists are by resource."""
-
-    delta: list[int]
-    estimated: list[int]
-    prod: list[int]
-
-
-class _Limits(NamedTuple):
-    """The thresholds of a node, and the aggregation that those of the filter refer to; None for the latest usage."""
-
-    limits: Vector
-    prod: Vector
-    aggregation: tuple[str, float] | None
-
-
-class _Static(NamedTuple):
-    """What is known of a node besides its pods: thresholds, capacity, its report, and the usage that this has.
-
-    ``used`` and ``scored`` are the usage that is filtered and scored by; they are 0 if it was not reported.
+    ``aggregation`` is the one that ``limits`` refer to, None for the latest usage. ``limits_usage`` and ``limits_prod``
+    say whether there are any limits. ``usage`` is ``used``, ``scored`` and ``prod``, one after the other in one list,
+    so that the contribution of a pod is added to it in one operation.
     """
 
-    limits: _Limits
-    allocatable: Vector
-    report: NodeReport | None
-    update_time: float
-    has_used: bool
-    used: Vector
-    has_scored: bool
-    scored: Vector
+    __slots__ = (
+        "aggregation",
+        "allocatable",
+        "expired",
+        "has_usage",
+        "limits",
+        "limits_prod",
+        "limits_usage",
+        "measures_scored",
+        "measures_used",
+        "node",
+        "prod_limits",
+        "report",
+        "usage",
+    )
 
-    def with_report(
-        self, report: NodeReport | None, scored_aggregation: tuple[str, float] | None, nothing: Vector
-    ) -> _Static:
-        """The same node with another report."""
+    def __init__(self, limits: Vector, prod_limits: Vector, aggregation: AggregationKey | None) -> None:
+        #: What limits and allocatable amounts were read from.
+        self.node: Node | None = None
+        self.limits, self.prod_limits, self.aggregation = limits, prod_limits, aggregation
+        self.limits_usage, self.limits_prod = any(limits), any(prod_limits)
+        self.allocatable: Vector = (0,) * len(limits)
+        self.take_report(None, None, self.allocatable)
+
+    def take_report(
+        self, report: NodeReport | None, scored_aggregation: AggregationKey | None, prod: Sequence[int]
+    ) -> None:
+        """Take over a report, None if there is no usable one; no pods contribute any more.
+
+        ``prod`` is what production uses without its pods.
+        """
         used = scored = None
-        updated = -math.inf
         if report is not None:
-            used, scored = _usage(report, self.limits.aggregation), _usage(report, scored_aggregation)
-            updated = -math.inf if report.update_time is None else report.update_time
-        return _Static(
-            self.limits,
-            self.allocatable,
-            report,
-            updated,
-            used is not None,
-            used or nothing,
-            scored is not None,
-            scored or nothing,
-        )
+            used, scored = _usage(report, self.aggregation), _usage(report, scored_aggregation)
+        nothing = (0,) * len(self.limits)
+        self.report, self.expired = report, False
+        self.has_usage = report is not None and report.usage is not None
+        #: Whether the usage was reported; otherwise it is the sum of estimates.
+        self.measures_used, self.measures_scored = used is not None, scored is not None
+        self.usage: list[int] = [*(used or nothing), *(scored or nothing), *prod]
 
 
 class NodeLoads:
@@ -153,14 +135,14 @@ class NodeLoads:
     ) -> None:
         self._handle, self._args, self._resources, self._estimate = handle, args, resources, estimate
         self._nothing: Vector = (0,) * len(resources)
-        self._limits = self._limits_of(CustomUsageThresholds())
         aggregated = args.aggregated
-        self._scored_aggregation: tuple[str, float] | None = None
+        self._scored_aggregation: AggregationKey | None = None
         if aggregated is not None and aggregated.score_aggregation_type:
             duration = Duration.parse(aggregated.score_aggregated_duration or "0").seconds
             self._scored_aggregation = aggregated.score_aggregation_type, duration
         columns = handle.cluster.nodes.columns
-        self._reported, self._has_usage = columns.new(np.bool_), columns.new(np.bool_)
+        self._reported, self._has_usage, self._expired = (columns.new(np.bool_) for _ in range(3))
+        #: Seconds since the Unix epoch.
         self._update_time = columns.new(np.float64, fill=-math.inf)
         self._is_aggregated = columns.new(np.bool_)
 
@@ -168,23 +150,18 @@ class NodeLoads:
             return [columns.new(np.int64) for _ in resources]
 
         self._allocatable, self._limit, self._prod_limit = per_resource(), per_resource(), per_resource()
-        #: The usage that is filtered and scored by; without it, the sum of estimates is taken.
-        self._used, self._has_used = per_resource(), columns.new(np.bool_)
-        self._scored, self._has_scored = per_resource(), columns.new(np.bool_)
-        self._delta, self._estimated, self._prod = per_resource(), per_resource(), per_resource()
-        #: The same three by name of the node, and the nodes whose sums are not in the columns yet.
-        self._sums: dict[str, _Sums] = {}
+        self._used, self._scored, self._prod = per_resource(), per_resource(), per_resource()
+        self._usage = [*self._used, *self._scored, *self._prod]
+        #: The same of each node by its name, and the nodes whose usage is not in the columns yet.
+        self._loads: dict[str, NodeLoad] = {}
         self._unwritten: set[str] = set()
 
         self._reports: dict[str, NodeReport] = {}
-        self._static: dict[str, _Static] = {}
-        #: The load that was read last: its row, and the position of the journal.
-        self._latest: tuple[int, int, NodeLoad] | None = None
+        #: What pods contribute that no report shows, unless their estimates are their own.
+        self._unmeasured: WeakKeyDictionary[Shape, Vector] = WeakKeyDictionary()
         self._prod_shapes: WeakKeyDictionary[Shape, bool] = WeakKeyDictionary()
-        #: When pods were placed, in seconds since the Unix epoch, and what they contribute to reported nodes; by uid.
-        self._placed_at: dict[str, float] = {}
-        self._contributions: dict[str, _Contribution] = {}
-        self._checked = -math.inf
+        #: What pods contribute to the usage of reported nodes, by uid, of those that do not contribute as unmeasured.
+        self._contributions: dict[str, Vector] = {}
         self._has_warned = False
         self._changed_nodes = ChangedNodes(
             handle.cluster, Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_ALLOCATABLE
@@ -197,84 +174,56 @@ class NodeLoads:
     def view(self, nodes: Nodes) -> LoadView:
         """The load of some nodes, after hypothetical changes if there are any."""
         self._refresh()
-        self._write_sums()
+        self._write_usage()
         rows = nodes.rows
-        delta, estimated, prod = (
-            [c.readonly[rows] for c in group] for group in (self._delta, self._estimated, self._prod)
-        )
+        usage = [column.readonly[rows] for column in self._usage]
         if isinstance(nodes, HypotheticalNodes):
-            delta, estimated, prod = ([column.copy() for column in group] for group in (delta, estimated, prod))
-            self._apply_changes(nodes, delta, estimated, prod)
-        has_used, has_scored = self._has_used.readonly[rows], self._has_scored.readonly[rows]
-        used = [
-            np.where(has_used, c.readonly[rows] + d, e) for c, d, e in zip(self._used, delta, estimated, strict=True)
-        ]
-        scored = [
-            np.where(has_scored, c.readonly[rows] + d, e)
-            for c, d, e in zip(self._scored, delta, estimated, strict=True)
-        ]
+            usage = [column.copy() for column in usage]
+            self._apply_changes(nodes, usage)
+        count = len(self._resources)
         return LoadView(
             self._reported.readonly[rows],
             self._has_usage.readonly[rows],
-            self._update_time.readonly[rows],
+            self._expired.readonly[rows],
             [column.readonly[rows] for column in self._allocatable],
-            used,
-            scored,
-            prod,
+            usage[:count],
+            usage[count : 2 * count],
+            usage[2 * count :],
             [column.readonly[rows] for column in self._limit],
             [column.readonly[rows] for column in self._prod_limit],
             self._is_aggregated.readonly[rows],
         )
 
     def of_row(self, row: int) -> NodeLoad:
-        """The load of the node at a row of the node table, without arrays of length one."""
-        cluster = self._handle.cluster
-        position, latest = cluster.journal.position, self._latest
-        if latest is not None and latest[:2] == (row, position):
-            return latest[2]  # by the filter, and now by the score
-        self._refresh()
-        name = cluster.nodes.names[row]
-        static, sums = self._static[name], self._sums[name]
-        estimated = tuple(sums.estimated)
-        load = NodeLoad(
-            static.report is not None,
-            static.report is not None and static.report.usage is not None,
-            static.update_time,
-            static.allocatable,
-            _sum(static.used, sums.delta) if static.has_used else estimated,
-            _sum(static.scored, sums.delta) if static.has_scored else estimated,
-            tuple(sums.prod),
-            static.limits.limits,
-            static.limits.prod,
-            static.limits.aggregation is not None,
-        )
-        self._latest = row, position, load
+        """The load of the node at a row of the node table."""
+        table = self._handle.cluster.nodes
+        load = self._loads.get(table.names[row])
+        if load is None or load.node is not table.objects[row]:
+            self._refresh()
+            load = self._loads[table.names[row]]
         return load
 
-    def has_expired(self) -> bool:
-        """Whether a report has expired since the last call. Forgets pods that are gone, too."""
+    def check_expiry(self) -> bool:
+        """Find the reports that have expired; whether that changed any node."""
         self._refresh()
-        placed_pod = self._handle.cluster.placed_pod
-        self._placed_at = {uid: at for uid, at in self._placed_at.items() if placed_pod(uid) is not None}
-        now, checked = self._handle.now().timestamp(), self._checked
-        self._checked = now
-        expiry = self._update_time.readonly + self._args.expiration
-        return bool((self._reported.readonly & (checked < expiry) & (expiry <= now)).any())
+        age = self._handle.now().timestamp() - self._update_time.readonly
+        expired = self._reported.readonly & (age >= self._args.expiration)
+        changed = np.flatnonzero(expired != self._expired.readonly).tolist()
+        for row in changed:
+            self._loads[self._handle.cluster.nodes.names[row]].expired = self._expired.values[row] = expired[row].item()
+        return bool(changed)
 
-    def _apply_changes(
-        self, nodes: HypotheticalNodes, delta: list[Int64s], estimated: list[Int64s], prod: list[Int64s]
-    ) -> None:
+    def _apply_changes(self, nodes: HypotheticalNodes, usage: list[Int64s]) -> None:
         for position in range(len(nodes)):
-            report = self._static[nodes.name(position)].report
-            if report is None:
+            load = self._loads[nodes.name(position)]
+            if load.report is None:
                 continue
             change = nodes.change(position)
-            contributions = [(-1, self._contributions.get(info.uid)) for info in change.removed]
-            contributions += [(+1, self._contribution(report, info)) for info in change.added]
+            contributions = [(-1, self._contributed(info)) for info in change.removed]
+            contributions += [(+1, self._new_contribution(load, load.report, info)) for info in change.added]
             for sign, contribution in contributions:
-                for group, vector in zip((delta, estimated, prod), contribution or (), strict=False):
-                    for column, amount in zip(group, vector, strict=True):
-                        column[position] += sign * amount
+                for column, amount in zip(usage, contribution, strict=True):
+                    column[position] += sign * amount
 
     # -- nodes and reports -------------------------------------------------------------------------------------------
 
@@ -299,24 +248,22 @@ class NodeLoads:
 
     def _read_node(self, row: int, node: Node) -> None:
         """Read the thresholds and the allocatable amounts of a node."""
-        limits = self._limits
+        load = None
         annotation = node.metadata.annotations.get(_THRESHOLDS)
         if annotation is not None:
             try:
-                limits = self._limits_of(msgspec.json.decode(annotation, type=CustomUsageThresholds))
+                load = self._new_load(msgspec.json.decode(annotation, type=CustomUsageThresholds))
             except (msgspec.DecodeError, ValueError) as error:
                 self._warn(node.metadata.name, f"annotation {_THRESHOLDS} is ignored: {error}")
-        allocatable = tuple(_amount(name, node) for name in self._resources)
-        _set(self._limit, row, limits.limits)
-        _set(self._prod_limit, row, limits.prod)
-        _set(self._allocatable, row, allocatable)
-        self._is_aggregated.values[row] = limits.aggregation is not None
-        nothing = self._nothing
-        self._static[node.metadata.name] = _Static(limits, allocatable, None, -math.inf, False, nothing, False, nothing)
-        if len(self._static) > len(self._handle.cluster.nodes):
+        load = self._loads[node.metadata.name] = load or self._new_load(CustomUsageThresholds())
+        load.node, load.allocatable = node, tuple(_amount(name, node) for name in self._resources)
+        _set(self._limit, row, load.limits)
+        _set(self._prod_limit, row, load.prod_limits)
+        _set(self._allocatable, row, load.allocatable)
+        self._is_aggregated.values[row] = load.aggregation is not None
+        if len(self._loads) > len(self._handle.cluster.nodes):
             rows = self._handle.cluster.nodes.rows
-            self._static = {name: static for name, static in self._static.items() if name in rows}
-            self._sums = {name: sums for name, sums in self._sums.items() if name in rows}
+            self._loads = {name: load for name, load in self._loads.items() if name in rows}
 
     def _load(self, row: int) -> None:
         """Take over the report of a row's node, and compute the contributions of its pods anew."""
@@ -324,20 +271,17 @@ class NodeLoads:
         pods = self._handle.cluster.nodes.pods[row]
         for uid in pods:
             self._contributions.pop(uid, None)
-        static = self._static[name].with_report(self._usable_report(name), self._scored_aggregation, self._nothing)
-        self._static[name], report = static, static.report
+        report, load = self._usable_report(name), self._loads[name]
         prod = report.system_usage if report is not None and self._args.prod_usage_include_sys else self._nothing
-        self._sums[name] = _Sums(list(self._nothing), list(self._nothing), list(prod))
+        load.take_report(report, self._scored_aggregation, prod)
         self._unwritten.add(name)
-        self._reported.values[row] = report is not None
-        self._has_usage.values[row] = report is not None and report.usage is not None
-        self._update_time.values[row] = static.update_time
-        self._has_used.values[row], self._has_scored.values[row] = static.has_used, static.has_scored
-        _set(self._used, row, static.used)
-        _set(self._scored, row, static.scored)
+        updated = -math.inf if report is None or report.update_time is None else report.update_time
+        load.expired = report is not None and self._handle.now().timestamp() - updated >= self._args.expiration
+        self._reported.values[row], self._has_usage.values[row] = report is not None, load.has_usage
+        self._update_time.values[row], self._expired.values[row] = updated, load.expired
         if report is not None:
             for info in pods.values():
-                self._contribute(row, report, info)
+                load.usage = list(map(add, load.usage, self._contribution(load, report, info)))
 
     def _usable_report(self, name: str) -> NodeReport | None:
         """The report of a node, unless it is from the future."""
@@ -350,8 +294,8 @@ class NodeLoads:
         self._warn(name, f"NodeMetric is ignored: it is from {ahead:.0f} s in the future")
         return None
 
-    def _limits_of(self, custom: CustomUsageThresholds) -> _Limits:
-        """The thresholds of a node with an annotation. Raises ValueError."""
+    def _new_load(self, custom: CustomUsageThresholds) -> NodeLoad:
+        """The load of a node with an annotation, without a report. Raises ValueError."""
         args, own = self._args, custom.aggregated_usage
         limits, aggregation = custom.usage_thresholds or args.thresholds, None
         if own is not None and own.usage_thresholds and own.usage_aggregation_type:
@@ -361,7 +305,7 @@ class NodeLoads:
             duration = Duration.parse(default.usage_aggregated_duration or "0").seconds
             limits, aggregation = default.usage_thresholds, (default.usage_aggregation_type, duration)
         prod = custom.prod_usage_thresholds or args.prod_usage_thresholds or {}
-        return _Limits(
+        return NodeLoad(
             tuple(limits.get(name, 0) for name in self._resources),
             tuple(prod.get(name, 0) for name in self._resources),
             aggregation,
@@ -376,47 +320,45 @@ class NodeLoads:
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Add the contribution of a pod to a reported node."""
-        if info.uid not in self._placed_at:
-            scheduled = _condition_time(info, "PodScheduled")
-            self._placed_at[info.uid] = self._handle.now().timestamp() if scheduled is None else scheduled
-        static = self._static.get(self._handle.cluster.nodes.names[row])
-        if static is not None and static.report is not None:
-            self._contribute(row, static.report, info)
+        name = self._handle.cluster.nodes.names[row]
+        load = self._loads.get(name)
+        if load is not None and load.report is not None:
+            load.usage = list(map(add, load.usage, self._contribution(load, load.report, info)))
+            self._unwritten.add(name)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Subtract the contribution of a pod."""
-        contribution = self._contributions.pop(info.uid, None)
-        if contribution is not None:
-            self._add(row, contribution, -1)
-
-    def _contribute(self, row: int, report: NodeReport, info: PodInfo) -> None:
-        contribution = self._contributions[info.uid] = self._contribution(report, info)
-        self._add(row, contribution, +1)
-
-    def _add(self, row: int, contribution: _Contribution, sign: int) -> None:
         name = self._handle.cluster.nodes.names[row]
-        sums = self._sums.get(name)
-        if sums is None:
-            return
-        for amounts, vector in zip(sums, contribution, strict=True):
-            for index, amount in enumerate(vector):
-                amounts[index] += sign * amount
-        self._unwritten.add(name)
+        load = self._loads.get(name)
+        if load is not None and load.report is not None:
+            load.usage = list(map(sub, load.usage, self._contributed(info)))
+            self._contributions.pop(info.uid, None)
+            self._unwritten.add(name)
 
-    def _write_sums(self) -> None:
-        """Write the sums that have changed to the columns."""
+    def _contributed(self, info: PodInfo) -> Vector:
+        """What a pod on a reported node has contributed."""
+        return self._contributions.get(info.uid) or self._unmeasured_contribution(info)
+
+    def _write_usage(self) -> None:
+        """Write what pods have changed to the columns."""
         rows = self._handle.cluster.nodes.rows
         for name in self._unwritten:
-            row, sums = rows.get(name), self._sums.get(name)
-            if row is not None and sums is not None:
-                for group, amounts in zip((self._delta, self._estimated, self._prod), sums, strict=True):
-                    _set(group, row, [as_int64(amount) for amount in amounts])
+            row, load = rows.get(name), self._loads.get(name)
+            if row is not None and load is not None:
+                _set(self._usage, row, [as_int64(amount) for amount in load.usage])
         self._unwritten.clear()
 
-    def _contribution(self, report: NodeReport, info: PodInfo) -> _Contribution:
+    def _contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
+        """What a pod adds to the usage of a node, from now on."""
+        if (info.namespace, info.name) not in report.pods and not self._args.allow_customize_estimation:
+            return self._unmeasured_contribution(info)
+        found = self._contributions[info.uid] = self._new_contribution(load, report, info)
+        return found
+
+    def _new_contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
         key = (info.namespace, info.name)
-        measured, estimate = report.pods.get(key), self._estimate(info)
-        is_prod = self._is_prod(info.shape)
+        measured = report.pods.get(key)
+        estimate, is_prod = self._estimate(info), self._is_prod(info.shape)
         is_measured_as_prod = is_prod and key in report.prod_pods
         is_estimated = measured is None or self._is_recent(report, info)
         delta = _excess(estimate, measured) if is_estimated else self._nothing
@@ -425,7 +367,16 @@ class NodeLoads:
             prod = estimate
         elif is_prod and is_estimated:
             prod = _sum(prod, _excess(estimate, measured))
-        return _Contribution(delta, estimate, prod)
+        used, scored = delta if load.measures_used else estimate, delta if load.measures_scored else estimate
+        return (*used, *scored, *prod)
+
+    def _unmeasured_contribution(self, info: PodInfo) -> Vector:
+        found = self._unmeasured.get(info.shape)
+        if found is None:
+            estimate = self._estimate(info)
+            prod = estimate if self._is_prod(info.shape) else self._nothing
+            found = self._unmeasured[info.shape] = (*estimate, *estimate, *prod)
+        return found
 
     def _is_prod(self, shape: Shape) -> bool:
         found = self._prod_shapes.get(shape)
@@ -435,11 +386,16 @@ class NodeLoads:
 
     def _is_recent(self, report: NodeReport, info: PodInfo) -> bool:
         """Whether the report cannot show the pod in full, or the pod is to be estimated for a certain time."""
-        placed_at = self._placed_at.get(info.uid)
-        if placed_at is None:
-            placed_at = self._handle.now().timestamp()
+        placed_at = self._placed_at(info)
         updated = -math.inf if report.update_time is None else report.update_time
         return updated - report.report_interval < placed_at or self._estimated_until(info, placed_at) > updated
+
+    def _placed_at(self, info: PodInfo) -> float:
+        """When a pod was placed, in seconds since the Unix epoch: now, if the API server has not confirmed it yet."""
+        scheduled, started = _condition_time(info, "PodScheduled"), info.status.start_time
+        if scheduled is not None:
+            return scheduled
+        return self._handle.now().timestamp() if started is None else started.timestamp()
 
     def _estimated_until(self, info: PodInfo, placed_at: float) -> float:
         after_scheduled, after_initialized = (
@@ -455,7 +411,7 @@ class NodeLoads:
         return placed_at + after_scheduled if after_scheduled > 0 else -math.inf
 
 
-def _usage(report: NodeReport, aggregation: tuple[str, float] | None) -> Vector | None:
+def _usage(report: NodeReport, aggregation: AggregationKey | None) -> Vector | None:
     """The usage that a report has, latest or aggregated; without a duration, percentiles fall back to the latest."""
     if aggregation is None:
         return report.usage

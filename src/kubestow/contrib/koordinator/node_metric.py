@@ -82,6 +82,7 @@ class NodeMetric(CustomObject, frozen=True):
     """The report of a node; it has the name of the node."""
 
     resource: ClassVar[str] = "nodemetrics.v1alpha1.slo.koordinator.sh"
+    is_about_node: ClassVar[bool] = True
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
 

@@ -23,6 +23,8 @@ class ChangedNodes:
 
     def rows(self) -> list[int]:
         """The rows that have changed; all of them in the first call."""
+        if self._generation.is_current(self._cluster):
+            return []
         table = self._cluster.nodes
         rows = self._generation.invalid_rows(self._cluster, self._mask)
         self._generation = Generation.of(self._cluster)

@@ -15,15 +15,18 @@ from typing import Protocol
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.contrib.node_load.usage import NodeUsage, UsageSample, usable
 from kubestow.errors import KubestowError
+from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 
-__all__ = ["COLLECTION_PERIOD", "NODE_USAGE", "Collector", "UsageSource"]
+__all__ = ["COLLECTION_PERIOD", "NEW_SAMPLES", "Collector", "UsageSource"]
 
 _log = logging.getLogger(__name__)
 
-#: The name of the event that new samples are; plugins whose results depend on them register for it.
-NODE_USAGE = "NodeUsage"
+#: The name of the event that new samples are.
+_NODE_USAGE = "NodeUsage"
+#: What plugins register whose scores depend on samples.
+NEW_SAMPLES = on(_NODE_USAGE, Action.UPDATE, invalidates=Invalidation.ALL, requeues=False)
 #: The pause between two collections, in seconds.
 COLLECTION_PERIOD = 30.0
 #: A collection is cancelled after so many seconds.
@@ -69,7 +72,7 @@ class Collector:
         checked = ((name, usable(sample, now)) for name, sample in self._collected.items())
         replaced = self.usage.replace({name: sample for name, sample in checked if sample is not None})
         if self._on_collected() or replaced:
-            self._handle.report_change(ClusterEvent(NODE_USAGE, Action.UPDATE))
+            self._handle.report_change(ClusterEvent(_NODE_USAGE, Action.UPDATE))
 
     def _failed(self, problem: str) -> None:
         if problem and problem != self._failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +31,15 @@ def is_http_url(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JSONServer:
-    """A server at a URL; a ``token`` is sent as bearer token, ``insecure`` skips the verification of certificates."""
+    """A server at a URL; a ``token`` is sent as bearer token, ``insecure`` skips the verification of certificates.
+
+    The certificate authorities in ``ca_file`` (PEM) are trusted besides those of the system.
+    """
 
     url: str
     token: str = ""
     insecure: bool = False
+    ca_file: str = ""
 
     async def get(self, path: str, query: Mapping[str, str]) -> Any:
         """The decoded body of a response with status 200. Raises Unreachable."""
@@ -45,7 +50,7 @@ class JSONServer:
             async with (
                 asyncio.timeout(_TIME_LIMIT),
                 aiohttp.ClientSession(headers=headers) as session,
-                session.get(self.url.rstrip("/") + path, params=query, ssl=not self.insecure) as response,
+                session.get(self.url.rstrip("/") + path, params=query, ssl=self._verification()) as response,
             ):
                 body = await response.read()
                 status = response.status
@@ -59,3 +64,11 @@ class JSONServer:
             return msgspec.json.decode(body)
         except UNDECODABLE as error:
             raise Unreachable(self.url, f"malformed response: {error}") from None
+
+    def _verification(self) -> ssl.SSLContext | bool:
+        """How certificates are verified. Raises OSError for a file that is missing or malformed."""
+        if self.insecure or not self.ca_file or not self.url.startswith("https:"):
+            return not self.insecure
+        context = ssl.create_default_context()
+        context.load_verify_locations(self.ca_file)
+        return context

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.interface import Handle
 
@@ -60,6 +60,10 @@ class RecentPods:
                     for column, amount in zip(sums, estimate or (), strict=False):
                         column[position] += sign * amount
         return sums
+
+    def sums_of_row(self, node: NodeRow) -> list[int]:
+        """The same for a single node."""
+        return [column.values.item(node.row) for column in self._columns]
 
     # -- changes -----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node
 from kubestow.api.formats.quantity import millis
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["CLOCK_SKEW", "EXPIRATION", "NodeCapacity", "NodeUsage", "UsageColumns", "UsageSample", "usable"]
@@ -118,15 +118,22 @@ class NodeCapacity:
 
     def cpu(self, nodes: Nodes) -> Floats:
         """The CPU capacity in millicores, float64; what is allocatable for nodes that report no capacity."""
+        cpu: Floats = self._column()[nodes.rows]
+        missing = np.isnan(cpu)
+        return np.where(missing, nodes.allocatable("cpu"), cpu) if missing.any() else cpu
+
+    def cpu_of_row(self, node: NodeRow) -> float:
+        """The same for a single node."""
+        cpu: float = self._column().item(node.row)
+        return node.allocatable("cpu") if math.isnan(cpu) else cpu
+
+    def _column(self) -> Floats:
+        """The reported capacities of all rows, NaN where there is none."""
         table, cached = self._usage.table, self._columns
         if cached is None or cached[:2] != (table.structure, self._usage.version):
             capacity = np.fromiter((_cpu(node) for node in table.objects), np.float64, len(table))
             cached = self._columns = table.structure, self._usage.version, capacity
-        cpu: Floats = cached[2][nodes.rows]
-        if len(nodes) == 1:
-            return nodes.allocatable("cpu").astype(np.float64) if math.isnan(cpu.item()) else cpu
-        missing = np.isnan(cpu)
-        return np.where(missing, nodes.allocatable("cpu"), cpu) if missing.any() else cpu
+        return cached[2]
 
 
 def _cpu(node: Node) -> float:

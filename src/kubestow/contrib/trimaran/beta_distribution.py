@@ -59,9 +59,6 @@ def _log_beta(alpha: float, beta: float) -> float:
 
 def cumulative(parameters: BetaParameters, threshold: Floats) -> Floats:
     """The probability that a value is at most ``threshold`` (0 to 1), float64; NaN where there is no distribution."""
-    if len(threshold) == 1:
-        alpha, beta, log_beta = (field.item() for field in parameters)
-        return np.array([cumulative_of_one(alpha, beta, log_beta, threshold.item())])
     found = np.full(len(threshold), math.nan)
     inside = (threshold > 0) & (threshold < 1) & ~np.isnan(parameters.log_beta)
     rows = np.flatnonzero(inside)

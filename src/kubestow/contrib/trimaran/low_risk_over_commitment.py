@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.contrib.node_load.collector import NODE_USAGE, Collector
+from kubestow.contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow.contrib.trimaran.args import TrimaranArgs
 from kubestow.contrib.trimaran.beta_distribution import (
     LEAST_DEVIATION,
@@ -30,7 +30,7 @@ from kubestow.contrib.trimaran.beta_distribution import (
 )
 from kubestow.contrib.trimaran.pod_amounts import limits, requests
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
 
@@ -89,7 +89,7 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        on(NODE_USAGE, Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
+        NEW_SAMPLES,
     )
 
     def __init__(self, args: LowRiskOverCommitmentArgs, handle: Handle) -> None:
@@ -115,8 +115,6 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         requested, limited = requests(pod.shape), limits(pod.shape)
         if not any((*requested, *limited)):
             return np.zeros(len(nodes), np.int64)
-        if len(nodes) == 1:
-            return np.array([self._score_one(requested, limited, nodes)], np.int64)
         risk = np.zeros(len(nodes))
         measured = np.zeros(len(nodes), np.bool_)
         for index, load in enumerate(self._distributions()):
@@ -135,14 +133,16 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
             measured |= ~np.isnan(mean)
         return np.where(measured, np.floor((1 - risk) * MAX_SCORE + 0.5), 0).astype(np.int64)
 
-    def _score_one(self, requested: tuple[int, int], limited: tuple[int, int], nodes: Nodes) -> int:
-        """The score of a single node, without arrays of length one."""
-        (row,) = nodes.row_numbers.tolist()
-        risk, measured = 0.0, False
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        requested, limited = requests(pod.shape), limits(pod.shape)
+        if not any((*requested, *limited)):
+            return 0
+        row, risk, measured = node.row, 0.0, False
         for index, load in enumerate(self._distributions()):
             request_counter, limit_counter = self._counters[index]
             requests_there, limits_there = request_counter.by_row.item(row), limit_counter.by_row.item(row)
-            capacity = nodes.allocatable(_RESOURCES[index]).item()
+            capacity = node.allocatable(_RESOURCES[index])
             mean = load.mean.item(row)
             of_load = 0.0
             if not math.isnan(mean):

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.contrib.node_load.collector import NODE_USAGE, Collector
+from kubestow.contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow.contrib.node_load.usage import NodeCapacity
 from kubestow.contrib.range_normalization import inverted_range
 from kubestow.contrib.trimaran.args import TrimaranArgs
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 
 __all__ = ["Peaks", "PeaksArgs", "PowerModel"]
@@ -57,7 +57,7 @@ class Peaks(ScorePlugin):
     label_keys = ()
     events_to_register = (
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        on(NODE_USAGE, Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
+        NEW_SAMPLES,
     )
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:

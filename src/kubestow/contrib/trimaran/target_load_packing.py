@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from kubestow.api.formats.quantity import Quantity, millis
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
-from kubestow.contrib.node_load.collector import NODE_USAGE, Collector
+from kubestow.contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow.contrib.node_load.recent_pods import RecentPods
 from kubestow.contrib.node_load.usage import NodeCapacity
 from kubestow.contrib.trimaran.args import TrimaranArgs
 from kubestow.contrib.trimaran.pod_amounts import cpu_and_memory
 from kubestow.errors import InvalidQuantity
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 
 __all__ = ["TargetLoadPacking", "TargetLoadPackingArgs"]
@@ -82,7 +82,7 @@ class TargetLoadPacking(ScorePlugin):
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        on(NODE_USAGE, Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
+        NEW_SAMPLES,
     )
 
     def __init__(self, args: TargetLoadPackingArgs, handle: Handle) -> None:
@@ -99,8 +99,6 @@ class TargetLoadPacking(ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """0 above 100 % and without metrics."""
-        if len(nodes) == 1:
-            return np.array([self._score_one(pod, nodes)], np.int64)
         used = self._collector.usage.columns.cpu[nodes.rows]
         capacity = self._capacity.cpu(nodes)
         (recent,) = self._recent_pods.sums(nodes)
@@ -115,15 +113,15 @@ class TargetLoadPacking(ScorePlugin):
         score[np.isnan(used)] = 0.0
         return np.floor(score + 0.5).astype(np.int64)
 
-    def _score_one(self, pod: PodInfo, nodes: Nodes) -> int:
-        """The score of a single node, without arrays of length one."""
-        used, capacity = self._collector.usage.columns.cpu[nodes.rows].item(), self._capacity.cpu(nodes).item()
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        used, capacity = self._collector.usage.columns.cpu.item(node.row), self._capacity.cpu_of_row(node)
         if math.isnan(used):
             return 0
-        (recent,) = self._recent_pods.sums(nodes)
+        (recent,) = self._recent_pods.sums_of_row(node)
         (estimate,) = self._estimate(pod.shape)
         target = float(self._target)
-        millicores = used / 100 * capacity + (recent.item() + estimate)
+        millicores = used / 100 * capacity + (recent + estimate)
         predicted = 100 * millicores / capacity if capacity else 0.0
         if predicted <= target:
             score = (MAX_SCORE - target) * predicted / target + target

@@ -10,6 +10,7 @@ from kubestow.descheduling.policy.types import (
     PluginConfig,
     Plugins,
     PluginSet,
+    Prometheus,
 )
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "PluginConfig",
     "PluginSet",
     "Plugins",
+    "Prometheus",
     "load_policy",
     "with_priority_thresholds",
 ]

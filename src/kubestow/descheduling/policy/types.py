@@ -16,6 +16,7 @@ __all__ = [
     "PluginConfig",
     "PluginSet",
     "Plugins",
+    "Prometheus",
 ]
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
@@ -117,6 +118,11 @@ class DeschedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
     metrics_collector: MetricsCollector | None = None
     metrics_providers: tuple[MetricsProvider, ...] = ()
     grace_period_seconds: _Int64 | None = None
+
+    @property
+    def prometheus(self) -> Prometheus | None:
+        """The Prometheus server that measures utilization."""
+        return next((each.prometheus for each in self.metrics_providers if each.source == "Prometheus"), None)
 
     @property
     def uses_metrics_server(self) -> bool:

@@ -15,7 +15,6 @@ from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
-from kubestow.cluster.journal import EVERY_ROW
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import SUCCESS
 from kubestow.scheduling.events.resources import resource_of
@@ -78,8 +77,8 @@ class StaticHandle:
     def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do nothing: the time is fixed."""
 
-    def report_change(self, event: ClusterEvent) -> None:
-        self.cluster.journal.write(EVERY_ROW, event.bits)
+    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
+        self.cluster.record_change(event, node_name)
 
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Drop the event."""

@@ -23,7 +23,8 @@ class Balancing:
     """Evicts pods from source nodes while the destinations have room of every resource.
 
     ``sources`` and ``destinations`` are positions in ``usage``; ``capacity`` are the amounts up to which destinations
-    may be filled, int64 by resource. ``why`` is the message of the evictions.
+    may be filled, int64 by resource. ``why`` is the message of the evictions. Where it is not known what pods use,
+    nothing but ``node_limit`` ends the evictions of a node.
     """
 
     def __init__(

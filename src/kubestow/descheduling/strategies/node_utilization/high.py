@@ -14,7 +14,11 @@ from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.interface import BalancePlugin, Evictor, Problem
 from kubestow.descheduling.pod_selection import Namespaces
 from kubestow.descheduling.strategies.node_utilization.balancing import Balancing
-from kubestow.descheduling.strategies.node_utilization.thresholds import first_threshold_problem, namespace_problems
+from kubestow.descheduling.strategies.node_utilization.thresholds import (
+    first_of,
+    first_threshold_problem,
+    namespace_problems,
+)
 from kubestow.descheduling.strategies.node_utilization.usage import NodeUsage
 
 __all__ = ["HighNodeUtilization", "HighNodeUtilizationArgs"]
@@ -39,9 +43,7 @@ class HighNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: HighNodeUtilizationArgs) -> Iterator[Problem]:
-        for problem in _problems(args):  # the first one only, as later ones may follow from it
-            yield problem
-            return
+        return first_of(_problems(args))
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: HighNodeUtilizationArgs = self.args

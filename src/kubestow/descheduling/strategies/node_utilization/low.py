@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -14,10 +14,11 @@ from kubestow.descheduling.pod_selection import Namespaces
 from kubestow.descheduling.strategies.node_utilization.balancing import Balancing
 from kubestow.descheduling.strategies.node_utilization.thresholds import (
     Thresholds,
+    first_of,
     first_threshold_problem,
     namespace_problems,
 )
-from kubestow.descheduling.strategies.node_utilization.usage import NodeUsage
+from kubestow.descheduling.strategies.node_utilization.usage import METRIC_RESOURCE, NodeUsage
 
 __all__ = ["LowNodeUtilization", "LowNodeUtilizationArgs"]
 
@@ -39,9 +40,9 @@ class MetricsUtilization(msgspec.Struct, frozen=True, rename="camel"):
     prometheus: PrometheusQuery | None = None
 
     @property
-    def is_kubernetes(self) -> bool:
-        """Whether it comes from a metrics server."""
-        return self.metrics_server or self.source == _KUBERNETES_METRICS
+    def query(self) -> str:
+        """The Prometheus query, "" if utilization comes from elsewhere."""
+        return self.prometheus.query if self.source == _PROMETHEUS and self.prometheus else ""
 
 
 class NodeEvictionLimits(msgspec.Struct, frozen=True):
@@ -61,6 +62,20 @@ class LowNodeUtilizationArgs(msgspec.Struct, frozen=True, rename="camel"):
     evictable_namespaces: Namespaces | None = None
     eviction_limits: NodeEvictionLimits | None = None
 
+    @property
+    def query(self) -> str:
+        """The Prometheus query that measures utilization, "" if none does."""
+        return self.metrics_utilization.query if self.metrics_utilization else ""
+
+    @property
+    def node_limit(self) -> int | None:
+        """How many pods of a node are evicted at most, None for any number.
+
+        One by default where a query measures utilization, as it does not say what a pod uses.
+        """
+        limit = self.eviction_limits.node if self.eviction_limits else None
+        return 1 if limit is None and self.query else limit
+
 
 class LowNodeUtilization(BalancePlugin):
     """Evicts pods from nodes above the target thresholds, until they are below or the low nodes are full."""
@@ -70,13 +85,16 @@ class LowNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[Problem]:
-        for problem in _problems(args):  # the first one only, as later ones may follow from it
-            yield problem
-            return
+        return first_of(_problems(args))
+
+    @classmethod
+    def prometheus_queries(cls, args: LowNodeUtilizationArgs) -> Sequence[str]:
+        return [args.query] if args.query else []
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: LowNodeUtilizationArgs = self.args
-        usage = NodeUsage(cluster, args.thresholds, measured=args.metrics_utilization is not None)
+        measured = args.metrics_utilization is not None
+        usage = NodeUsage(cluster, args.thresholds, measured=measured, query=args.query)
         thresholds: Thresholds = args.thresholds
         targets: Thresholds = args.target_thresholds
         if args.use_deviation_thresholds:
@@ -99,7 +117,7 @@ class LowNodeUtilization(BalancePlugin):
             capacity,
             why="its node uses more than the target",
             excluded_namespaces=frozenset(args.evictable_namespaces.exclude if args.evictable_namespaces else ()),
-            node_limit=args.eviction_limits.node if args.eviction_limits else None,
+            node_limit=args.node_limit,
         )
         balancing.run(fullest_first.tolist(), evictor.filter, is_below_target)
 
@@ -123,6 +141,9 @@ def _problems(args: LowNodeUtilizationArgs) -> Iterator[Problem]:
         yield Problem("evictionLimits.node", f"must be 0 or more, got {limit}")
     if args.metrics_utilization is not None:
         yield from _metrics_problems(args.metrics_utilization)
+    if args.query and args.thresholds.keys() != {METRIC_RESOURCE}:
+        names = ", ".join(args.thresholds)
+        yield Problem("thresholds", f"expected {METRIC_RESOURCE} alone, which the query measures, got {names}")
 
 
 def _metrics_problems(metrics: MetricsUtilization) -> Iterator[Problem]:
@@ -135,6 +156,6 @@ def _metrics_problems(metrics: MetricsUtilization) -> Iterator[Problem]:
     if metrics.source == _PROMETHEUS and not (metrics.prometheus and metrics.prometheus.query):
         text = f'prometheus query is required when metrics source is set to "{_PROMETHEUS}"'
         yield Problem("metricsUtilization.prometheus.query", text)
-    if not metrics.is_kubernetes:
-        text = f'expected {_KUBERNETES_METRICS}, the only supported source, got "{metrics.source}"'
+    if not metrics.metrics_server and metrics.source not in (_KUBERNETES_METRICS, _PROMETHEUS):
+        text = f'expected {_KUBERNETES_METRICS} or {_PROMETHEUS}, got "{metrics.source}"'
         yield Problem("metricsUtilization.source", text)

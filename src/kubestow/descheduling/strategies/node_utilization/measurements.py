@@ -6,16 +6,17 @@ strategy fails in this loop, and a pod without one stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from kubestow.api.formats import quantity
 from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.pods.requests import CPU, MEMORY, Amounts
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
+from kubestow.descheduling.query_results import QuerySample
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["MeasurementError", "measured_node", "measured_pod"]
+__all__ = ["MeasurementError", "measured_node", "measured_pod", "queried_percentages"]
 
 _MEASURED = (CPU, MEMORY)
 #: A measurement is used for this long; the clock of another machine may be ahead by so much.
@@ -53,12 +54,46 @@ def measured_pod(cluster: ClusterState, pod: AssignedPod) -> Amounts | None:
         return None
 
 
+def queried_percentages(cluster: ClusterState, query: str, names: Sequence[str]) -> list[int]:
+    """What a Prometheus query says about nodes, in whole per cent, rounded down. Raises MeasurementError."""
+    result = cluster.query_results.get(query)
+    if result is None:
+        raise MeasurementError("Prometheus was not asked; is it in metricsProviders? Files have no measurements of it")
+    if result.problem:
+        raise MeasurementError(f"the Prometheus query failed: {result.problem}")
+    samples: dict[str, list[QuerySample]] = {}
+    for sample in result.samples:
+        samples.setdefault(sample.instance, []).append(sample)
+    return [_percentage(name, samples.get(name, ()), cluster.now) for name in names]
+
+
+def _percentage(name: str, samples: Sequence[QuerySample], now: datetime) -> int:
+    if len(samples) != 1:
+        count = f"{len(samples)} samples" if samples else "no sample"
+        raise MeasurementError(f'the Prometheus query returned {count} with the label instance="{name}", expected one')
+    (sample,) = samples
+    if not 0 <= sample.value <= 1:  # NaN, too
+        raise MeasurementError(f"the Prometheus query returned {sample.value:g} for node {name}, expected 0 to 1")
+    try:
+        _check_moment(datetime.fromtimestamp(sample.time, UTC), now)
+    except (ValueError, OverflowError, OSError) as error:
+        raise MeasurementError(f"the samples of Prometheus for node {name} {error}") from None
+    return int(sample.value * 100)
+
+
 def _check_age(timestamp: str, now: datetime) -> None:
     """Raises ValueError for a measurement that is old, from the future, or of an unknown time."""
     try:
-        age = now - datetime.fromisoformat(timestamp)
+        moment = datetime.fromisoformat(timestamp)
+        _ = now - moment
     except (ValueError, TypeError):
         raise ValueError(f"have no valid timestamp, but {timestamp!r}") from None
+    _check_moment(moment, now)
+
+
+def _check_moment(moment: datetime, now: datetime) -> None:
+    """Raises ValueError for a measurement that is old or from the future."""
+    age = now - moment
     if age > _MAX_AGE:
         raise ValueError(f"are {age.total_seconds():.0f} s old")
     if age < -_MAX_AHEAD:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from kubestow.descheduling.interface import Problem
 from kubestow.descheduling.pod_selection import Namespaces
 
-__all__ = ["Thresholds", "first_threshold_problem", "namespace_problems"]
+__all__ = ["Thresholds", "first_of", "first_threshold_problem", "namespace_problems"]
 
 Thresholds = Mapping[str, float]
 """Per cent by resource name."""
+
+
+def first_of(problems: Iterator[Problem]) -> Iterator[Problem]:
+    """The first problem only, as later ones may follow from it."""
+    return islice(problems, 1)
 
 
 def first_threshold_problem(path: str, thresholds: Thresholds) -> Problem | None:

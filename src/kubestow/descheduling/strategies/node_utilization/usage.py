@@ -19,29 +19,41 @@ from kubestow.descheduling.strategies.node_utilization.measurements import (
     MeasurementError,
     measured_node,
     measured_pod,
+    queried_percentages,
 )
 from kubestow.descheduling.strategies.node_utilization.thresholds import Thresholds
 
-__all__ = ["NodeUsage"]
+__all__ = ["METRIC_RESOURCE", "NodeUsage"]
+
+METRIC_RESOURCE = "MetricResource"
+"""What a Prometheus query measures, in per cent of the node; it is no resource of nodes and pods."""
 
 _BASIC = (CPU, MEMORY, PODS)
 
 
 class NodeUsage:
-    """The usage of the ready nodes of a cluster: of CPU, memory, pods, and the resources that have thresholds."""
+    """The usage of the ready nodes of a cluster: of CPU, memory, pods, and the resources that have thresholds.
 
-    def __init__(self, cluster: ClusterState, resources: Iterable[str], *, measured: bool = False) -> None:
+    With a Prometheus ``query`` it is the usage of METRIC_RESOURCE alone, and what pods use of it is not known.
+    """
+
+    def __init__(
+        self, cluster: ClusterState, resources: Iterable[str], *, measured: bool = False, query: str = ""
+    ) -> None:
         """Raises MeasurementError if a node is not ``measured``, or a resource is that cannot be."""
-        self._cluster, self._measured = cluster, measured
+        self._cluster, self._measured, self._query = cluster, measured, query
         self.rows = cluster.ready
-        self.resources = tuple(dict.fromkeys((*_BASIC, *resources)))
+        self.resources = (METRIC_RESOURCE,) if query else tuple(dict.fromkeys((*_BASIC, *resources)))
         nodes = [cluster.nodes[row] for row in self.rows.tolist()]
-        self.used: dict[str, NDArray[np.int64]] = (
-            self._measurements([node.metadata.name for node in nodes]) if measured else self._requests()
-        )
+        names = [node.metadata.name for node in nodes]
+        self.used: dict[str, NDArray[np.int64]]
+        if query:
+            self.used = {METRIC_RESOURCE: np.array(queried_percentages(cluster, query, names), np.int64)}
+        else:
+            self.used = self._measurements(names) if measured else self._requests()
         #: The allocatable amounts, and where a node knows the resource at all (bool).
         self._capacity = {name: np.array([_amount(node, name) for node in nodes], np.int64) for name in self.resources}
-        self._known = {name: np.array([name in _capacity(node) for node in nodes], np.bool_) for name in self.resources}
+        self._known = {name: np.array([_knows(node, name) for node in nodes], np.bool_) for name in self.resources}
 
     def _requests(self) -> dict[str, NDArray[np.int64]]:
         cluster = self._cluster
@@ -111,7 +123,9 @@ class NodeUsage:
         return total
 
     def of_pod(self, pod: AssignedPod) -> Mapping[str, int] | None:
-        """What a pod uses, None if that is not known."""
+        """What a pod uses, None if that has not been measured; nothing of what a query measures."""
+        if self._query:
+            return {}
         amounts = measured_pod(self._cluster, pod) if self._measured else pod.shape.requests
         if amounts is None:
             return None
@@ -122,8 +136,12 @@ def _capacity(node: Node) -> Mapping[str, quantity.Quantity]:
     return node.status.allocatable or node.status.capacity
 
 
+def _knows(node: Node, resource: str) -> bool:
+    return resource == METRIC_RESOURCE or resource in _capacity(node)
+
+
 def _amount(node: Node, resource: str) -> int:
-    amount = _capacity(node).get(resource)
+    amount = 100 if resource == METRIC_RESOURCE else _capacity(node).get(resource)
     if amount is None:
         return 0
     return quantity.millis(amount) if resource == CPU else quantity.units(amount)

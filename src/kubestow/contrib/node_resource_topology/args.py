@@ -1,0 +1,54 @@
+"""The arguments of NodeResourceTopologyMatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+__all__ = ["CacheArgs", "NodeResourceTopologyMatchArgs", "ResourceWeight", "ScoringStrategy"]
+
+
+class ResourceWeight(msgspec.Struct, frozen=True):
+    """The weight of a resource, 1 unless positive."""
+
+    name: str
+    weight: int = 1
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True):
+    """``scoringStrategy``; the weights are not used by BalancedAllocation and LeastNUMANodes."""
+
+    type: Literal["MostAllocated", "BalancedAllocation", "LeastAllocated", "LeastNUMANodes"]
+    resources: list[ResourceWeight] = []
+
+    def weight(self, resource: str) -> int:
+        """The weight of a resource, 1 if it is not listed."""
+        return next((max(1, each.weight) for each in self.resources if each.name == resource), 1)
+
+
+class CacheArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """``cache``: how upstream's cache of topologies behaves, which is not there."""
+
+    foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] | None = None
+    resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] | None = None
+    informer_mode: Literal["Shared", "Dedicated"] | None = None
+    resync_scope: Literal["All", "OnlyResources"] | None = None
+
+
+class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """How nodes are scored, and whether those are rejected on which a pod is being placed."""
+
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
+    cache_resync_period_seconds: int | None = None
+    discard_reserved_nodes: bool = False
+    cache: CacheArgs | None = None
+    preemption_mode: Literal["Disabled", "Enabled"] | None = None
+
+    def unsupported(self) -> Iterator[str]:
+        """The fields that are accepted and have no effect."""
+        if not self.discard_reserved_nodes and (self.cache_resync_period_seconds or 0) > 0:
+            yield "cacheResyncPeriodSeconds"
+        if self.preemption_mode == "Enabled":
+            yield "preemptionMode"
