@@ -93,6 +93,16 @@ def test_nodes_are_grouped_and_coloured(page: Page, cluster: Cluster) -> None:
         main.get_by_label(label).select_option(option)
         pictures.append(canvas.screenshot())
     assert len(set(pictures)) == len(pictures)
+    main.get_by_label("Colour by").select_option("taints")
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
+    main.get_by_label("Colour by").select_option("team:NoSchedule")
+    main.get_by_text("without it", exact=True).wait_for()
+    one_taint = canvas.screenshot()
+    main.get_by_label("Colour by").select_option("memory")
+    assert canvas.screenshot() != one_taint
+    main.get_by_label("Colour by").select_option("team:NoSchedule")
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": None}})
+    main.get_by_text("diagonal line: cordoned").wait_for()  # without the taint, load is shown
     main.get_by_role("button", name="As a table").click()
     assert main.get_by_role("row").count() == 7
 
