@@ -61,32 +61,43 @@ function groupsBy(nodes, key) {
   return groups.filter((group) => group.rows.length).sort(inOrder);
 }
 
-/** Places for tiles of a size: groups as blocks from left to right. */
-function placesOf(groups, width, tile) {
+/** Places of the groups, as blocks from left to right: nearly square ones, or as wide as there is room. */
+function blocksOf(groups, width, tile, isWide) {
   const step = tile + GAP;
-  const blocks = [], tiles = [];
+  const most = Math.max(1, Math.floor((width - MARGIN) / step));
+  const blocks = [];
   let x = 0, y = 0, rowHeight = 0;
-  for (const group of groups) {
-    const most = Math.max(1, Math.floor((width - MARGIN) / step));
-    const fitting = Math.max(Math.ceil(120 / step), Math.ceil(Math.sqrt(group.rows.length * 2.2)));
-    const columns = groups.length === 1 ? most : Math.min(most, fitting);
+  for (const { title, rows } of groups) {
+    const fitting = Math.max(Math.ceil(120 / step), Math.ceil(Math.sqrt(rows.length * 2.2)));
+    const columns = isWide ? Math.min(most, rows.length) : Math.min(most, fitting);
     const blockWidth = Math.min(width, Math.max(columns * step, 120)) + MARGIN;
     if (x > 0 && x + blockWidth > width) { x = 0; y += rowHeight; rowHeight = 0; }
-    blocks.push({ title: group.title, count: group.rows.length, x, y, width: blockWidth - MARGIN });
-    group.rows.forEach((row, at) => tiles.push({ row, x: x + (at % columns) * step, y: y + HEADING + Math.floor(at / columns) * step }));
-    rowHeight = Math.max(rowHeight, HEADING + Math.ceil(group.rows.length / columns) * step + MARGIN);
+    blocks.push({ title, rows, columns, x, y, width: blockWidth - MARGIN });
+    rowHeight = Math.max(rowHeight, HEADING + Math.ceil(rows.length / columns) * step + MARGIN);
     x += blockWidth;
   }
-  return { tile, blocks, tiles, height: y + rowHeight };
+  return { tile, blocks, height: y + rowHeight };
 }
 
-/** Places for all tiles, as large as the height allows. */
-function layOut(groups, width, maxHeight) {
+/** The blocks with tiles as large as the height allows. */
+function fittingBlocks(groups, width, maxHeight) {
   for (const tile of TILES) {
-    const layout = placesOf(groups, width, tile);
-    if (layout.height <= maxHeight) return layout;
+    for (const isWide of groups.length === 1 ? [true] : [false, true]) {
+      const found = blocksOf(groups, width, tile, isWide);
+      if (found.height <= maxHeight) return found;
+    }
   }
-  return placesOf(groups, width, SCROLLED_TILE);
+  return blocksOf(groups, width, SCROLLED_TILE, true);
+}
+
+/** Places for all tiles, in the order of the groups. */
+function layOut(groups, width, maxHeight) {
+  const found = fittingBlocks(groups, width, maxHeight);
+  const step = found.tile + GAP;
+  const tiles = found.blocks.flatMap(({ rows, columns, x, y }) => rows.map(
+    (row, at) => ({ row, x: x + (at % columns) * step, y: y + HEADING + Math.floor(at / columns) * step }),
+  ));
+  return { ...found, tiles };
 }
 
 function draw(canvas, layout, nodes, colour, chosen) {
@@ -105,7 +116,7 @@ function draw(canvas, layout, nodes, colour, chosen) {
   context.fillStyle = style.color;
   context.textBaseline = 'top';
   for (const block of layout.blocks) {
-    let title = `${block.title} (${block.count})`;
+    let title = `${block.title} (${block.rows.length})`;
     while (title.length > 4 && context.measureText(title).width > block.width) title = `${title.slice(0, -2)}…`;
     context.fillText(title, block.x, block.y + 2);
   }
