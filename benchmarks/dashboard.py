@@ -34,7 +34,7 @@ from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.page import page_file
 from kubestow.observability.observability import Observability
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
-from kubestow.serving.routes import ComponentInfo
+from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.secure_server import SecureServer
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import running_scheduler
@@ -149,8 +149,11 @@ async def measure(options: argparse.Namespace) -> None:
     EventStream.tick = dashboard.around(EventStream.tick)
     sslproto._SSLProtocolTransport.write = dashboard.around(sslproto._SSLProtocolTransport.write)
     sslproto._SSLProtocolTransport.writelines = dashboard.around(sslproto._SSLProtocolTransport.writelines)
+    routes = SchedulerRoutes(ComponentInfo(configuration, gates, {}), observability, clock)
     async with (
-        SecureServer(serving, ComponentInfo(configuration, gates, {}), observability, clock=clock) as server,
+        SecureServer(
+            serving, routes.mux(), observability.metrics, clock=clock, before_stop=routes.dashboard.close
+        ) as server,
         running_scheduler(nodes, observer=observability.observer) as harness,  # the loop's time is real here
     ):
         observability.attach(harness.scheduler)

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/dashboard.md: ``python -m tools.dashboard.pictures docs/pictures``.
+"""Make the pictures of docs/dashboard.md and README.md: ``python -m tools.dashboard.pictures docs/pictures``.
 
 A development cluster is started with racks, pools and pods that are placed, pending, gated, preempting and in a gang;
 Chromium then takes one picture of each view. Pictures are below 100 kB each.
@@ -135,7 +135,7 @@ def take_all(url: str, directory: Path) -> None:
     chromium = shutil.which("chromium") or "/usr/bin/chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1020, "height": 550})
+        page = browser.new_page(viewport={"width": 1200, "height": 580})
 
         def show(view: str) -> None:
             page.goto(f"{url}/dashboard#/{view}")
@@ -144,6 +144,7 @@ def take_all(url: str, directory: Path) -> None:
         show("cluster/node-004")
         page.get_by_label("Group by").select_option("rack")
         take(page, directory, "cluster")
+        page.set_viewport_size({"width": 1020, "height": 550})
         show("queue")
         take(page, directory, "queue")
         show("pending")

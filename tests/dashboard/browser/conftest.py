@@ -40,7 +40,7 @@ class Cluster:
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": f"application/{'merge-patch+json' if method == 'PATCH' else 'json'}"}
         with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method)) as response:
             return json.load(response)
 

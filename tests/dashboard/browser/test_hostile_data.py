@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -120,6 +121,11 @@ def node() -> dict[str, Any]:
     return {"name": MARKUP, "podCount": 1, "pods": [pod], "nominated": [KEY]}
 
 
+def queue_page() -> dict[str, Any]:
+    queue = snapshot()["queue"]
+    return {"matches": 7, "offset": 0, "pods": queue["pods"], "groups": queue["groups"]}
+
+
 def counterfactuals() -> dict[str, Any]:
     changes = [{"text": MARKUP}, {"text": MARKUP}]
     return {"summary": [MARKUP], "feasible": 0, "counterfactuals": changes, "remarks": [MARKUP]}
@@ -130,6 +136,8 @@ def respond(route: Route) -> None:
     if url.endswith("/events"):
         body = f"event: snapshot\ndata: {json.dumps(snapshot())}\n\n"
         route.fulfill(body=body, content_type="text/event-stream")
+    elif "/queue?" in url:
+        route.fulfill(json=queue_page())
     elif "/nodes/" in url:
         route.fulfill(json=node())
     elif url.endswith("/counterfactuals"):
@@ -141,6 +149,7 @@ def respond(route: Route) -> None:
 @pytest.mark.parametrize("view", ["cluster", "queue", "pending", "pod", "pod/a/b", "decisions", "try"])
 def test_markup_is_text_in_every_view(page: Page, cluster: Cluster, view: str) -> None:
     page.route("**/dashboard/events", respond)
+    page.route(re.compile(r"/dashboard/queue\?"), respond)
     page.route("**/dashboard/nodes/**", respond)
     page.route("**/dashboard/pods/**", respond)
     page.goto(f"{cluster.dashboard}#/{view}")
@@ -151,6 +160,8 @@ def test_markup_is_text_in_every_view(page: Page, cluster: Cluster, view: str) -
         page.locator(".aside li").first.wait_for()
     elif view == "pod/a/b":
         page.get_by_role("heading", name="Preemption").wait_for()
+    elif view == "queue":
+        page.get_by_role("status").get_by_text("of 7 pods").wait_for()
     if view in ("pending", "pod/a/b"):
         page.get_by_role("button", name="What would help?").click()
         page.get_by_text(MARKUP, exact=True).first.wait_for()

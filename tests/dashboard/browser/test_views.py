@@ -35,20 +35,23 @@ def open_view(page: Page, cluster: Cluster, view: str) -> Locator:
     return main
 
 
+def serious_violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds serious or critical, with the elements concerned."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    return [
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in axe.run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
 def test_axe_finds_nothing_serious(page: Page, cluster: Cluster, view: str, scheme: str, width: int) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": width, "height": 800})
     open_view(page, cluster, view)
-    found = axe.run(page).response["violations"]
-    serious = [
-        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_violations(page) == []
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -93,6 +96,16 @@ def test_nodes_are_grouped_and_coloured(page: Page, cluster: Cluster) -> None:
         main.get_by_label(label).select_option(option)
         pictures.append(canvas.screenshot())
     assert len(set(pictures)) == len(pictures)
+    main.get_by_label("Colour by").select_option("taints")
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
+    main.get_by_label("Colour by").select_option("team:NoSchedule")
+    main.get_by_text("without it", exact=True).wait_for()
+    one_taint = canvas.screenshot()
+    main.get_by_label("Colour by").select_option("memory")
+    assert canvas.screenshot() != one_taint
+    main.get_by_label("Colour by").select_option("team:NoSchedule")
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": None}})
+    main.get_by_text("diagonal line: cordoned").wait_for()  # without the taint, load is shown
     main.get_by_role("button", name="As a table").click()
     assert main.get_by_role("row").count() == 7
 
@@ -133,6 +146,7 @@ def test_a_long_queue_is_paged_and_searched(page: Page, start_cluster: Callable[
     pager.get_by_text("1 to 11 of 11 pods").wait_for()  # 12 and 120 to 129
     assert rows.count() == 11
     assert "NodeAdd" in rows.first.inner_text()
+    assert serious_violations(page) == []
 
 
 def test_pending_pods_are_told_what_would_help(page: Page, cluster: Cluster) -> None:

@@ -6,6 +6,9 @@ import { amount, nodeLink, percent, plural, podLink } from './format.js';
 import { Table } from './table.js';
 
 const LOAD = 'load', TAINTS = 'taints';
+/** Before the text of a taint; no resource has such a name. */
+const TAINT = 'taint ';
+const MOST_TAINTS = 50;
 /** Sizes of a tile, and the one for clusters that do not fit on the screen with any of them. */
 const TILES = [30, 27, 24, 21, 18, 15, 12, 11, 10, 9, 8, 7, 6], SCROLLED_TILE = 10;
 const GAP = 2, HEADING = 18, MARGIN = 10;
@@ -36,6 +39,18 @@ const valueOf = (nodes, colour, row) => (colour === LOAD ? loadOf(nodes, row) : 
 
 const taintsOf = (nodes, row) => nodes.taints.values[nodes.taints.codes[row]];
 
+/** The different taints of all nodes. */
+const allTaints = (nodes) => [...new Set(nodes.taints.values.flat())].sort().slice(0, MOST_TAINTS);
+
+const isOfTaints = (colour) => colour === TAINTS || colour.startsWith(TAINT);
+
+/** The colour of a node by its taints: by one that is chosen, or by any. */
+function taintColourOf(nodes, colour, row, isCordoned) {
+  const taints = taintsOf(nodes, row);
+  if (colour !== TAINTS) return taints.includes(colour.slice(TAINT.length)) ? TAINTED : FREE;
+  return isCordoned ? CORDONED : taints.length ? TAINTED : FREE;
+}
+
 /** The groups of nodes by the value of a label, each with its rows. */
 function groupsBy(nodes, key) {
   const column = nodes.labels[key];
@@ -46,32 +61,43 @@ function groupsBy(nodes, key) {
   return groups.filter((group) => group.rows.length).sort(inOrder);
 }
 
-/** Places for tiles of a size: groups as blocks from left to right. */
-function placesOf(groups, width, tile) {
+/** Places of the groups, as blocks from left to right: nearly square ones, or as wide as there is room. */
+function blocksOf(groups, width, tile, isWide) {
   const step = tile + GAP;
-  const blocks = [], tiles = [];
+  const most = Math.max(1, Math.floor((width - MARGIN) / step));
+  const blocks = [];
   let x = 0, y = 0, rowHeight = 0;
-  for (const group of groups) {
-    const most = Math.max(1, Math.floor((width - MARGIN) / step));
-    const fitting = Math.max(Math.ceil(120 / step), Math.ceil(Math.sqrt(group.rows.length * 2.2)));
-    const columns = groups.length === 1 ? most : Math.min(most, fitting);
+  for (const { title, rows } of groups) {
+    const fitting = Math.max(Math.ceil(120 / step), Math.ceil(Math.sqrt(rows.length * 2.2)));
+    const columns = isWide ? Math.min(most, rows.length) : Math.min(most, fitting);
     const blockWidth = Math.min(width, Math.max(columns * step, 120)) + MARGIN;
     if (x > 0 && x + blockWidth > width) { x = 0; y += rowHeight; rowHeight = 0; }
-    blocks.push({ title: group.title, count: group.rows.length, x, y, width: blockWidth - MARGIN });
-    group.rows.forEach((row, at) => tiles.push({ row, x: x + (at % columns) * step, y: y + HEADING + Math.floor(at / columns) * step }));
-    rowHeight = Math.max(rowHeight, HEADING + Math.ceil(group.rows.length / columns) * step + MARGIN);
+    blocks.push({ title, rows, columns, x, y, width: blockWidth - MARGIN });
+    rowHeight = Math.max(rowHeight, HEADING + Math.ceil(rows.length / columns) * step + MARGIN);
     x += blockWidth;
   }
-  return { tile, blocks, tiles, height: y + rowHeight };
+  return { tile, blocks, height: y + rowHeight };
 }
 
-/** Places for all tiles, as large as the height allows. */
-function layOut(groups, width, maxHeight) {
+/** The blocks with tiles as large as the height allows. */
+function fittingBlocks(groups, width, maxHeight) {
   for (const tile of TILES) {
-    const layout = placesOf(groups, width, tile);
-    if (layout.height <= maxHeight) return layout;
+    for (const isWide of groups.length === 1 ? [true] : [false, true]) {
+      const found = blocksOf(groups, width, tile, isWide);
+      if (found.height <= maxHeight) return found;
+    }
   }
-  return placesOf(groups, width, SCROLLED_TILE);
+  return blocksOf(groups, width, SCROLLED_TILE, true);
+}
+
+/** Places for all tiles, in the order of the groups. */
+function layOut(groups, width, maxHeight) {
+  const found = fittingBlocks(groups, width, maxHeight);
+  const step = found.tile + GAP;
+  const tiles = found.blocks.flatMap(({ rows, columns, x, y }) => rows.map(
+    (row, at) => ({ row, x: x + (at % columns) * step, y: y + HEADING + Math.floor(at / columns) * step }),
+  ));
+  return { ...found, tiles };
 }
 
 function draw(canvas, layout, nodes, colour, chosen) {
@@ -90,18 +116,14 @@ function draw(canvas, layout, nodes, colour, chosen) {
   context.fillStyle = style.color;
   context.textBaseline = 'top';
   for (const block of layout.blocks) {
-    let title = `${block.title} (${block.count})`;
+    let title = `${block.title} (${block.rows.length})`;
     while (title.length > 4 && context.measureText(title).width > block.width) title = `${title.slice(0, -2)}…`;
     context.fillText(title, block.x, block.y + 2);
   }
   const cordoned = new Set(nodes.cordoned);
   const { tile } = layout;
   for (const { row, x, y } of layout.tiles) {
-    if (colour === TAINTS) {
-      context.fillStyle = cordoned.has(row) ? CORDONED : taintsOf(nodes, row).length ? TAINTED : FREE;
-    } else {
-      context.fillStyle = colourOf(valueOf(nodes, colour, row));
-    }
+    context.fillStyle = isOfTaints(colour) ? taintColourOf(nodes, colour, row, cordoned.has(row)) : colourOf(valueOf(nodes, colour, row));
     context.fillRect(x, y, tile, tile);
   }
   context.strokeStyle = CORDONED;
@@ -192,8 +214,9 @@ function NodeMap({ nodes, grouping, colour, chosen, onHover, onChoose }) {
 }
 
 function Legend({ colour }) {
-  if (colour === TAINTS) {
-    return html`<p class="legend">${[[FREE, 'no taint'], [TAINTED, 'tainted'], [CORDONED, 'cordoned']].map(
+  if (isOfTaints(colour)) {
+    const meanings = colour === TAINTS ? [[FREE, 'no taint'], [TAINTED, 'tainted'], [CORDONED, 'cordoned']] : [[TAINTED, colour.slice(TAINT.length)], [FREE, 'without it']];
+    return html`<p class="legend">${meanings.map(
       ([fill, text]) => html`<span><${Swatch} fill=${fill} />${text}</span>`)}</p>`;
   }
   const steps = SCALE.map((fill, at) => [fill, `${Math.round((at * 100) / SCALE.length)}–${Math.round(((at + 1) * 100) / SCALE.length)} %`]);
@@ -270,11 +293,14 @@ export function Cluster({ names }) {
   const { nodes } = useStore();
   const keys = Object.keys(nodes.labels);
   const [grouping, setGrouping] = useState(null);
-  const [colour, setColour] = useState(LOAD);
+  const [wantedColour, setColour] = useState(LOAD);
   const [asTable, setAsTable] = useState(false);
   const [hovered, setHovered] = useState(-1);
   const chosen = names[0] ? nodes.names.indexOf(names[0]) : -1;
   const by = grouping ?? keys[0] ?? '';
+  const taints = useMemo(() => allTaints(nodes), [nodes.taints]);
+  const colours = [LOAD, ...nodes.resources, TAINTS, ...taints.map((taint) => TAINT + taint)];
+  const colour = colours.includes(wantedColour) ? wantedColour : LOAD; // what it names may have gone
   const choose = (row) => { if (row >= 0) history.replaceState(null, '', nodeLink(nodes.names[row])); dispatchEvent(new Event('hashchange')); };
   const shown = hovered >= 0 ? hovered : chosen;
   return html`<h1>Cluster</h1>
@@ -291,7 +317,8 @@ export function Cluster({ names }) {
       <label>Colour by <select value=${colour} onChange=${(event) => setColour(event.currentTarget.value)}>
         <option value=${LOAD}>load (the fullest resource)</option>
         ${nodes.resources.map((resource) => html`<option value=${resource}>${resource}</option>`)}
-        <option value=${TAINTS}>taints</option></select></label>
+        <option value=${TAINTS}>any taint</option>
+        ${taints.map((taint) => html`<option value=${TAINT + taint}>${taint}</option>`)}</select></label>
       <button type="button" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>As a table</button>
     </div>
     ${asTable ? html`<${NodeTable} nodes=${nodes} grouping=${by} />`

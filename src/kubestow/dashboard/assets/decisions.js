@@ -31,7 +31,7 @@ function Chart({ title, series, data, axis, summary }) {
       plot.current = new uPlot({
         title, width: Math.max(280, place.current.clientWidth - 16), height: 220,
         scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1e-6) || 1] } },
-        axes: [{ stroke: colour, grid }, { stroke: colour, grid, size: 64, values: (_, ticks) => ticks.map(axis) }],
+        axes: [{ stroke: colour, grid, space: 80, values: (_, times) => times.map(clock) }, { stroke: colour, grid, size: 64, values: (_, ticks) => ticks.map(axis) }],
         series: [{ value: (_, time) => (time === null ? '–' : clock(time)) }, ...series.map(({ label, stroke, isBar }) => ({
           label, stroke, width: 1.5, fill: isBar ? `${stroke}33` : undefined, points: { show: !isBar, size: 4 },
           value: (_, value) => (value === null ? '–' : axis(value)),

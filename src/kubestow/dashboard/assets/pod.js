@@ -70,7 +70,7 @@ function Evaluation({ pod }) {
   const { rows, scores } = useMemo(() => nodeRows(evaluation), [evaluation]);
   const filters = evaluation.filters.filter((one) => withSkipped || one.codes.some((code) => code !== SKIPPED));
   const columns = useMemo(() => [
-    { title: 'Node', value: (row) => row.name, cell: (row) => html`<a href=${nodeLink(row.name)}>${row.name}</a>${row.name === pod.node ? html` <strong>(its node)</strong>` : ''}` },
+    { title: 'Node', isShort: true, value: (row) => row.name, cell: (row) => html`<a href=${nodeLink(row.name)}>${row.name}</a>${row.name === pod.node ? html` <strong>(its node)</strong>` : ''}` },
     { title: 'Verdict', value: (row) => (row.total === null ? 1 : 0), cell: (row) => (row.total === null ? html`<span class="bad">rejected</span>` : html`<span class="good">fits</span>`) },
     { title: 'Reason', value: (row) => row.reason, cell: (row) => (row.reason ? `${row.by}: ${row.reason}${row.rejections > 1 ? ` (and ${plural(row.rejections - 1, 'plugin')} more)` : ''}` : '') },
     { title: 'Total', number: true, value: (row) => row.total },

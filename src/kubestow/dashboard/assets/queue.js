@@ -96,7 +96,7 @@ function Pods({ queue, place, total }) {
   const columns = [
     { title: 'Pod', value: (pod) => pod.pod, cell: (pod) => html`<a href=${podLink(pod.pod)}>${pod.pod}</a>` },
     { title: 'Place', value: (pod) => pod.place },
-    { title: 'Since', value: (pod) => pod.since ?? null, cell: (pod) => (pod.since ? ago(pod.since, now()) : '') },
+    { title: 'Since', isShort: true, value: (pod) => pod.since ?? null, cell: (pod) => (pod.since ? ago(pod.since, now()) : '') },
     { title: 'Attempts', number: true, value: (pod) => pod.attempts ?? null },
     { title: 'Priority', number: true, value: (pod) => pod.priority },
     { title: 'Node', value: (pod) => pod.node ?? '' },
@@ -121,7 +121,7 @@ export function View() {
     { title: 'Reason', value: (group) => group.words.join('; ') || group.message },
     { title: 'Rejected by', value: (group) => group.plugins.join(', ') },
     { title: 'Waits for', value: (group) => waitsFor(group.waitsFor) },
-    { title: 'Oldest', value: (group) => group.oldest, cell: (group) => ago(group.oldest, now()) },
+    { title: 'Oldest', isShort: true, value: (group) => group.oldest, cell: (group) => ago(group.oldest, now()) },
   ];
   return html`<h1>Scheduling queue</h1>
     <ul class="cards">${PLACES.map(([name, text]) => html`<li><button type="button" class="card" aria-pressed=${place === name}
