@@ -30,7 +30,7 @@ RUN_IMPORTS = {
     "typing_extensions",
 }
 #: What `kubestow up`, the offline commands and the tests need.
-NOT_FOR_RUN = {"google", "pandas", "polars", "pytest", "re2", "rich", "hypothesis"}
+NOT_FOR_RUN = {"distributed", "google", "pandas", "polars", "pytest", "re2", "rich", "hypothesis"}
 
 _PROGRAM = """
 import atexit, json, sys

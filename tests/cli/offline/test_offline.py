@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -372,6 +373,31 @@ def test_tune_prints_the_front_and_writes_the_best(
         1,
         f"kubestow: {space}: weights.NodeResourcesFit[0]: expected `int`, got `str`\n",
     )
+
+
+def test_tune_on_dask_workers_finds_the_same(run: Callable[..., Run], files: dict[str, Path], tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    space = tmp_path / "space.yaml"
+    space.write_text("weights: {NodeResourcesFit: [0, 1, 5]}")
+    arguments = ("tune", "--space", space, "--cluster", files["dump"], "--workload", files["deploy"], "-o", "json")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="inproc"
+    ) as cluster:
+        found = run(*arguments, "--dask", cluster.scheduler_address)
+    assert (found.status, found.out) == (0, run(*arguments, "--processes", 1).out)
+
+
+def test_tune_says_why_there_are_no_dask_workers(
+    run: Callable[..., Run], files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("weights: {NodeResourcesFit: [0, 1]}")
+    arguments = ("tune", "--space", space, "--cluster", files["dump"], "--dask")
+    both = run(*arguments, "127.0.0.1:1", "--processes", 1)
+    assert (both.status, "--dask and --processes exclude each other" in both.err) == (2, True)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    missing = run(*arguments, "127.0.0.1:1")
+    assert (missing.status, missing.err.splitlines()[-1]) == (1, "kubestow: --dask: needs Dask, install kubestow[dask]")
 
 
 def test_tune_runs_plugins_of_files(run: Callable[..., Run], files: dict[str, Path], tmp_path: Path) -> None:

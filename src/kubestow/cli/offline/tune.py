@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(min=1), help="Configurations to try.")
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1), help="Simulations of each.")
 @click.option("--processes", type=click.IntRange(min=1), help="Processes; by default one for each core.")
+@click.option("--dask", metavar="ADDRESS", help="Simulate on the workers of this Dask scheduler; needs kubestow[dask].")
 @click.option(
     "--write-config", type=click.Path(path_type=Path, dir_okay=False), help="Write the best configuration to a file."
 )
@@ -50,6 +54,7 @@ def tune(
     trials: int,
     runs: int,
     processes: int | None,
+    dask: str | None,
     simulation: SimulationInput,
     write_config: Path | None,
     output: str,
@@ -63,10 +68,12 @@ def tune(
     from kubestow.simulation.tuning.search import tune as tuned
     from kubestow.simulation.tuning.search_space import SearchSpace
 
+    if dask is not None and processes is not None:
+        raise click.UsageError("--dask and --processes exclude each other")
     searched = SearchSpace.load(space)
     cluster, arrivals = workload.read()
     setup = scheduler.read()
-    with progress_bar("tuning", "trials") as progress:
+    with _workers(dask) as executor, progress_bar("tuning", "trials") as progress:
         result = tuned(
             cluster,
             arrivals,
@@ -77,12 +84,31 @@ def tune(
             gates=setup.gates,
             options=TuningOptions(trials=trials, runs=runs, seed=simulation.seed, simulation=simulation.options()),
             processes=processes,
+            executor=executor,
             progress=progress,
         )
     print_result(result.document, result, output)
     if write_config is not None:
         _write_configuration(result.configuration(result.best), write_config)
     return 0
+
+
+@contextmanager
+def _workers(address: str | None) -> Iterator[Executor | None]:
+    """The workers of a Dask scheduler, None without an address. Raises InputError if there is no connection."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise InputError("--dask", "needs Dask, install kubestow[dask]") from None
+    try:
+        client = Client(address)
+    except (OSError, ValueError) as error:
+        raise InputError("--dask", f"cannot connect to {address}: {error}") from None
+    with client, client.get_executor() as executor:
+        yield executor
 
 
 def _write_configuration(document: dict[str, Any], path: Path) -> None:
