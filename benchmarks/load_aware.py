@@ -18,9 +18,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kubestow.api.timestamps import micro_timestamp
+
 from core import node, pod
 from kubestow.api.meta import convert
-from kubestow.api.timestamps import micro_timestamp
 from kubestow.contrib.koordinator.node_metric import NodeMetric
 from kubestow.gc_tuning import raise_thresholds
 from kubestow.plugins.registry import find_plugins

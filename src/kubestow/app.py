@@ -29,6 +29,7 @@ from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import RateLimit
 from kubestow.configuration_file import read_configuration
+from kubestow.event_loop import new_event_loop
 from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.flight_record.recording.event_loop import RecordedSelectorLoop
 from kubestow.flight_record.recording.recorder import FlightRecorder
@@ -109,7 +110,7 @@ class SchedulerApp:
 
     def run_on_new_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program that runs this scheduler, on an event loop that can record it if that is configured."""
-        factory = None if self.options.flight_record is None else RecordedSelectorLoop
+        factory = new_event_loop if self.options.flight_record is None else RecordedSelectorLoop
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(program)
 
@@ -140,7 +141,9 @@ class SchedulerApp:
                 gates,
                 extra=fields(gates=gates),
             )
-        _log.info("Python settings", extra=fields(python=platform.python_version(), platform=platform.platform()))
+        loop = type(asyncio.get_running_loop())
+        settings = {"python": platform.python_version(), "platform": platform.platform()}
+        _log.info("Python settings", extra=fields(**settings, eventLoop=f"{loop.__module__}.{loop.__qualname__}"))
         async with AsyncExitStack() as stack:
             recorder = self._flight_recorder(stack)
             observability = await self._start_serving(stack, recorder)

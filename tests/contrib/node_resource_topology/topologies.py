@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubestow.api.quantity import Quantity, nanos
+
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
-from kubestow.api.quantity import Quantity, nanos
 from kubestow.contrib.node_resource_topology.plugin import NodeResourceTopologyMatch
 from kubestow.contrib.node_resource_topology.topologies import NodeResourceTopology
 from kubestow.testing import PluginHarness, node, pod

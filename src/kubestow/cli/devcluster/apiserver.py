@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kubestow import event_loop
 from kubestow.cli.devcluster.kubeconfig import write_kubeconfig
 from kubestow.cli.devcluster.server import ServerOptions, read_stages_option, server_options, serving, stages_option
 from kubestow.cli.signals import wait_for_signal
@@ -41,7 +41,7 @@ def apiserver(
     if stages_file is not None and not simulate:
         raise InputError("--stages", "cannot be used together with --no-simulate")
     stages = read_stages_option(stages_file) if simulate else None
-    asyncio.run(_serve(options, nodes, stages, kubeconfig_out))
+    event_loop.run(_serve(options, nodes, stages, kubeconfig_out))
 
 
 async def _serve(options: ServerOptions, nodes: int, stages: Stages | None, kubeconfig_out: Path | None) -> None:

@@ -7,7 +7,6 @@ server over HTTP like any other client.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 import secrets
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kubestow import gc_tuning
+from kubestow import event_loop, gc_tuning
 from kubestow.api.formats.duration import Duration
 from kubestow.cli.devcluster.embedded_scheduler import (
     ReadyScheduler,
@@ -156,7 +155,7 @@ def up(
     durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))
     cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard)
     if is_own_process:
-        asyncio.run(_run_with_child(scheduler, options, cluster))
+        event_loop.run(_run_with_child(scheduler, options, cluster))
     else:
         app = scheduler.create_app()
         app.run_on_new_loop(_run(partial(run_in_process, app), options, cluster))
