@@ -202,6 +202,17 @@ async def test_events_are_dropped_and_counted_when_the_queue_is_full(
         server.respond("POST", EVENTS, *[response(201)] * 3)
 
 
+async def test_events_do_not_wait_for_each_other_while_the_server_is_slow(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("POST", EVENTS, *[server.hang] * 30)
+    async with recording(server, manual_clock) as recorder:
+        for number in range(30):
+            recorder.record(replace(SCHEDULED, reason=str(number)))
+        await server.wait_for_requests(30)
+    assert {request.json["reason"] for request in server.requests} == {str(number) for number in range(30)}
+
+
 async def test_a_rejected_event_is_not_retried(server: ScriptedServer, manual_clock: ManualClock) -> None:
     server.respond("POST", EVENTS, failure(422, "Invalid"), response(201))
     async with recording(server, manual_clock, writers=1) as recorder:

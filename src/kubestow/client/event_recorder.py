@@ -44,6 +44,9 @@ _CACHE_SIZE = 20_000
 #: Events that are yet to be written, as large. Preempting for a thousand pods records ten thousand events in seconds.
 _QUEUE_SIZE = 20_000
 _FLUSH_SECONDS = 1.0
+#: Events written at the same time. There is one for each bound pod, so a few would fall behind the bindings, of which
+#: hundreds are sent at once, as soon as the server takes some time for each.
+_WRITERS = 32
 
 
 _Key = tuple[str, str, str, str, ObjectReference, ObjectReference | None]
@@ -86,7 +89,7 @@ class EventRecorder:
         host: str,
         clock: Clock,
         random: Random,
-        writers: int = 4,
+        writers: int = _WRITERS,
         queue_size: int = _QUEUE_SIZE,
     ) -> None:
         self._transport, self._host, self._clock, self._random = transport, host, clock, random
