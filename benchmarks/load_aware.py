@@ -18,9 +18,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kubestow.api.timestamps import micro_timestamp
-
 from core import node, pod
+from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.api.meta import convert
 from kubestow.contrib.koordinator.node_metric import NodeMetric
 from kubestow.gc_tuning import raise_thresholds

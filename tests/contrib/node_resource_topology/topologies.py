@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubestow.api.quantity import Quantity, nanos
-
 from kubestow.api.core import Node, Pod
+from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.meta import convert
 from kubestow.contrib.node_resource_topology.plugin import NodeResourceTopologyMatch
 from kubestow.contrib.node_resource_topology.topologies import NodeResourceTopology

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 from kubestow.api.core import Container
-from kubestow.api.quantity import Quantity
+from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.contrib.node_resource_topology.topologies import amount
 from kubestow.contrib.qos_class import QOSClass, qos_class

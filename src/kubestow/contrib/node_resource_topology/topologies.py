@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kubestow.api.custom import CustomObject
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
-from kubestow.api.quantity import Quantity, millis, units
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["MOST_ZONES", "Layout", "NodeResourceTopology", "amount", "read_available", "read_layout"]
