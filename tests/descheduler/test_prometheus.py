@@ -6,17 +6,22 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from kubestow.contrib.node_load.http_json import JSONServer
+from kubestow.contrib.node_load.prometheus import query_vector
 from kubestow.descheduler.app import DeschedulerApp, DeschedulerOptions
 from kubestow.descheduling.policy import load_policy
 from kubestow.descheduling.registry import find_plugins
 from kubestow.devcluster.cluster import DevCluster
+from kubestow.errors import Unreachable
 from kubestow.simulation.descheduling.loop_report import LoopReport
+from tests.contrib.prometheus_server import needs_prometheus, prometheus_server
 from tests.contrib.watched_nodes import json_server
 from tests.descheduler.test_app import LiveCluster
 from tests.descheduling.objects import policy
@@ -41,11 +46,11 @@ def vector(**values: float) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": entries}}
 
 
-async def run(cluster: LiveCluster, url: str, **provider: Any) -> LoopReport:
+async def run(cluster: LiveCluster, url: str, query: str = QUERY, **provider: Any) -> LoopReport:
     args = {
         "thresholds": {"MetricResource": 20},
         "targetThresholds": {"MetricResource": 60},
-        "metricsUtilization": {"source": "Prometheus", "prometheus": {"query": QUERY}},
+        "metricsUtilization": {"source": "Prometheus", "prometheus": {"query": query}},
     }
     providers = [{"source": "Prometheus", "prometheus": {"url": url, **provider}}]
     document = policy("LowNodeUtilization", args, point="balance", metricsProviders=providers, gracePeriodSeconds=0)
@@ -134,3 +139,27 @@ async def test_nobody_is_evicted_while_prometheus_is_away_or_hangs(
     assert [len(report.result.errors) for report in (hanging, away)] == [1, 1]
     assert "no answer within" in hanging.result.errors[0].problem
     assert len(await cluster.names()) == 3
+
+
+@needs_prometheus
+async def test_a_real_prometheus_is_asked(cluster: LiveCluster, tmp_path: Path) -> None:
+    metrics = 'node:ratio{instance="high:9100"} 0.9\nnode:ratio{instance="low:9100"} 0.1\n'
+    query = 'label_replace(node:ratio, "instance", "$1", "instance", "(.+):[0-9]+")'
+    async with prometheus_server(tmp_path, metrics) as url:
+        await until_scraped(url)
+        without_names = await run(cluster, url, "node:ratio")
+        found = await run(cluster, url, query)
+    assert "no sample with the label" in without_names.result.errors[0].problem
+    assert found.result.errors == []
+    assert len(await cluster.names()) == 2
+
+
+async def until_scraped(url: str) -> None:
+    """Wait until the server has the metrics of both nodes."""
+    while True:
+        try:
+            if len(await query_vector(JSONServer(url), "node:ratio")) == 2:
+                return
+        except Unreachable:
+            pass  # it has not started yet
+        await asyncio.sleep(0.2)

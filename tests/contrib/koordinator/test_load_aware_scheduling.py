@@ -326,6 +326,20 @@ def test_an_expired_report_is_noticed() -> None:
     assert found.feasible(pod()) == {"n"}
 
 
+def test_a_node_that_changes_is_read_again() -> None:
+    found = harness(metric("60", "256Gi"))
+    assert found.feasible(pod()) == {"n"}
+    heartbeat = {"allocatable": {"cpu": "96", "memory": "512Gi", "pods": "110"}, "conditions": []}
+    found.cluster.update_node(node("n", cpu="96", memory="512Gi", status=heartbeat))
+    assert found.feasible(pod()) == {"n"}
+    found.cluster.assume(found.info(sized("other", "1", "1Gi")), "n")
+    assert found.feasible(pod()) == {"n"}
+    found.cluster.update_node(
+        big_node({"scheduling.koordinator.sh/usage-thresholds": '{"usageThresholds": {"cpu": 30}}'})
+    )
+    assert found.rejections(pod()) == CPU_EXCEEDED
+
+
 def test_the_contract_is_kept() -> None:
     nodes = [big_node(name=name) for name in ("a", "b", "c")]
     metrics = [

@@ -98,7 +98,7 @@ class NodeLoad:
     )
 
     def __init__(self, limits: Vector, prod_limits: Vector, aggregation: AggregationKey | None) -> None:
-        #: What limits and allocatable amounts were read from.
+        #: The node whose limits and allocatable amounts these are.
         self.node: Node | None = None
         self.limits, self.prod_limits, self.aggregation = limits, prod_limits, aggregation
         self.limits_usage, self.limits_prod = any(limits), any(prod_limits)
@@ -201,6 +201,7 @@ class NodeLoads:
         if load is None or load.node is not table.objects[row]:
             self._refresh()
             load = self._loads[table.names[row]]
+            load.node = table.objects[row]  # a heartbeat has changed nothing that matters here
         return load
 
     def check_expiry(self) -> bool:
