@@ -11,6 +11,7 @@ than the scheduler takes to become ready.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.errors import InputError
+from kubestow.log_fields import fields
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from kubestow.serving.dashboard_server import DashboardServer
 
 __all__ = ["DashboardSocket"]
+
+_log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 
@@ -75,8 +79,11 @@ class DashboardSocket:
         self._starting = asyncio.create_task(self._serve(), name="dashboard")
 
     async def _serve(self) -> None:
-        server = await asyncio.to_thread(self._create_server)  # pods are scheduled while modules are imported
-        await self._exit_stack.enter_async_context(server)
+        try:
+            server = await asyncio.to_thread(self._create_server)  # pods are scheduled while modules are imported
+            await self._exit_stack.enter_async_context(server)
+        except Exception as error:  # scheduling goes on without it
+            _log.exception("Unable to serve the dashboard", extra=fields(err=str(error)))
 
     def _create_server(self) -> DashboardServer:
         from kubestow.serving.dashboard_server import DashboardServer

@@ -23,7 +23,8 @@ def drawn(text: str, folder: Path) -> str:
     path = folder / "report.html"
     path.write_text(text, encoding="utf-8")
     command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", path.as_uri()]
+    command += ["--window-size=1280,900", f"--user-data-dir={folder / 'profile'}"]
+    command += ["--virtual-time-budget=5000", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout
@@ -43,13 +44,14 @@ def test_all_figures_of_a_simulation_are_drawn(tmp_path: Path) -> None:
     assert not [found for found in attributes if "data-figure" in found and "hidden" in found]
     assert sum(1 for tag, _ in page.elements if tag == "polyline") == 3 * 2 + 3
     [canvas] = [found for tag, found in page.elements if tag == "canvas"]
-    assert int(canvas["width"] or 0) > 100 and canvas["tabindex"] == "0"
+    assert int(canvas["width"] or 0) > 1000 and canvas["tabindex"] == "0"
     assert "1 to 4 of 4" in page.text
 
 
-def test_both_sides_of_a_comparison_are_drawn(tmp_path: Path) -> None:
+def test_both_sides_of_a_comparison_are_drawn_side_by_side(tmp_path: Path) -> None:
     page = Page(drawn(compared(tmp_path, "web"), tmp_path))
-    assert sum(1 for tag, _ in page.elements if tag == "canvas") == 2
+    widths = [int(found["width"] or 0) for tag, found in page.elements if tag == "canvas"]
+    assert len(widths) == 2 and 400 < min(widths) and max(widths) < 700
     dashed = [found for tag, found in page.elements if tag == "polyline" and "stroke-dasharray" in found]
     assert len(dashed) == 3 * 2 + 3
     assert "node in the baseline" in page.text

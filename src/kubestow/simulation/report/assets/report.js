@@ -193,11 +193,12 @@
     const readout = make("p", { className: "readout", role: "status" });
     controls.append(make("span", { className: "note", textContent: "0 %" }), legend());
     controls.append(make("span", { className: "note", textContent: "100 %" }));
-    figure.append(controls, readout);
+    const sides = make("div", { className: "maps" });
+    figure.append(controls, readout, sides);
     for (const cluster of data.clusters) {
       const box = make("div", { className: "map" });
       if (cluster.name) box.append(make("h3", { textContent: cluster.name }));
-      figure.append(box);
+      sides.append(box);
       maps.push(nodeMap(box, cluster, () => resource, () => order, readout));
       onResize(box, redraw);
     }
