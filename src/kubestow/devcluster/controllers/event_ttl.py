@@ -6,6 +6,7 @@ A real cluster stores events with an etcd lease instead (kube-apiserver's ``--ev
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
@@ -35,7 +36,7 @@ class EventTTLController(Controller):
 
     def reconcile(self, key: str) -> None:
         expired_before = asyncio.get_running_loop().time() - self._ttl
-        for event, updated in list(self._updated.items())[:BATCH]:
+        for event, updated in list(islice(self._updated.items(), BATCH)):
             if updated > expired_before:
                 self.enqueue_after(_SWEEP, updated - expired_before)
                 return

@@ -84,6 +84,12 @@ async def test_partial_object_metadata_omits_spec_and_status(client: Client) -> 
     assert set(partial) == {"kind", "apiVersion", "metadata"}
 
 
+async def test_endpoints_are_deprecated(client: Client) -> None:
+    response = await client.get("/api/v1/namespaces/default/endpoints")
+    message = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    assert (response.status, response.headers["Warning"]) == (200, f'299 - "{message}"')
+
+
 async def test_an_event_is_served_in_both_groups(client: Client) -> None:
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p"}, "reason": "R", "message": "m"}
     await client.post("/api/v1/namespaces/default/events", event)

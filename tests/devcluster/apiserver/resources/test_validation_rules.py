@@ -244,6 +244,26 @@ async def test_a_rule_that_takes_too_long_rejects_the_object(client: Client) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "self.replace('', self).size() > 0",
+        "cel.bind(a, self + self, cel.bind(b, a + a, cel.bind(c, b + b, b + c + c + c + c + c))).size() > 0",
+    ],
+)
+def test_a_rule_that_could_build_very_long_strings_is_not_evaluated(text: str) -> None:
+    rules = ValidationRules(ruled(STRING, rule(text)))
+    assert rules.validate("x" * 50, None, []) == []
+    (error,) = rules.validate("x" * 2_000_000, None, [])
+    assert "running out of cost budget" in error.message
+
+
+def test_a_string_that_is_not_of_its_format_fails_a_rule_about_bytes() -> None:
+    rules = ValidationRules(ruled({"type": "string", "format": "byte"}, rule("self == b'hi'", "greet")))
+    assert rules.validate("aGk=", None, []) == []
+    assert [error.message for error in rules.validate("!", None, [])] == ['Invalid value: "!": greet']
+
+
 def test_the_rules_of_one_object_stop_at_the_time_limit() -> None:
     times = iter((0.0, TIME_LIMIT / 2, TIME_LIMIT * 2))
     items = {"type": "array", "items": ruled(INTEGER, rule("self > 0"))}

@@ -166,8 +166,8 @@ class APIHandler:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
             raise statuses.no_such_resource()
         scope = RequestScope(request, info, kind, self._registry, self._content_check(request, info, kind))
-        if kind.custom is not None and kind.custom.deprecation_warning:
-            return self._with_warning(scope, kind.custom.deprecation_warning)
+        if kind.rest.deprecation_warning:
+            return self._with_warning(scope, kind.rest.deprecation_warning)
         return self._handle(scope)
 
     def _content_check(

@@ -88,7 +88,10 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _CORE, KindNames("Endpoints", "endpoints", ("ep",)), "V1Endpoints",
-        rest=RESTOptions(storage_version_hash="fWeeMqaN/OA="),
+        rest=RESTOptions(
+            storage_version_hash="fWeeMqaN/OA=",
+            deprecation_warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ),
     ),
     Kind(
         _CORE, KindNames("Event", "events", ("ev",)), "CoreV1Event",

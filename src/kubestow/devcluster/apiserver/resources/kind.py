@@ -61,7 +61,8 @@ class RESTOptions:
     """How the objects of a kind are written, stored and selected.
 
     ``selectable_fields`` are the paths that field selectors can use. ``stored_in`` is the resource that stores the
-    objects of a kind which shares storage with another (events.k8s.io with core events).
+    objects of a kind which shares storage with another (events.k8s.io with core events). ``deprecation_warning`` is
+    sent with every response about a deprecated kind.
     """
 
     strategy: RESTStrategy = field(default_factory=RESTStrategy)
@@ -69,15 +70,15 @@ class RESTOptions:
     selectable_fields: tuple[str, ...] = ()
     storage_version_hash: str = ""
     stored_in: str = ""
+    deprecation_warning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class CustomResource:
-    """What only the definition of a custom resource has: its schema and columns, and a deprecation warning."""
+    """What only the definition of a custom resource has: its schema and columns."""
 
     schema: StructuralType
     printer: Printer
-    deprecation_warning: str = ""
 
 
 @dataclass(frozen=True, eq=False)

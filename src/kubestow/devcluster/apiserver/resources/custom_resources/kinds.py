@@ -99,11 +99,11 @@ def _kind(spec: Object, version: Object) -> Kind:
             CustomResourceStrategy(schema, type_meta, has_status=subresources.status),
             selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
             storage_version_hash=_storage_version_hash(spec),
+            deprecation_warning=_deprecation_warning(spec, version),
         ),
         custom=CustomResource(
             StructuralType(schema, root=True),
             additional_columns_printer(version.get("additionalPrinterColumns") or []),
-            _deprecation_warning(spec, version),
         ),
     )
 

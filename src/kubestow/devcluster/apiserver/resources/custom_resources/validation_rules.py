@@ -4,13 +4,14 @@ A rule sees ``self``, the value that its schema describes, and ``oldSelf``, the 
 are compiled without the types of the schema: a wrong field name is an error about the instance, not about the
 definition. A rule that needs what the CEL library does not have is not enforced; :func:`unenforced_rules` names it.
 
-All rules of one object together may take :data:`TIME_LIMIT`, and one comprehension 10,000 iterations. This takes the
-place of kube-apiserver's cost budget, with its message.
+All rules of one object together may take :data:`TIME_LIMIT`, one comprehension 10,000 iterations, and an expression may
+not be able to build very long strings. This takes the place of kube-apiserver's cost budget, with its message.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,12 @@ _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "
 _MAX_MESSAGE = 5 * 1024
 #: An expression with more additions could build strings of any length.
 _MAX_ADDITIONS = 24
+#: The limit on the length of strings that an expression could build, as a power of two, in characters.
+_MAX_STRING_BITS = 28
+#: Functions whose result can be as long as the product of their arguments' lengths.
+_MULTIPLIES = re.compile(r"\b(?:replace|join|format)\s*\(")
+#: Macros with which a sum can be an operand of another sum.
+_REUSES = re.compile(r"\b(?:bind|map)\s*\(")
 #: The path of the whole object in kube-apiserver's messages.
 _ROOT = "<nil>"
 
@@ -71,6 +78,13 @@ class _Expression:
     uses_old_self: bool = False
     error: str = ""
     missing: str = ""
+    #: How often strings can be multiplied and doubled in length.
+    multiplications: int = 0
+    doublings: int = 0
+
+    def fits(self, longest: int) -> bool:
+        """Whether the strings it could build are short enough if those and the lists it sees have this length."""
+        return (self.multiplications + 1) * longest.bit_length() + self.doublings <= _MAX_STRING_BITS
 
 
 class _EvaluationError(Exception):
@@ -117,11 +131,13 @@ def _compiled(text: str, returns: str, *, optional_old_self: bool = False) -> _E
         if "undeclared reference" in first_line or "found no matching overload" in first_line:
             return _Expression(missing=first_line)
         return _Expression(error=f"compilation failed: {problem}")
+    multiplications = len(_MULTIPLIES.findall(text))
+    doublings = text.count("+") if _REUSES.search(text) else text.count("+").bit_length()
     kind = compiled.return_type().name().lower()
     if kind not in (returns, "dyn"):
         subject = "cel expression" if returns == "bool" else "messageExpression"
         return _Expression(error=f"{subject} must evaluate to a {returns}")
-    return _Expression(compiled, uses_old_self)
+    return _Expression(compiled, uses_old_self, multiplications=multiplications, doublings=doublings)
 
 
 def _evaluate(compiled: Any, data: Mapping[str, Any]) -> Any:
@@ -176,8 +192,19 @@ def _to_cel(value: Any, schema: Schema) -> Any:
     if schema.get("type") == "integer" and type(value) is float and value.is_integer():
         return int(value)
     if schema.get("format") == "byte" and isinstance(value, str):
-        return base64.b64decode(value)
+        # Formats are not validated, so the string may be anything; a rule about bytes then fails on it.
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(value, validate=True)
     return value
+
+
+def _longest(value: Any) -> int:
+    """The length of the longest string, list or map in a value."""
+    if isinstance(value, dict):
+        return max(len(value), max((max(len(key), _longest(item)) for key, item in value.items()), default=0))
+    if isinstance(value, list):
+        return max(len(value), max(map(_longest, value), default=0))
+    return len(value) if isinstance(value, str) else 0
 
 
 def _as_root(schema: Schema) -> Schema:
@@ -306,16 +333,20 @@ class ValidationRules:
         data: dict[str, Any] = {"self": _to_cel(value, self._schema)}
         data["oldSelf"] = data["_previousSelf"] = None if place.old is None else _to_cel(place.old, self._schema)
         data["_hasOldSelf"] = place.old is not None
+        longest = max(_longest(value), _longest(place.old))
         for rule in self._rules:
-            yield self._error(rule, value, data, place)
+            yield self._error(rule, value, data, place, max(longest, len(rule.text)))
 
-    def _error(self, rule: _Rule, value: Any, data: dict[str, Any], place: _Place) -> FieldError | None:
+    def _error(self, rule: _Rule, value: Any, data: dict[str, Any], place: _Place, longest: int) -> FieldError | None:
+        """``longest`` is the length of the longest string or list in the values and the rule."""
         path, type_ = place.path or _ROOT, self._schema.get("type", "")
         uses_old_self = rule.expression.uses_old_self
         if uses_old_self and place.old is None and not rule.optional_old_self:
             return None
         if not uses_old_self:
             data = {"self": data["self"]}
+        if not rule.expression.fits(longest):
+            return invalid_value(path, type_, _OUT_OF_BUDGET)
         try:
             if _evaluate(rule.expression.compiled, data) is True:
                 return None
@@ -331,12 +362,12 @@ class ValidationRules:
             return None  # a value that was stored before the rule existed can stay
         if rule.field_path:
             path = f"{place.path}{rule.field_path}" if place.path else rule.field_path.lstrip(".")
-        return _field_error(path, value, type_, rule, _message(rule, data))
+        return _field_error(path, value, type_, rule, _message(rule, data, longest))
 
 
-def _message(rule: _Rule, data: Mapping[str, Any]) -> str:
+def _message(rule: _Rule, data: Mapping[str, Any], longest: int) -> str:
     expression = rule.message_expression
-    if expression is not None and expression.compiled is not None:
+    if expression is not None and expression.compiled is not None and expression.fits(longest):
         seen = data if expression.uses_old_self else {"self": data["self"]}
         try:
             message = _evaluate(expression.compiled, seen)
