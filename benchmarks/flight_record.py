@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from kubestow import config
+from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.config import FeatureGates
@@ -90,6 +90,7 @@ def main() -> None:
     arguments.add_argument("--pods", type=int, default=2000)
     arguments.add_argument("--rounds", type=int, default=5)
     options = arguments.parse_args()
+    gc_tuning.raise_thresholds()  # as kubestow run does
     without, recorded, sizes = [], [], []
     for _ in range(options.rounds):
         with asyncio.Runner() as runner:

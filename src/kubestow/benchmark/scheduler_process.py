@@ -17,6 +17,7 @@ from typing import Any
 
 from kubestow.benchmark.execution.session import WorkloadFailed
 from kubestow.benchmark.measurements.scheduler_metrics import MetricsSource
+from kubestow.child_process import stop_process
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.config import API_VERSION, KIND, FeatureGates
@@ -128,7 +129,7 @@ async def scheduler_process(
             await _wait_until(ready, scheduler)
             yield scheduler
         finally:
-            await _stop(process)
+            await stop_process(process, _STOP_TIMEOUT)
             await reading
 
 
@@ -152,17 +153,6 @@ async def _wait_until(ready: asyncio.Event, scheduler: SchedulerProcess) -> None
         for task in (waiting, failing):
             task.cancel()
         await asyncio.gather(waiting, failing, return_exceptions=True)
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
 
 def _free_port() -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from kubestow.child_process import stop_process
 from kubestow.errors import KubestowError
 
 __all__ = ["apiserver_process"]
@@ -38,7 +39,7 @@ async def apiserver_process(command: Sequence[str] = _COMMAND) -> AsyncIterator[
             raise KubestowError(f"the embedded API server is not ready after {_START_TIMEOUT:.0f} s") from None
         yield url
     finally:
-        await _stop(process)
+        await stop_process(process, _STOP_TIMEOUT)
 
 
 async def _url(process: asyncio.subprocess.Process) -> str:
@@ -52,14 +53,3 @@ async def _url(process: asyncio.subprocess.Process) -> str:
             return url
     error = (await process.stderr.read()).decode().strip()
     raise KubestowError(f"the embedded API server failed to start: {error or 'no error output'}")
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()

@@ -120,7 +120,10 @@ def test_a_slow_disk_drops_chunks_and_counts_entries(tmp_path: Path, monkeypatch
     assert recorded + journal.dropped == 512 * 20
 
 
-def test_a_long_run_goes_on_in_further_files_that_begin_with_the_objects_that_exist(tmp_path: Path) -> None:
+def test_a_long_run_goes_on_in_further_files_that_begin_with_the_objects_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_QUEUED_CHUNKS", 1000)  # however slow the disk is
     writer = SegmentWriter.in_folder(tmp_path, MIB)
     writer.begin_segment(HEADER)
     resources = [("/api/v1", "nodes", "Node"), ("/api/v1", "pods", "Pod")]

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import structs
 
 from kubestow import gc_tuning
+from kubestow.child_process import stop_process
 from kubestow.cli.signals import wait_for_signal
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 from kubestow.log_fields import fields
@@ -230,15 +231,8 @@ class SchedulerProcess:
 
     async def stop(self) -> None:
         """Stop the process gracefully, or after ten seconds at once."""
-        process = self._process
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT)
-        except TimeoutError:
-            _log.warning("the scheduler's process does not stop; killing it")
-            process.kill()
-            await process.wait()
+        if not await stop_process(self._process, _STOP_TIMEOUT):
+            _log.warning("the scheduler's process did not stop and was killed")
 
 
 @asynccontextmanager
