@@ -28,6 +28,7 @@ RUN_IMPORTS = {
     *("cbor2", "click", "httptools", "kubernetes_asyncio", "msgspec", "numpy", "prometheus_client", "yaml"),
     *("cryptography", "_cffi_backend"),
     "typing_extensions",
+    "uvloop",
 }
 #: What `kubestow up`, the offline commands and the tests need.
 NOT_FOR_RUN = {"distributed", "google", "pandas", "polars", "pytest", "re2", "rich", "hypothesis"}
