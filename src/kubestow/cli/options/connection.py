@@ -39,9 +39,7 @@ class Connection:
 
 
 CONNECTION_OPTIONS = (
-    click.option(
-        "--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl."
-    ),
+    click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl."),
     click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one."),
     click.option("--master", default="", metavar="URL", help="URL of the API server; overrides the kubeconfig."),
 )
