@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,6 +146,31 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ended = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert ended.stdout.split() == ["check"], ended.stderr
+
+
+#: What a shell does with the script: it prints the completions of a line.
+IN_SHELLS = {
+    "zsh": (
+        "autoload -Uz compinit; compinit -u -D; source <(kubestow completion zsh);"
+        ' _describe() { print -l -- "${(@P)3}" }; words=(kubestow config ch); CURRENT=3; $_comps[kubestow]'
+    ),
+    "fish": 'source (kubestow completion fish | psub); complete --do-complete "kubestow config ch"',
+}
+
+
+@pytest.mark.parametrize("shell", IN_SHELLS)
+def test_zsh_and_fish_complete_with_the_script_and_whole_summaries(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = tmp_path / "kubestow"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubestow "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [shell, "-c", IN_SHELLS[shell]], env=environment, capture_output=True, text=True, check=False
+    )
+    summary = "Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message."
+    assert ended.stdout.replace("\t", ":") == f"check:{summary}\n", ended.stderr
 
 
 def test_recorded_cases_are_verified_as_data(capsys: pytest.CaptureFixture[str]) -> None:
