@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,7 +54,7 @@ def test_every_command_has_help_without_ellipses(capsys: pytest.CaptureFixture[s
     status, out, err = run(capsys, *command, "--help")
     assert (status, err) == (0, "")
     assert not re.search(r"[a-z]\.\.\.$", out, re.MULTILINE)
-    assert "--version" in out
+    assert "--version" in out and "--help" in out
     assert command in GROUPS or "-v" in out
 
 
@@ -147,6 +148,31 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     assert ended.stdout.split() == ["check"], ended.stderr
 
 
+#: What a shell does with the script: it prints the completions of a line.
+IN_SHELLS = {
+    "zsh": (
+        "autoload -Uz compinit; compinit -u -D; source <(kubestow completion zsh);"
+        ' _describe() { print -l -- "${(@P)3}" }; words=(kubestow config ch); CURRENT=3; $_comps[kubestow]'
+    ),
+    "fish": 'source (kubestow completion fish | psub); complete --do-complete "kubestow config ch"',
+}
+
+
+@pytest.mark.parametrize("shell", IN_SHELLS)
+def test_zsh_and_fish_complete_with_the_script_and_whole_summaries(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = tmp_path / "kubestow"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubestow "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [shell, "-c", IN_SHELLS[shell]], env=environment, capture_output=True, text=True, check=False
+    )
+    summary = "Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message."
+    assert ended.stdout.replace("\t", ":") == f"check:{summary}\n", ended.stderr
+
+
 def test_recorded_cases_are_verified_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     corpus = Path(__file__).parents[1] / "conformance" / "corpus" / "imagelocality.jsonl.gz"
     status, out, _ = run(capsys, "verify", "-o", "json", str(corpus))
@@ -162,3 +188,54 @@ def test_the_recordings_of_a_folder_are_verified(capsys: pytest.CaptureFixture[s
     (tmp_path / "notes.md").write_text("of no importance")
     status, out, _ = run(capsys, "verify", str(tmp_path))
     assert (status, [line.split()[0] for line in out.splitlines()]) == (0, ["imagelocality", "nodename", "agree"])
+
+
+def parameters(name: tuple[str, ...]) -> list[click.Parameter]:
+    """The parameters of a command."""
+    context = click.Context(root)
+    command = root.get_command(context, name[0])
+    if isinstance(command, click.Group):
+        command = command.get_command(context, name[1])
+    assert command is not None
+    return command.params
+
+
+#: Commands whose --kubeconfig has another meaning: a file that is written, and a cluster that is made for the purpose.
+OTHER_KUBECONFIG = {("up",), ("bench",)}
+#: Commands with kube-scheduler's flags, whose help is in a catalog.
+WITH_FLAGS = {("run",), ("deschedule",)}
+
+
+@pytest.mark.parametrize("command", [c for c in ALL if c not in GROUPS], ids=" ".join)
+def test_commands_on_a_live_cluster_take_the_same_connection(command: tuple[str, ...]) -> None:
+    connection = {"--kubeconfig", "--context", "--master"}
+    found = {option for parameter in parameters(command) for option in parameter.opts} & connection
+    assert found in (set(), connection) or command in OTHER_KUBECONFIG
+
+
+@pytest.mark.parametrize("command", [c for c in ALL if c not in GROUPS | WITH_FLAGS], ids=" ".join)
+def test_every_option_has_help(command: tuple[str, ...]) -> None:
+    options = [parameter for parameter in parameters(command) if isinstance(parameter, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["web-1"], "default/web-1"),
+        (["shop/web-1"], "shop/web-1"),
+        (["web-1", "-n", "shop"], "shop/web-1"),
+        (["shop/web-1", "--namespace", "shop"], "shop/web-1"),
+        (["shop/web-1", "-n", "store"], "the namespace is shop in shop/web-1, and store in --namespace"),
+    ],
+    ids=" ".join,
+)
+def test_a_pod_is_named_with_its_namespace_or_by_an_option(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], error: str
+) -> None:
+    dump = tmp_path / "dump.json"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "4"}}}
+    dump.write_text(json.dumps(node))
+    status, out, err = run(capsys, "explain", *arguments, "--cluster", str(dump))
+    assert (status > 0, out) == (True, "")
+    assert error in err

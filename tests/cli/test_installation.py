@@ -28,6 +28,7 @@ RUN_IMPORTS = {
     *("cbor2", "click", "httptools", "kubernetes_asyncio", "msgspec", "numpy", "prometheus_client", "yaml"),
     *("cryptography", "_cffi_backend"),
     "typing_extensions",
+    "uvloop",
 }
 #: What `kubestow up`, the offline commands and the tests need.
 NOT_FOR_RUN = {"distributed", "google", "pandas", "polars", "pytest", "re2", "rich", "hypothesis"}
@@ -122,8 +123,9 @@ def test_pictures_of_the_readme_are_shown_on_a_package_index(source: str, expect
 
 
 def test_the_documented_versions_are_those_of_the_package() -> None:
-    install, release = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("install.md", "release.md"))
-    assert set(re.findall(r"kubestow-(\d[\d.]*\d)-py3", install)) == {VERSION}
+    names = ("install.md", "release.md", "first-steps.md")
+    install, release, first_steps = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in names)
+    assert set(re.findall(r"kubestow-(\d[\d.]*\d)[-/.]", install + first_steps)) == {VERSION}
     row = f"| {VERSION.rpartition('.')[0]} | {KUBERNETES_VERSION.removeprefix('v').rpartition('.')[0]} |"
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert f"{row} {', '.join(pythons)} |" in release

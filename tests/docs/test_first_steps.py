@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tools.first_steps.transcript import Session, environment, rewritten, same
 
+from kubestow.version import VERSION
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 
@@ -22,7 +24,7 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     kubestow = programs / "kubestow"
     kubestow.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m kubestow "$@"\n')
     kubestow.chmod(0o755)
-    (folder / "kubestow-0.1.0").symlink_to(ROOT)
+    (folder / f"kubestow-{VERSION}").symlink_to(ROOT)
     with Session(folder, environment(home, programs)) as session:
         now = rewritten(PAGE, session, installs=False)
     assert same(PAGE, now), now

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 import click
+from click.shell_completion import CompletionItem
 
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
@@ -29,6 +30,12 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(self.summaries(ctx))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands with their whole summaries, and the options."""
+        commands = (item for item in self.summaries(ctx) if item[0].startswith(incomplete))
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=summary) for name, summary in commands), *options]
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
         """The names and summaries of the commands."""

@@ -23,4 +23,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(ctx.find_root().command, {}, "kubestow", _VARIABLE).source())
+    source = script(ctx.find_root().command, {}, "kubestow", _VARIABLE).source()
+    # click's script for fish cuts descriptions at their first comma.
+    click.echo(source.replace('string split ","', 'string split --max 1 ","'))

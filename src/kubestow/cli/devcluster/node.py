@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 
 from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.options.connection import Connection, connection_options
 from kubestow.cli.output.formats import output_option, print_data
 from kubestow.errors import KubestowError
 
@@ -32,20 +33,13 @@ def node() -> None:
 def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments of both commands."""
     command = output_option("name", "json", "yaml")(command)
-    command = click.option("--context", default="", help="Context of the kubeconfig. Default: the current one.")(
-        command
-    )
-    command = click.option("--master", default="", help="URL of the API server; overrides the kubeconfig.")(command)
-    command = click.option("--kubeconfig", default="", help="Path of a kubeconfig. Default: kubectl's default.")(
-        command
-    )
-    return click.argument("names", nargs=-1, required=True, metavar="NAME...")(command)
+    return click.argument("names", nargs=-1, required=True, metavar="NAME...")(connection_options(command))
 
 
 @node.command()
 @_for_nodes
 @click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
-def stop(names: tuple[str, ...], graceful: bool, output: str, **connection: str) -> None:
+def stop(names: tuple[str, ...], graceful: bool, output: str, connection: Connection) -> None:
     """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
     from kubestow.devcluster.annotations import SHUT_DOWN, STOPPED
 
@@ -54,24 +48,22 @@ def stop(names: tuple[str, ...], graceful: bool, output: str, **connection: str)
 
 @node.command()
 @_for_nodes
-def start(names: tuple[str, ...], output: str, **connection: str) -> None:
+def start(names: tuple[str, ...], output: str, connection: Connection) -> None:
     """Start the kubelets of stopped nodes."""
     _set(names, None, output, connection)
 
 
-def _set(names: tuple[str, ...], state: str | None, output: str, connection: dict[str, str]) -> None:
-    """Set the state of nodes. ``connection`` are the arguments of ``load_credentials``."""
+def _set(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
     asyncio.run(_annotate(names, state, output, connection))
     if output != "name":
         print_data([{"name": name, "kubelet": "running" if state is None else state} for name in names], output)
 
 
-async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: dict[str, str]) -> None:
-    from kubestow.client.rest.credentials import load_credentials
+async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
     from kubestow.client.rest.transport import Transport
     from kubestow.wall_clock import WallClock
 
-    async with Transport(await load_credentials(**connection), clock=WallClock()) as transport:
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await _require_simulation(transport)
         for name in names:
             await _annotate_one(transport, name, state)

@@ -88,7 +88,8 @@ class FlagCommand(click.Command):
             with formatter.section(f"{section} flags"):
                 formatter.write_dl([_help(flag) for flag in flags])
         with formatter.section("Global flags"):
-            others = [parameter for parameter in self.get_params(ctx) if parameter.name in ("help", "version")]
+            names = {_parameter(flag) for flag in self._catalog.by_name.values()}
+            others = [parameter for parameter in self.get_params(ctx) if parameter.name not in names]
             formatter.write_dl([record for option in others if (record := option.get_help_record(ctx))])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.connection import Connection, connection_options
 
 if TYPE_CHECKING:
     from kubestow.flight_record.files.writer import SegmentWriter
@@ -18,9 +19,7 @@ __all__ = ["record"]
 
 
 @click.command()
-@click.option("--kubeconfig", default="", help="Path of a kubeconfig. Default: kubectl's default.")
-@click.option("--master", default="", help="URL of the API server; overrides the kubeconfig.")
-@click.option("--context", default="", help="Context of the kubeconfig. Default: the current one.")
+@connection_options
 @click.option("--duration", metavar="DURATION", help="How long to record, such as 10m. Default: until Ctrl-C.")
 @click.option("--max-size", default="256Mi", show_default=True, metavar="QUANTITY", help="Limit of the file in bytes.")
 @click.option(
@@ -32,7 +31,7 @@ __all__ = ["record"]
     help="File to write, with mode 0600; it must not exist.",
 )
 @bad_input_is_status_1
-def record(kubeconfig: str, master: str, context: str, duration: str | None, max_size: str, output: Path) -> int:
+def record(connection: Connection, duration: str | None, max_size: str, output: Path) -> int:
     """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
 
     It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
@@ -42,7 +41,7 @@ def record(kubeconfig: str, master: str, context: str, duration: str | None, max
 
     seconds = None if duration is None else _seconds(duration)
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
-    counts, dropped = asyncio.run(_record(writer, seconds, kubeconfig=kubeconfig, master=master, context=context))
+    counts, dropped = asyncio.run(_record(writer, seconds, connection))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
     click.echo(f"{output}: states of objects: {kinds or 'none'}", err=True)
     if dropped:
@@ -60,19 +59,16 @@ def _seconds(text: str) -> float:
     raise InputError("--duration", f"expected a positive duration such as 10m, got {text!r}")
 
 
-async def _record(
-    writer: SegmentWriter, seconds: float | None, *, kubeconfig: str, master: str, context: str
-) -> tuple[dict[str, int], int]:
+async def _record(writer: SegmentWriter, seconds: float | None, connection: Connection) -> tuple[dict[str, int], int]:
     """Record until a signal, or for some seconds; the number of recorded states by kind, and of those missing."""
     from random import Random
 
     from kubestow.cli.signals import wait_for_signal
     from kubestow.client.cluster_client import ClusterClient
-    from kubestow.client.rest.credentials import load_credentials
     from kubestow.flight_record.recording.cluster_recorder import ClusterRecorder
     from kubestow.wall_clock import WallClock
 
-    credentials = await load_credentials(kubeconfig, context=context, master=master)
+    credentials = await connection.credentials()
     recorder = ClusterRecorder(writer, WallClock())
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         await client.wait_for_api_server()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.connection import Connection, connection_options
 
 if TYPE_CHECKING:
     from kubestow.cli.options.live_cluster import LiveObjects
@@ -18,10 +19,12 @@ __all__ = ["snapshot"]
 
 
 @click.command()
-@click.option("--kubeconfig", default="", help="Kubeconfig of the cluster, by default found as by kubectl.")
-@click.option("-o", "--output", default="-", show_default=True, help="File to write, with mode 0600; - is stdout.")
+@connection_options
+@click.option(
+    "-o", "--output", default="-", show_default=True, metavar="FILE", help="File to write, mode 0600; - is stdout."
+)
 @bad_input_is_status_1
-def snapshot(kubeconfig: str, output: str) -> int:
+def snapshot(connection: Connection, output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
     It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
@@ -30,7 +33,7 @@ def snapshot(kubeconfig: str, output: str) -> int:
     from kubestow.cli.options.live_cluster import fetch_objects
     from kubestow.private_files import write_private
 
-    found = fetch_objects(kubeconfig)
+    found = fetch_objects(connection)
     content, counts = _document(found)
     if output == "-":
         sys.stdout.buffer.write(content)

@@ -15,6 +15,8 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.options.pod import PodName, pod_argument
 from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.formats import output_option
@@ -33,12 +35,12 @@ _MOST_REPLICAS = 3
 
 
 @click.command()
-@click.argument("pod", metavar="POD")
-@click.option("--kubeconfig", default="", help="Kubeconfig of the cluster, by default found as by kubectl.")
+@pod_argument
+@connection_options
 @scheduler_options
 @output_option(*OUTPUTS)
 @bad_input_is_status_1
-def why(pod: str, kubeconfig: str, scheduler: SchedulerInput, output: str) -> int:
+def why(pod: PodName, connection: Connection, scheduler: SchedulerInput, output: str) -> int:
     """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
 
     The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
@@ -46,15 +48,13 @@ def why(pod: str, kubeconfig: str, scheduler: SchedulerInput, output: str) -> in
     """
     from kubestow.simulation.explanation.explain import explain
 
-    namespace, _, name = pod.rpartition("/")
-    namespace = namespace or "default"
     options = scheduler.read()
-    found = asyncio.run(_read(kubeconfig, namespace, name))
+    found = asyncio.run(_read(connection, *pod.key))
     if isinstance(found, dict):
         click.echo("remark: reported by the scheduler", err=True)
         print_result(lambda: found, _report_text(found), output)
         return 0
-    explanation = explain(found.cluster(kubeconfig or "the cluster"), f"{namespace}/{name}", options)
+    explanation = explain(found.cluster(str(connection)), str(pod), options)
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
     print_result(lambda: _without_nodes(explanation.document()), "\n".join(explanation.summary()), output)
@@ -65,14 +65,13 @@ def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "byNode"}
 
 
-async def _read(kubeconfig: str, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+async def _read(connection: Connection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
     from kubestow.cli.options.live_cluster import list_objects
-    from kubestow.client.rest.credentials import load_credentials
     from kubestow.client.rest.transport import Transport
     from kubestow.wall_clock import WallClock
 
-    async with Transport(await load_credentials(kubeconfig), clock=WallClock()) as transport:
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
         report = await _scheduler_report(transport, namespace, name)
         return await list_objects(transport) if report is None else report

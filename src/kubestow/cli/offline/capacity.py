@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import DropIn, bad_input_is_status_1
-from kubestow.cli.options.cluster import ClusterInput
+from kubestow.cli.options.cluster import ClusterInput, cluster_options
 from kubestow.cli.options.scheduler import SchedulerInput
 from kubestow.errors import InputError, KubestowError
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -25,12 +25,12 @@ __all__ = ["capacity", "cluster_capacity"]
 
 _PARSE_ERROR = "Failed to parse pod spec file"
 _URL_TIMEOUT = 30.0
+_TIES = "Among nodes with equal scores, choose at random or the first by name."
 
 
 @click.command()
 @click.option("--podspec", "podspecs", multiple=True, help="Path or URL of a JSON or YAML file with the pod.")
-@click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin.")
-@click.option("--kubeconfig", default="", help="Kubeconfig of the cluster to analyze, instead of --cluster.")
+@cluster_options
 @click.option("--max-limit", default=0, type=click.IntRange(min=0), help="Stop after so many pods. 0: no limit.")
 @click.option("--exclude-nodes", multiple=True, help="Nodes that must not be used, separated by commas.")
 @click.option(
@@ -39,7 +39,7 @@ _URL_TIMEOUT = 30.0
 @click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class.")
 @click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the choice among nodes with equal scores.")
-@click.option("--ties", type=click.Choice(["random", "name"]), default="random", show_default=True)
+@click.option("--ties", type=click.Choice(["random", "name"]), default="random", show_default=True, help=_TIES)
 @click.option("--strict", is_flag=True, help="Refuse input with any problem.")
 @click.option(
     "--order",
@@ -63,8 +63,7 @@ _URL_TIMEOUT = 30.0
 def capacity(
     drop_in: DropIn | None,
     podspecs: tuple[str, ...],
-    clusters: tuple[str, ...],
-    kubeconfig: str,
+    source: ClusterInput,
     max_limit: int,
     exclude_nodes: tuple[str, ...],
     config: Path | None,
@@ -101,7 +100,7 @@ def capacity(
         ties=FirstByName() if ties == "name" else None,
         kinds=None if drop_in is None else COPIED_KINDS,
     )
-    cluster = ClusterInput(clusters, kubeconfig).read(strict=strict)
+    cluster = source.read(strict=strict)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
     created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     if len(templates) == 1 and not preemption and gang_size == 1:

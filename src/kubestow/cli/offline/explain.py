@@ -9,6 +9,7 @@ import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
 from kubestow.cli.options.cluster import ClusterInput, cluster_options
+from kubestow.cli.options.pod import PodName, pod_argument
 from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.forms import OutputForms, emit
@@ -21,7 +22,7 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("pod", metavar="POD")
+@pod_argument
 @cluster_options
 @click.option("--node", help="Explain this node; if the pod does not fit there, the changes are for it.")
 @click.option("--versus", help="Another node, to be compared with --node, or else with the pod's or the best node.")
@@ -38,7 +39,7 @@ __all__ = ["explain"]
 )
 @bad_input_is_status_1
 def explain(
-    pod: str,
+    pod: PodName,
     source: ClusterInput,
     node: str | None,
     versus: str | None,
@@ -56,7 +57,7 @@ def explain(
 
     options = scheduler.read()
     cluster = source.read()
-    found = explained(cluster, pod, options, target=node, counterfactuals=counterfactuals)
+    found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
     comparison = None if versus is None else _compare(found, node, versus)

@@ -10,6 +10,8 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.output.formats import output_option
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
@@ -22,18 +24,18 @@ Object = dict[str, Any]
 
 @click.command()
 @click.option("--cluster", "clusters", multiple=True, help="Dump with the namespace and its LimitRanges; - is stdin.")
-@click.option("--kubeconfig", default="", help="Kubeconfig of the cluster, instead of --cluster.")
-@click.option("--namespace", default="default", show_default=True, help="Namespace of the limits.")
-@click.option("-o", "--output", default="yaml", show_default=True, type=click.Choice(["json", "yaml"]))
+@connection_options
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the limits.")
+@output_option("yaml", "json")
 @click.option("--verbose", is_flag=True, help="Accepted for compatibility; it changes nothing.")
 @bad_input_is_status_1
-def genpod(clusters: tuple[str, ...], kubeconfig: str, namespace: str, output: str, verbose: bool) -> int:
+def genpod(clusters: tuple[str, ...], connection: Connection, namespace: str, output: str, verbose: bool) -> int:
     """Print a pod whose requests and limits are the least maxima of the namespace's LimitRanges for pods."""
     from kubestow.simulation.capacity.limit_range_pod import limit_range_pod
 
-    if clusters and kubeconfig:
-        raise click.UsageError("--cluster and --kubeconfig exclude each other")
-    found, limit_ranges = _from_files(clusters, namespace) if clusters else _from_cluster(kubeconfig, namespace)
+    if clusters and connection.is_given:
+        raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
+    found, limit_ranges = _from_files(clusters, namespace) if clusters else _from_cluster(connection, namespace)
     pod = limit_range_pod(found, limit_ranges)
     if output == "json":
         click.echo(msgspec.json.encode(pod))
@@ -80,13 +82,12 @@ def _metadata(source: SourceObject) -> Object:
     return source.manifest.get("metadata") or {}
 
 
-def _from_cluster(kubeconfig: str, namespace: str) -> tuple[Object, list[Object]]:
+def _from_cluster(connection: Connection, namespace: str) -> tuple[Object, list[Object]]:
     async def fetch() -> tuple[bytes, bytes]:
-        from kubestow.client.rest.credentials import load_credentials
         from kubestow.client.rest.transport import Transport
         from kubestow.wall_clock import WallClock
 
-        async with Transport(await load_credentials(kubeconfig), clock=WallClock()) as transport:
+        async with Transport(await connection.credentials(), clock=WallClock()) as transport:
             path = f"/api/v1/namespaces/{namespace}"
             return await transport.request("GET", path), await transport.request("GET", f"{path}/limitranges")
 

@@ -6,6 +6,7 @@ import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
 from kubestow.cli.options.cluster import ClusterInput, cluster_options
+from kubestow.cli.options.pod import PodName, pod_argument
 from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.formats import output_option
@@ -14,13 +15,13 @@ __all__ = ["trace"]
 
 
 @click.command()
-@click.argument("pod", metavar="POD")
+@pod_argument
 @cluster_options
 @scheduler_options
 @output_option(*OUTPUTS)
 @bad_input_is_status_1
 def trace(
-    pod: str,
+    pod: PodName,
     source: ClusterInput,
     scheduler: SchedulerInput,
     output: str,
@@ -33,7 +34,7 @@ def trace(
     from kubestow.simulation.explanation.trace import trace as traced
 
     options = scheduler.read()
-    found = traced(source.read(), pod, options)
+    found = traced(source.read(), str(pod), options)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
     print_result(found.document, found, output)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubestow.cli.options.connection import CONNECTION_OPTIONS, Connection
 from kubestow.cli.options.grouped import grouped_options
 from kubestow.cli.output.input_summary import print_input
 
@@ -18,10 +19,12 @@ __all__ = ["ClusterInput", "cluster_options"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterInput:
-    """The files of a cluster, or the kubeconfig of a live one."""
+    """The files of a cluster, or where a live one is."""
 
     clusters: tuple[str, ...]
     kubeconfig: str
+    context: str
+    master: str
 
     def read(self, *, strict: bool = False) -> Cluster:
         """The cluster; problems of the input are printed on standard error.
@@ -31,9 +34,10 @@ class ClusterInput:
         from kubestow.cli.options.live_cluster import fetch_cluster
         from kubestow.simulation.input.cluster import Cluster
 
-        if self.clusters and self.kubeconfig:
-            raise click.UsageError("--cluster and --kubeconfig exclude each other")
-        cluster = Cluster.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(self.kubeconfig)
+        connection = Connection(self.kubeconfig, self.context, self.master)
+        if self.clusters and connection.is_given:
+            raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
+        cluster = Cluster.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(connection)
         if cluster.summary.problems:
             print_input("cluster", cluster.summary)
         return cluster
@@ -45,6 +49,6 @@ cluster_options = grouped_options(
     ClusterInput,
     (
         click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
-        click.option("--kubeconfig", default="", help="Kubeconfig of a live cluster, by default found as by kubectl."),
+        *CONNECTION_OPTIONS,
     ),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kubestow.errors import APIError
 
 if TYPE_CHECKING:
+    from kubestow.cli.options.connection import Connection
     from kubestow.client.rest.transport import Transport
     from kubestow.simulation.input.cluster import Cluster
 
@@ -49,22 +50,21 @@ class LiveObjects:
         return Cluster.of_sources(sources, problems, subject=subject)
 
 
-def fetch_cluster(kubeconfig: str) -> Cluster:
-    """Read the cluster of a kubeconfig; without one the usual rules apply. Raises InputError, APIError, Unreachable."""
-    return fetch_objects(kubeconfig).cluster(kubeconfig or "the cluster")
+def fetch_cluster(connection: Connection) -> Cluster:
+    """Read a live cluster. Raises InputError, APIError and Unreachable."""
+    return fetch_objects(connection).cluster(str(connection))
 
 
-def fetch_objects(kubeconfig: str) -> LiveObjects:
+def fetch_objects(connection: Connection) -> LiveObjects:
     """List the objects of a cluster, as :func:`fetch_cluster` does."""
-    return asyncio.run(_fetch(kubeconfig))
+    return asyncio.run(_fetch(connection))
 
 
-async def _fetch(kubeconfig: str) -> LiveObjects:
-    from kubestow.client.rest.credentials import load_credentials
+async def _fetch(connection: Connection) -> LiveObjects:
     from kubestow.client.rest.transport import Transport
     from kubestow.wall_clock import WallClock
 
-    async with Transport(await load_credentials(kubeconfig), clock=WallClock()) as transport:
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         return await list_objects(transport)
 
 
