@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
 from operator import index
 from random import Random
 from typing import Any, NamedTuple, Self, TypeVar
@@ -36,6 +36,7 @@ from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import (
     FilterPlugin,
     FilterRunner,
+    Lanes,
     Permission,
     Plugin,
     PostFilterResult,
@@ -209,6 +210,35 @@ class FrameworkRuntime:
             extra = fields(plugin=plugin.name, extensionPoint="QueueSort", pod=queued.info.key)
             _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key, extra=extra)
             return 1, queued.timestamp
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the QueueSort plugin orders lanes of pods."""
+        return self.plugins.queue_sort.lanes is not None
+
+    def lane_of(self, pod: PodInfo) -> Hashable:
+        """The lane of a pod; None if the plugin fails."""
+        return self._call_lanes(lambda lanes: lanes.lane_of(pod), None)
+
+    def lane_opened(self, lane: Hashable) -> None:
+        """A lane has a pod now, and had none before."""
+        self._call_lanes(lambda lanes: lanes.opened(lane), None)
+
+    def first_lane(self, lanes: Collection[Hashable]) -> Hashable:
+        """The lane that is next, of some; the one that was opened first if the plugin fails or names no such lane."""
+        oldest = next(iter(lanes))
+        first = self._call_lanes(lambda plugin: plugin.first(lanes), oldest)
+        return first if first in lanes else oldest
+
+    def _call_lanes(self, call: Callable[[Lanes], T], otherwise: T) -> T:
+        plugin = self.plugins.queue_sort
+        assert plugin.lanes is not None
+        try:
+            return call(plugin.lanes)
+        except _FAILURES:
+            extra = fields(plugin=plugin.name, extensionPoint="QueueSort")
+            _log.exception("plugin %s failed to order its lanes", plugin.name, extra=extra)
+            return otherwise
 
     def run_queueing_hint(
         self, plugin: str, registration: EventRegistration, pod: PodInfo, old: Any, new: Any, *, event: ClusterEvent
