@@ -49,6 +49,7 @@ CONTRIBUTED: Mapping[str, str] = {
         "TargetLoadPacking": "trimaran.target_load_packing",
         "TopologicalSort": "network_aware.topological_sort",
         "Volcano": "volcano.plugin",
+        "VolcanoBinpack": "volcano.binpack",
     }.items()
 } | {"FlowPlacement": "kubestow.flow.flow_placement:FlowPlacement"}
 

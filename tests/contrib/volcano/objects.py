@@ -37,13 +37,16 @@ def single(name: str, queue_name: str, **fields: Any) -> Pod:
 
 
 def profile(
-    actions: str = "enqueue, allocate, backfill", *, gangs: bool = True, **disabled: Mapping[str, bool]
+    actions: str = "enqueue, allocate, backfill",
+    options: Mapping[str, Mapping[str, bool]] | None = None,
+    *,
+    gangs: bool = True,
 ) -> list[dict[str, Any]]:
-    """The profiles of a scheduler with Volcano; ``disabled`` are options of plugins by name."""
+    """The profiles of a scheduler with Volcano; ``options`` are fields of plugins by name."""
     tiers = [("priority", "gang", "conformance"), ("overcommit", "drf", "predicates", "proportion", "nodeorder")]
     args = {
         "actions": actions,
-        "tiers": [{"plugins": [{"name": name, **disabled.get(name, {})} for name in tier]} for tier in tiers],
+        "tiers": [{"plugins": [{"name": name, **(options or {}).get(name, {})} for name in tier]} for tier in tiers],
     }
     only = {"enabled": [{"name": "Volcano"}], "disabled": [{"name": "*"}]}
     plugins = {

@@ -71,7 +71,7 @@ def test_no_queue_stays_above_its_share_while_another_starves_below_it(
     objects: list[Any] = [node(f"n-{number}", cpu="3") for number in range(nodes)]
     objects += [queue(name, weight) for name, weight in zip("ab", weights, strict=False)]
     objects.append(queue("c", weights[2], capability={"cpu": str(capability)} if capability else {}))
-    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profile("allocate, reclaim", **SINGLE))
+    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profile("allocate, reclaim", SINGLE))
 
 
 class Changes:

@@ -134,7 +134,7 @@ def test_jobs_are_admitted_up_to_the_overcommit_factor() -> None:
 
     groups = [pod_group(name, minResources={"cpu": "6"}) for name in ("a", "b", "c")]
     no_limit = {"proportion": {"enableJobEnqueued": False}}
-    run(scenario, node("n", cpu="10"), *groups, profiles=profile(**no_limit))
+    run(scenario, node("n", cpu="10"), *groups, profiles=profile(options=no_limit))
 
 
 def test_without_the_action_every_job_is_admitted() -> None:
@@ -289,7 +289,7 @@ def test_a_job_preempts_others_of_its_queue_by_priority() -> None:
     assert len(gone) == 1
     assert gone < {"low-0", "low-1"}
     assert evictions(objects, newcomers, profile("allocate, reclaim")) == set()
-    assert evictions(objects, [member("high-0", "high", cpu="1")], profile("allocate, preempt", **NO_DRF)) == set()
+    assert evictions(objects, [member("high-0", "high", cpu="1")], profile("allocate, preempt", NO_DRF)) == set()
 
 
 NO_DRF = {"drf": {"enablePreemptable": False}}
@@ -309,7 +309,7 @@ def test_a_gang_preempts_for_all_of_its_pods_or_none() -> None:
     gang = [high(f"high-{number}", "high", cpu="1") for number in range(2)]
     # One pod of the other job has to stay, so the gang would have one pod only.
     assert evictions(objects, gang, profile("allocate, preempt")) == set()
-    assert evictions(objects, gang, profile("allocate, preempt", **SINGLE)) == {"low-0", "low-1"}
+    assert evictions(objects, gang, profile("allocate, preempt", SINGLE)) == {"low-0", "low-1"}
 
 
 def test_a_queue_at_its_share_preempts_its_own_jobs() -> None:
@@ -331,11 +331,11 @@ def test_protected_pods_are_never_victims(protected: dict[str, Any]) -> None:
     objects = [node("n", cpu="1"), single("victim", "a", cpu="1", node="n", **protected), queue("a"), queue("b")]
     for actions, name in (("allocate, preempt", "a"), ("allocate, reclaim", "b")):
         newcomers = [single("high", name, cpu="1", priority=100)]
-        assert evictions(objects, newcomers, profile(actions, **SINGLE)) == set()
+        assert evictions(objects, newcomers, profile(actions, SINGLE)) == set()
     if "labels" not in protected:
         off = {"conformance": {"enablePreemptable": False}}
         newcomers = [single("high", "a", cpu="1", priority=100)]
-        assert evictions(objects, newcomers, profile("allocate, preempt", **SINGLE, **off)) == {"victim"}
+        assert evictions(objects, newcomers, profile("allocate, preempt", {**SINGLE, **off})) == {"victim"}
 
 
 def test_drf_evicts_from_the_job_with_the_larger_share() -> None:
@@ -343,7 +343,7 @@ def test_drf_evicts_from_the_job_with_the_larger_share() -> None:
     objects += [member(f"large-{number}", "large", cpu="1", node="n") for number in range(4)]
     newcomers = [member(f"small-{number}", "small", cpu="1") for number in range(4)]
     starving = {"gang": {"enableJobStarving": False}}
-    assert len(evictions(objects, newcomers, profile("allocate, preempt", **starving))) == 2
+    assert len(evictions(objects, newcomers, profile("allocate, preempt", starving))) == 2
 
 
 # -- reclaim ---------------------------------------------------------------------------------------------------------
@@ -358,15 +358,15 @@ def reclaimed(newcomers: int, *, profiles: list[dict[str, Any]], weight: int = 1
 
 
 def test_a_new_queue_gets_its_share_back() -> None:
-    profiles = profile("allocate, reclaim", **SINGLE)
+    profiles = profile("allocate, reclaim", SINGLE)
     assert reclaimed(1, profiles=profiles) == 1
     assert reclaimed(6, profiles=profiles) == 2
     assert reclaimed(6, weight=3, profiles=profiles) == 3
-    assert reclaimed(6, weight=3, profiles=profile("allocate, preempt", **SINGLE)) == 0
+    assert reclaimed(6, weight=3, profiles=profile("allocate, preempt", SINGLE)) == 0
 
 
 def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
-    assert reclaimed(6, reclaimable=False, profiles=profile("allocate, reclaim", **SINGLE)) == 0
+    assert reclaimed(6, reclaimable=False, profiles=profile("allocate, reclaim", SINGLE)) == 0
 
 
 def test_gang_protects_single_pods_from_reclaim() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
@@ -318,13 +319,14 @@ class Accounts:
         key = job.key
         job.problem, job.min_resources, job.priority_class = "", None, ""
         if key.uid:
-            job.queue, job.min_member, job.created = _queue_annotation(pod), 1, _created(pod.metadata.creation_timestamp)
+            job.queue, job.min_member = _queue_annotation(pod), 1
+            job.created = pod.metadata.creation_timestamp or ""
         else:
             group = self._pod_groups.get(key.namespace, key.name)
             job.queue = "" if group is None else group.spec.queue or DEFAULT_QUEUE
             if group is not None:
                 job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
-                job.created = _created(group.metadata.creation_timestamp)
+                job.created = group.metadata.creation_timestamp or ""
                 try:
                     if group.spec.min_resources:
                         job.min_resources = amounts_of(group.spec.min_resources, "spec.minResources")
@@ -388,22 +390,16 @@ def _queue_annotation(pod: PodInfo) -> str:
     return pod.metadata.annotations.get(_QUEUE_ANNOTATION, "")
 
 
-def _created(timestamp: str | None) -> str:
-    return timestamp or ""
-
-
 def _limits(capability: Amounts) -> Amounts:
     """A capability without the CPU and memory that are 0, which do not limit anything."""
     return {name: amount for name, amount in capability.items() if amount or name not in ("cpu", "memory")}
 
 
-def _row(amounts: Amounts, names: Iterable[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _row(amounts: Amounts, names: Iterable[str]) -> NDArray[np.float64]:
     return np.array([amounts.get(name, 0) for name in names], np.float64)
 
 
-def _table(
-    rows: list[Amounts], names: list[str], otherwise: float = 0.0
-) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _table(rows: list[Amounts], names: list[str], otherwise: float = 0.0) -> NDArray[np.float64]:
     return np.array([[row.get(name, otherwise) for name in names] for row in rows], np.float64).reshape(
         len(rows), len(names)
     )

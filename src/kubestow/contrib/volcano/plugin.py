@@ -5,14 +5,15 @@
     PreFilter     a pod waits while its queue would exceed what it deserves (proportion)
     PostFilter    victims in the queue, in the job, or in queues above what they deserve (actions preempt and reclaim)
 
-Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the matter
-of GangScheduling, which places all pods of a PodGroup in one cycle, with preemption for all of them or none.
+Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the
+matter of GangScheduling, which places all pods of a PodGroup in one cycle, with preemption for all of them or none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,12 @@ from kubestow.cluster.pods.table import PodTable
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.contrib.preemption_toleration import PriorityClass
 from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, requests_of
-from kubestow.contrib.volcano.configuration import DEFAULT, VolcanoConfiguration, read_configuration
+from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
 from kubestow.contrib.volcano.enqueueing import Enqueueing
 from kubestow.contrib.volcano.job_order import JobOrder
 from kubestow.contrib.volcano.queues import Amounts, Queue
 from kubestow.contrib.volcano.victims import Eviction, EvictionRules
+from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import Invalidation, on
@@ -66,7 +68,10 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._configuration = configuration = read_configuration(DEFAULT if args is None else args)
+        try:
+            self._configuration = configuration = read_configuration(DEFAULT if args is None else args)
+        except ConfigurationProblem as error:
+            raise InputError(f"plugin {self.name}", error.problem, place=f"args.{error.path}".rstrip(".")) from None
         self.accounts = Accounts(
             handle.cluster,
             divides=configuration.plugin("proportion") is not None,
@@ -86,14 +91,14 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             for kind in _KINDS.get(action, ())
         ]
         self._rules = rules
-        frees = {"invalidates": Invalidation.NOTHING, "hint": self._may_be_scheduled}
+        on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
         self.events_to_register = (
-            on(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, **frees),
-            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, **frees),
-            on(EventResource.POD_GROUP, Action.ADD | Action.UPDATE | Action.DELETE, **frees),
-            on(_REQUESTS_WITHDRAWN, Action.UPDATE, **frees),
-            on(Queue, Action.ADD | Action.UPDATE | Action.DELETE, **frees),
-            on(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE, **frees),
+            on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+            on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+            on_change(EventResource.POD_GROUP, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
+            on_change(Queue, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE),
         )
 
     # -- order -------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class EvictionRules:
             victim = self._accounts.placed(uid)
             if victim is not None:
                 self._take(victim[0], victim[1], gone, amounts)
-        candidates = [
+        candidates: Sequence[tuple[PodInfo, Job]] = [
             (info, of)
             for info in on_node
             if info.uid not in leaving
@@ -111,9 +111,7 @@ class EvictionRules:
             queue is not None and queue.over_deserved(amounts.get(queue.name, {}))
         )
 
-    def _take(
-        self, info: PodInfo, of: Job, gone: Counter[tuple[str, ...]], amounts: dict[str, Counter[str]]
-    ) -> None:
+    def _take(self, info: PodInfo, of: Job, gone: Counter[tuple[str, ...]], amounts: dict[str, Counter[str]]) -> None:
         gone[of.key] += 1
         amounts.setdefault(of.queue, Counter()).update(requests_of(info))
 

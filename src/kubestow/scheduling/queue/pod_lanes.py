@@ -1,4 +1,4 @@
-"""The active queue of a QueueSort plugin with lanes: one heap per lane, and the plugin names the next lane at every pop.
+"""The active queue of a QueueSort plugin with lanes: a heap per lane, and the plugin names the next at every pop.
 
 A heap keeps the order that its keys had when they were pushed. Lanes are for orders that depend on what has been
 scheduled meanwhile, such as the shares of queues (:class:`kubestow.framework.interface.Lanes`).
