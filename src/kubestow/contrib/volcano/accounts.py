@@ -8,7 +8,7 @@ terminating pod counts as neither, and one with scheduling gates is not requeste
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ __all__ = ["Accounts", "Job", "JobKey", "QueueAccount", "requests_of"]
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _UNLIMITED = float("inf")
+#: A capability of 0 does not limit these.
+_UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
 
 
@@ -81,8 +83,6 @@ class QueueAccount:
         self.promised: Counter[str] = Counter()
         #: What the queue deserves, by resource. Kept by :meth:`Accounts.refresh`.
         self.deserved: Mapping[str, float] = {}
-        #: The least of its capability and of what the guarantees of others leave. Kept by :meth:`Accounts.refresh`.
-        self.capability: Mapping[str, float] = {}
         self._share: float | None = None
 
     @property
@@ -126,8 +126,10 @@ class Accounts:
         self.jobs: dict[JobKey, Job] = {}
         self.queues: dict[str, QueueAccount] = {}
         self.rules: Mapping[str, QueueRules] = {}
-        #: What all nodes have together. Kept by :meth:`refresh`.
+        #: What all nodes have together. Kept by :meth:`update`.
         self.total: Mapping[str, int] = {}
+        self._guaranteed: Counter[str] = Counter()
+        self._capabilities: dict[str, Mapping[str, float]] = {}
         #: What admitted jobs do not use yet of their minimum resources.
         self.unused_minimum: Counter[str] = Counter()
         self._job_of: dict[str, Job] = {}
@@ -164,13 +166,12 @@ class Accounts:
         """The queue of a job, None if the pod group or the queue does not exist."""
         return self.queues.get(job.queue) if job.queue in self.rules else None
 
-    def refresh(self) -> None:
-        """Bring the rules of queues, priorities and shares up to date."""
+    def update(self) -> None:
+        """Bring the rules of queues, the priorities and the total up to date."""
         if self._rules_version != self._queue_objects.version:
             self._rules_version = self._queue_objects.version
             self.rules = read_queues(self._queue_objects, self.rules)
-            self._is_outdated = True
-            self.freed += 1
+            self._limits_changed()
         if self._priorities_version != self._priority_classes.version:
             self._priorities_version = self._priority_classes.version
             for job in self.jobs.values():
@@ -178,13 +179,41 @@ class Accounts:
         nodes = self._cluster.nodes
         if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
             self._total_version = version
-            self.total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
-            self.total[PODS] = int(nodes.allowed_pods.readonly.sum())
-            self._is_outdated = True
-            self.freed += 1
+            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
+            self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
+            self._limits_changed()
+
+    def _limits_changed(self) -> None:
+        self._capabilities.clear()
+        self._guaranteed = Counter()
+        for rules in self.rules.values():
+            self._guaranteed.update(rules.guarantee)
+        self._is_outdated = True
+        self.freed += 1
+
+    def refresh(self) -> None:
+        """Bring the shares up to date, too."""
+        self.update()
         if self._is_outdated:
             self._is_outdated = False
             self._divide()
+
+    def capability(self, queue: str) -> Mapping[str, float]:
+        """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
+
+        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
+        """
+        found = self._capabilities.get(queue)
+        if found is None:
+            rules = self.rules[queue]
+            limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
+            found = self._capabilities[queue] = {
+                name: min(
+                    max(total - self._guaranteed[name], 0) + rules.guarantee.get(name, 0), limits.get(name, _UNLIMITED)
+                )
+                for name, total in self.total.items()
+            }
+        return found
 
     def admit(self, job: Job) -> None:
         """Have the pods of a job scheduled, and its minimum resources set aside for it."""
@@ -199,30 +228,23 @@ class Accounts:
 
     def _divide(self) -> None:
         """Divide the cluster among the queues that have jobs."""
-        queues = [queue for queue in self.queues.values() if queue.name in self.rules and queue.jobs]
+        queues = [queue for queue in self.queues.values() if queue.name in self.rules]
         for queue in queues:
             queue.changed()
         if not self._divides:
             for queue in queues:
-                queue.deserved = queue.capability = dict.fromkeys((*self.total, *queue.requested), _UNLIMITED)
+                queue.deserved = dict.fromkeys((*self.total, *queue.requested), _UNLIMITED)
             return
-        names = list(dict.fromkeys((*self.total, *(name for queue in queues for name in queue.requested))))
+        names = list(self.total)
         rules = [self.rules[queue.name] for queue in queues]
-        total = np.array([self.total.get(name, 0) for name in names], np.float64)
-        guaranteed: Counter[str] = Counter()
-        for each in self.rules.values():
-            guaranteed.update(each.guarantee)
-        free = np.maximum(total - _row(guaranteed, names), 0)
         guarantee = _table([each.guarantee for each in rules], names)
-        capability = np.minimum(
-            free + guarantee, _table([_limits(each.capability) for each in rules], names, _UNLIMITED)
-        )
         requested = _table([queue.requested for queue in queues], names)
+        capability = _table([self.capability(queue.name) for queue in queues], names)
+        total = np.array(list(self.total.values()), np.float64)
         weights = np.array([each.weight for each in rules], np.float64)
         deserved = water_fill(total, weights, guarantee, np.minimum(requested, capability))
-        for queue, of_queue, most in zip(queues, deserved.tolist(), capability.tolist(), strict=True):
+        for queue, of_queue in zip(queues, deserved.tolist(), strict=True):
             queue.deserved = dict(zip(names, of_queue, strict=True))
-            queue.capability = dict(zip(names, most, strict=True))
 
     # -- pods --------------------------------------------------------------------------------------------------------
 
@@ -390,16 +412,6 @@ def _queue_annotation(pod: PodInfo) -> str:
     return pod.metadata.annotations.get(_QUEUE_ANNOTATION, "")
 
 
-def _limits(capability: Amounts) -> Amounts:
-    """A capability without the CPU and memory that are 0, which do not limit anything."""
-    return {name: amount for name, amount in capability.items() if amount or name not in ("cpu", "memory")}
-
-
-def _row(amounts: Amounts, names: Iterable[str]) -> NDArray[np.float64]:
-    return np.array([amounts.get(name, 0) for name in names], np.float64)
-
-
-def _table(rows: list[Amounts], names: list[str], otherwise: float = 0.0) -> NDArray[np.float64]:
-    return np.array([[row.get(name, otherwise) for name in names] for row in rows], np.float64).reshape(
-        len(rows), len(names)
-    )
+def _table(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> NDArray[np.float64]:
+    values = [row.get(name, 0) for row in rows for name in names]
+    return np.array(values, np.float64).reshape(len(rows), len(names))

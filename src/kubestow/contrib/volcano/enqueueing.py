@@ -33,7 +33,7 @@ class Enqueueing:
 
     def refusal(self, job: Job) -> str:
         """Why a job is not admitted; empty once it is."""
-        self._accounts.refresh()
+        self._accounts.update()
         if problem := self._problem(job):
             return problem
         if job.is_admitted:
@@ -42,7 +42,7 @@ class Enqueueing:
             self._freed = self._accounts.freed
             self._refused.clear()
             self._consider_all()
-        elif job.key not in self._refused:
+        if not job.is_admitted and job.key not in self._refused:
             self._consider(job)
         return "" if job.is_admitted else self._refused[job.key]
 
@@ -56,6 +56,9 @@ class Enqueueing:
         return rules.problem
 
     def _consider_all(self) -> None:
+        if not self._is_enabled:
+            return
+        self._accounts.refresh()
         queues = [queue for queue in self._accounts.queues.values() if queue.name in self._accounts.rules]
         for queue in sorted(queues, key=self._order.queue_key):
             waiting = [job for job in queue.jobs.values() if not job.is_admitted]
@@ -77,7 +80,8 @@ class Enqueueing:
         queue = self._accounts.queues[job.queue]
         if self._limits_queues:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
-            full = [name for name in least if least[name] + queue.promised.get(name, 0) > queue.capability.get(name, 0)]
+            most = self._accounts.capability(queue.name)
+            full = [name for name in least if least[name] + queue.promised.get(name, 0) > most.get(name, 0)]
             if full:
                 return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         if self._limits_cluster:

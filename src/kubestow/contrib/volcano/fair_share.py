@@ -45,7 +45,8 @@ def water_fill(total: Amounts, weights: NDArray[np.float64], lower: Amounts, upp
     slope = slopes[last, columns]
     rest = np.maximum(total - sums[last, columns], 0.0)
     level = edges[last, columns] + np.divide(rest, slope, out=np.zeros_like(rest), where=slope > 0)
-    return np.minimum(np.maximum(level * by_weight, lower), upper)
+    deserved: Amounts = np.clip(level * by_weight, lower, upper)
+    return deserved
 
 
 def dominant_share(allocated: Mapping[str, float], of: Mapping[str, float]) -> float:

@@ -178,6 +178,7 @@ class _Shares:
     def lacking(self, pod: PodInfo, job: Job, removed: Amounts | None = None) -> list[str]:
         """The resources of which the queue of a job would exceed what it deserves with a pod, if so much of what it
         uses was ``removed``."""
+        self.accounts.refresh()
         queue = self.accounts.queue(job)
         if not self._limits or queue is None or not pod.requests:
             return []
