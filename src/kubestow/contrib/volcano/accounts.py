@@ -8,11 +8,8 @@ terminating pod counts as neither, and one with scheduling gates is not requeste
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
@@ -20,7 +17,8 @@ from kubestow.cluster.pods.pod_groups import PodGroupAPI, memberships
 from kubestow.cluster.pods.requests import PODS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.preemption_toleration import PriorityClass
-from kubestow.contrib.volcano.fair_share import TOLERANCE, dominant_share, water_fill
+from kubestow.contrib.volcano.division import Division
+from kubestow.contrib.volcano.fair_share import TOLERANCE, dominant_share
 from kubestow.contrib.volcano.queues import DEFAULT_QUEUE, Amounts, Queue, QueueRules, amounts_of, read_queues
 from kubestow.errors import InvalidQuantity
 
@@ -92,6 +90,11 @@ class QueueAccount:
             self._share = dominant_share(self.allocated, self.deserved)
         return self._share
 
+    def deserve(self, amounts: Mapping[str, float]) -> None:
+        """Replace what it deserves."""
+        self.deserved = amounts
+        self._share = None
+
     def changed(self) -> None:
         """Have the share computed again."""
         self._share = None
@@ -136,7 +139,9 @@ class Accounts:
         self._placed_in: dict[str, Job] = {}
         self._rules_version = self._priorities_version = -1
         self._total_version: Hashable = _NEVER
-        self._is_outdated = True
+        self._division: Division | None = None
+        #: The queues whose requests have changed since the shares were computed.
+        self._outdated: set[str] = set()
         #: Incremented when pods end or leave their nodes, and when queues, pod groups or nodes change: only then may
         #: a job be admitted that was not before.
         self.freed = 0
@@ -188,15 +193,27 @@ class Accounts:
         self._guaranteed = Counter()
         for rules in self.rules.values():
             self._guaranteed.update(rules.guarantee)
-        self._is_outdated = True
+        self._division = None
         self.freed += 1
 
     def refresh(self) -> None:
         """Bring the shares up to date, too."""
         self.update()
-        if self._is_outdated:
-            self._is_outdated = False
-            self._divide()
+        if self._division is None:
+            rules = [self.rules[name] for name in self.queues if name in self.rules]
+            self._division = Division(self.total, rules, [self.capability(each.name) for each in rules])
+            self._outdated = {each.name for each in rules}
+        elif not self._outdated:
+            return
+        if self._divides:
+            for name in self._outdated:
+                self._division.request(name, self.queues[name].requested)
+            for name, deserved in self._division.changes():
+                self.queues[name].deserve(deserved)
+        else:
+            for name in self._outdated:
+                self.queues[name].deserve(dict.fromkeys(self.queues[name].requested, _UNLIMITED))
+        self._outdated.clear()
 
     def capability(self, queue: str) -> Mapping[str, float]:
         """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
@@ -225,26 +242,6 @@ class Accounts:
         if job.is_admitted and job.min_resources and queue is not None:
             _count(queue.promised, job.min_resources, sign)
             _count(self.unused_minimum, job.unused_minimum, sign)
-
-    def _divide(self) -> None:
-        """Divide the cluster among the queues that have jobs."""
-        queues = [queue for queue in self.queues.values() if queue.name in self.rules]
-        for queue in queues:
-            queue.changed()
-        if not self._divides:
-            for queue in queues:
-                queue.deserved = dict.fromkeys((*self.total, *queue.requested), _UNLIMITED)
-            return
-        names = list(self.total)
-        rules = [self.rules[queue.name] for queue in queues]
-        guarantee = _table([each.guarantee for each in rules], names)
-        requested = _table([queue.requested for queue in queues], names)
-        capability = _table([self.capability(queue.name) for queue in queues], names)
-        total = np.array(list(self.total.values()), np.float64)
-        weights = np.array([each.weight for each in rules], np.float64)
-        deserved = water_fill(total, weights, guarantee, np.minimum(requested, capability))
-        for queue, of_queue in zip(queues, deserved.tolist(), strict=True):
-            queue.deserved = dict(zip(names, of_queue, strict=True))
 
     # -- pods --------------------------------------------------------------------------------------------------------
 
@@ -322,8 +319,8 @@ class Accounts:
         if (queue := self.queues.get(job.queue)) is not None:
             _count(getattr(queue, account), amounts, sign)
             queue.changed()
-        if account == "requested":
-            self._is_outdated = True
+            if account == "requested" and queue.name in self.rules:
+                self._outdated.add(queue.name)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -356,13 +353,17 @@ class Accounts:
                     job.problem = f"PodGroup {key}: {error}"
         self._set_priority(job)
         if job.queue:
-            queue = self.queues.setdefault(job.queue, QueueAccount(job.queue))
+            queue = self.queues.get(job.queue)
+            if queue is None:
+                queue = self.queues[job.queue] = QueueAccount(job.queue)
+                self._division = None
             queue.jobs[key] = job
             queue.requested.update(job.requested)
             queue.allocated.update(job.allocated)
             queue.changed()
             self._promise(job, +1)
-        self._is_outdated = True
+            if queue.name in self.rules:
+                self._outdated.add(queue.name)
 
     def _leave_queue(self, job: Job) -> None:
         queue = self.queues.get(job.queue)
@@ -373,9 +374,11 @@ class Accounts:
         queue.requested -= job.requested
         queue.allocated -= job.allocated
         queue.changed()
+        if queue.name in self.rules:
+            self._outdated.add(queue.name)
         if not queue.jobs:
             del self.queues[queue.name]
-        self._is_outdated = True
+            self._division = None
 
     def _set_priority(self, job: Job) -> None:
         """The priority of the class that the pod group names, else of the first of its pods."""
@@ -410,8 +413,3 @@ def _job_key(pod: PodInfo) -> JobKey | None:
 
 def _queue_annotation(pod: PodInfo) -> str:
     return pod.metadata.annotations.get(_QUEUE_ANNOTATION, "")
-
-
-def _table(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> NDArray[np.float64]:
-    values = [row.get(name, 0) for row in rows for name in names]
-    return np.array(values, np.float64).reshape(len(rows), len(names))
