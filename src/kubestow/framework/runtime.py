@@ -36,7 +36,6 @@ from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import (
     FilterPlugin,
     FilterRunner,
-    Lanes,
     Permission,
     Plugin,
     PostFilterResult,
@@ -47,6 +46,7 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     Queued,
     ScorePlugin,
+    SubqueueOrder,
 )
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
@@ -212,32 +212,42 @@ class FrameworkRuntime:
             return 1, queued.timestamp
 
     @property
-    def has_lanes(self) -> bool:
-        """Whether the QueueSort plugin orders lanes of pods."""
-        return self.plugins.queue_sort.lanes is not None
+    def has_subqueues(self) -> bool:
+        """Whether the QueueSort plugin orders subqueues of pods."""
+        return self.plugins.queue_sort.subqueues is not None
 
-    def lane_of(self, pod: PodInfo) -> Hashable:
-        """The lane of a pod; None if the plugin fails."""
-        return self._call_lanes(lambda lanes: lanes.lane_of(pod), None)
+    def subqueue_of(self, pod: PodInfo) -> Hashable:
+        """The subqueue of a pod; None if the plugin fails."""
 
-    def lane_opened(self, lane: Hashable) -> None:
-        """A lane has a pod now, and had none before."""
-        self._call_lanes(lambda lanes: lanes.opened(lane), None)
+        def subqueue(order: SubqueueOrder) -> Hashable:
+            found = order.subqueue_of(pod)
+            hash(found)
+            return found
 
-    def first_lane(self, lanes: Collection[Hashable]) -> Hashable:
-        """The lane that is next, of some; the one that was opened first if the plugin fails or names no such lane."""
-        oldest = next(iter(lanes))
-        first = self._call_lanes(lambda plugin: plugin.first(lanes), oldest)
-        return first if first in lanes else oldest
+        return self._call_subqueue_order(subqueue, None)
 
-    def _call_lanes(self, call: Callable[[Lanes], T], otherwise: T) -> T:
+    def subqueue_opened(self, subqueue: Hashable) -> None:
+        """A subqueue has a pod now, and had none before."""
+        self._call_subqueue_order(lambda order: order.opened(subqueue), None)
+
+    def first_subqueue(self, subqueues: Collection[Hashable]) -> Hashable:
+        """The subqueue that is next, of some; the one that was opened first if the plugin fails or names another."""
+        oldest = next(iter(subqueues))
+
+        def first(order: SubqueueOrder) -> Hashable:
+            found = order.first(subqueues)
+            return found if found in subqueues else oldest
+
+        return self._call_subqueue_order(first, oldest)
+
+    def _call_subqueue_order(self, call: Callable[[SubqueueOrder], T], otherwise: T) -> T:
         plugin = self.plugins.queue_sort
-        assert plugin.lanes is not None
+        assert plugin.subqueues is not None
         try:
-            return call(plugin.lanes)
+            return call(plugin.subqueues)
         except _FAILURES:
             extra = fields(plugin=plugin.name, extensionPoint="QueueSort")
-            _log.exception("plugin %s failed to order its lanes", plugin.name, extra=extra)
+            _log.exception("plugin %s failed to order its subqueues", plugin.name, extra=extra)
             return otherwise
 
     def run_queueing_hint(

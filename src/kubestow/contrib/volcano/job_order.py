@@ -1,8 +1,8 @@
 """The order of queues and of their jobs: the queue with the lowest share comes first, and then its first job.
 
-Jobs are lanes of the active queue, because both orders change whenever a pod is placed. Each queue keeps a heap of its
-jobs. A key that has grown since is put right when its job is the first; one that has shrunk, when a pod of the job
-enters the active queue again. Pods that are no concern of Volcano's are one lane, before all jobs.
+Jobs are subqueues of the active queue, because both orders change whenever a pod is placed. Each queue keeps a heap of
+its jobs. A key that has grown since is put right when its job is the first; one that has shrunk, when a pod of the job
+enters the active queue again. Pods that are no concern of Volcano's are one subqueue, before all jobs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount
 from kubestow.contrib.volcano.configuration import VolcanoConfiguration
 from kubestow.contrib.volcano.fair_share import dominant_share
-from kubestow.framework.interface import Lanes
+from kubestow.framework.interface import SubqueueOrder
 
 __all__ = ["JobOrder"]
 
-#: The lane of pods without a job.
+#: The subqueue of pods without a job.
 _OTHERS = JobKey("", "")
 #: A heap with fewer entries than this is not cleaned.
 _MIN_CLEANED = 64
 
 
-class JobOrder(Lanes):
+class JobOrder(SubqueueOrder):
     """Orders jobs as the plugins of the configuration do: priority, gang and drf by tiers, proportion for queues."""
 
     def __init__(self, configuration: VolcanoConfiguration, accounts: Accounts) -> None:
@@ -64,43 +64,43 @@ class JobOrder(Lanes):
                 key.append(dominant_share(job.allocated, self._accounts.total))
         return (*key, job.created, job.key)
 
-    # -- lanes -------------------------------------------------------------------------------------------------------
+    # -- subqueues --------------------------------------------------------------------------------------------------
 
-    def lane_of(self, pod: PodInfo) -> JobKey:
+    def subqueue_of(self, pod: PodInfo) -> JobKey:
         """The job of a pod."""
         job = self._accounts.job(pod)
         return _OTHERS if job is None else job.key
 
-    def opened(self, lane: Hashable) -> None:
+    def opened(self, subqueue: Hashable) -> None:
         """Give a job an entry in the heap of its queue, with its present key."""
-        job = self._accounts.jobs.get(lane)  # type: ignore[call-overload]
+        job = self._accounts.jobs.get(subqueue)  # type: ignore[call-overload]
         if job is not None:
             self._push(job)
         if self._pushed > self._limit:
             self._clean()
 
-    def first(self, lanes: Collection[Hashable]) -> Hashable:
-        """The first job of the first queue that has one among the ``lanes``."""
-        if _OTHERS in lanes:
+    def first(self, subqueues: Collection[Hashable]) -> Hashable:
+        """The first job of the first queue that has one among the ``subqueues``."""
+        if _OTHERS in subqueues:
             return _OTHERS
         self._accounts.refresh()
         queues = self._accounts.queues
         while self._heaps:
             known = [queue for name in self._heaps if (queue := queues.get(name)) is not None]
             name = min(known, key=self.queue_key).name if known else next(iter(self._heaps))
-            if (job := self._first_of(name, lanes)) is not None:
+            if (job := self._first_of(name, subqueues)) is not None:
                 return job.key
             del self._heaps[name]
-        return next(iter(lanes))
+        return next(iter(subqueues))
 
-    def _first_of(self, queue: str, lanes: Collection[Hashable]) -> Job | None:
+    def _first_of(self, queue: str, subqueues: Collection[Hashable]) -> Job | None:
         heap = self._heaps[queue]
         while heap:
             key, name, ticket = heap[0]
             job = self._accounts.jobs.get(name)
             if self._tickets.get(name) != ticket:
                 heapq.heappop(heap)
-            elif job is None or name not in lanes:
+            elif job is None or name not in subqueues:
                 heapq.heappop(heap)
                 del self._tickets[name]
             elif job.queue != queue:

@@ -78,7 +78,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             on_withdrawal=lambda: handle.report_change(ClusterEvent(_REQUESTS_WITHDRAWN, Action.UPDATE)),
         )
         self._order = JobOrder(configuration, self.accounts)
-        self.lanes = self._order
+        self.subqueues = self._order
         self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
         self._limits = configuration.enabled("proportion", "allocatable")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")

@@ -33,8 +33,8 @@ from kubestow.scheduling.queue.backoff import BackoffPolicy
 from kubestow.scheduling.queue.gating import GatingListener
 from kubestow.scheduling.queue.heap import PodHeap
 from kubestow.scheduling.queue.in_flight import InFlightEvent, PodsInFlight
-from kubestow.scheduling.queue.pod_lanes import PodLanes
 from kubestow.scheduling.queue.queueing_hints import EventDecisions, QueueingHints, Registrations
+from kubestow.scheduling.queue.subqueues import Subqueues
 from kubestow.scheduling.queue.unschedulable import Cohort, CohortKey, UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
 
@@ -77,7 +77,7 @@ class SchedulingQueue:
         self._on_change = on_change
         self._gating_listeners: list[GatingListener] = []
         self._tickets = itertools.count(1)
-        self._active = PodLanes(self._sort) if self._sort.has_lanes else PodHeap(Place.ACTIVE)
+        self._active = Subqueues(self._sort) if self._sort.has_subqueues else PodHeap(Place.ACTIVE)
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
