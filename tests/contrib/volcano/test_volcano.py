@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from kubestow.contrib.preemption_toleration import PriorityClass
+from kubestow.contrib.volcano.accounts import Accounts
+from kubestow.contrib.volcano.configuration import read_configuration
+from kubestow.contrib.volcano.job_order import JobOrder
 from kubestow.contrib.volcano.plugin import Volcano
-from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
+from kubestow.contrib.volcano.queues import Queue
+from kubestow.contrib.volcano.victims import Eviction, EvictionRules
+from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_virtual_time, node, pod
 from tests.contrib.volcano.objects import member, pod_group, profile, queue, single
 
 ALL = "enqueue, allocate, preempt, reclaim, backfill"
@@ -371,3 +376,35 @@ def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
 
 def test_gang_protects_single_pods_from_reclaim() -> None:
     assert reclaimed(6, profiles=profile("allocate, reclaim")) == 0
+
+
+def test_pods_that_are_ending_are_not_reclaimed_for() -> None:
+    """A pod that is terminating, or is being evicted for another pod already, is not in the way of a share."""
+    nodes = [node("n", cpu="4"), node("m", cpu="4")]
+    ending = single("a-0", "a", cpu="1", node="n", deleting=True)
+    pods = [ending, *(single(f"a-{number}", "a", cpu="1", node="n") for number in range(1, 4))]
+    harness = PluginHarness(nodes, pods, profile=profile("allocate, reclaim", SINGLE)[0], plugins=[Volcano])
+    for each in (queue("a", capability={"cpu": "2"}), queue("b")):
+        harness.cluster.catalog(Queue).put(each)
+    configuration = read_configuration({"actions": "reclaim", "tiers": TIERS})
+    accounts = Accounts(harness.cluster, divides=True)
+    accounts.refresh()
+    rules = EvictionRules(configuration, accounts, JobOrder(configuration, accounts))
+    info = harness.info(single("b-0", "b", cpu="1"))
+    accounts.pod_observed(info)
+    job = accounts.job(info)
+    assert job is not None
+    on_node = list(harness.cluster.nodes.pods[0].values())
+    # Three pods use three CPUs, of which the queue deserves two.
+    first = rules.permitted(Eviction.OTHER_QUEUES, info, job, [on_node])
+    assert len(first) == 1
+    assert rules.permitted(Eviction.OTHER_QUEUES, info, job, [on_node], leaving=first) == set()
+    assert accounts.queues["a"].allocated["cpu"] == 3000
+
+
+TIERS = [{"plugins": [{"name": "conformance"}, {"name": "proportion"}]}]
+
+
+def test_the_contract_is_kept() -> None:
+    pods = [single("a", "a", cpu="1"), member("b", "g", cpu="1"), pod("plain"), single("c", "none", cpu="1")]
+    check_plugin(Volcano, pods=pods, objects=[queue("a"), pod_group("g", "a"), queue("b", capability={"cpu": "1"})])

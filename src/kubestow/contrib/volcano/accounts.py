@@ -22,7 +22,7 @@ from kubestow.contrib.volcano.fair_share import TOLERANCE, dominant_share
 from kubestow.contrib.volcano.queues import DEFAULT_QUEUE, Amounts, Queue, QueueRules, amounts_of, read_queues
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["Accounts", "Job", "JobKey", "QueueAccount", "requests_of"]
+__all__ = ["Accounts", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _UNLIMITED = float("inf")
@@ -106,14 +106,6 @@ class QueueAccount:
             for name, amount in self.allocated.items()
         )
 
-    def lacking(self, request: Amounts, used: Amounts) -> list[str]:
-        """The resources of which a request, beside what is used, would exceed what it deserves."""
-        return [
-            name
-            for name, amount in request.items()
-            if amount and used.get(name, 0) + amount > self.deserved.get(name, 0) + TOLERANCE
-        ]
-
 
 class Accounts:
     """The jobs and queues of a cluster. With ``divides`` false, queues have no shares: each deserves all there is.
@@ -137,6 +129,8 @@ class Accounts:
         self.unused_minimum: Counter[str] = Counter()
         self._job_of: dict[str, Job] = {}
         self._placed_in: dict[str, Job] = {}
+        #: The pods that are known because they are on nodes, and have not been observed.
+        self._unobserved: set[str] = set()
         self._rules_version = self._priorities_version = -1
         self._total_version: Hashable = _NEVER
         self._division: Division | None = None
@@ -253,6 +247,7 @@ class Accounts:
         if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != _job_key(info)):
             self.pod_ended(info.uid)
         if not info.terminating and not info.spec.scheduling_gates:
+            self._unobserved.discard(info.uid)
             self._request(info)
 
     def pod_ended(self, uid: str) -> None:
@@ -270,6 +265,8 @@ class Accounts:
         """Count a pod on a node."""
         if info.terminating or _job_key(info) is None:
             return
+        if info.uid not in self._job_of:
+            self._unobserved.add(info.uid)
         job = self._request(info)
         job.placed[info.uid] = info
         self._placed_in[info.uid] = job
@@ -284,6 +281,9 @@ class Accounts:
             return
         self._add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
         self.freed += 1
+        if info.uid in self._unobserved:
+            self._unobserved.remove(info.uid)
+            self.pod_ended(info.uid)
         self._drop_if_unused(job)
 
     def _request(self, info: PodInfo) -> Job:
@@ -304,8 +304,7 @@ class Accounts:
         return job
 
     def _drop_if_unused(self, job: Job) -> None:
-        if not job.pods and not job.placed:
-            del self.jobs[job.key]
+        if not job.pods and not job.placed and self.jobs.pop(job.key, None) is not None:
             self._leave_queue(job)
 
     def _add(self, job: Job, account: str, amounts: Amounts, sign: int) -> None:
@@ -387,6 +386,15 @@ class Accounts:
             job.priority = 0 if found is None else found.value
         elif job.pods:
             job.priority = next(iter(job.pods.values())).priority
+
+
+def lacking(request: Amounts, used: Amounts, limits: Mapping[str, float]) -> list[str]:
+    """The resources of which a request, beside what is used, would exceed the limits."""
+    return [
+        name
+        for name, amount in request.items()
+        if amount and used.get(name, 0) + amount > limits.get(name, 0) + TOLERANCE
+    ]
 
 
 def requests_of(pod: PodInfo) -> Amounts:

@@ -64,7 +64,7 @@ class JobOrder(SubqueueOrder):
                 key.append(dominant_share(job.allocated, self._accounts.total))
         return (*key, job.created, job.key)
 
-    # -- subqueues --------------------------------------------------------------------------------------------------
+    # -- subqueues ---------------------------------------------------------------------------------------------------
 
     def subqueue_of(self, pod: PodInfo) -> JobKey:
         """The job of a pod."""

@@ -26,7 +26,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.contrib.preemption_toleration import PriorityClass
-from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, requests_of
+from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
 from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
 from kubestow.contrib.volcano.enqueueing import Enqueueing
 from kubestow.contrib.volcano.job_order import JobOrder
@@ -57,7 +57,8 @@ _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Evi
 _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
-_NOT_STARVING = Status.unschedulable("preemption: the job has the pods that it needs, or is not one of Volcano's.")
+_NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
 
 
 class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
@@ -111,7 +112,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
 
     def may_gate(self, pod: PodInfo) -> bool:
         """Pods of jobs."""
-        return self.accounts.job(pod) is not None
+        return self.accounts.is_of_job(pod)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates the pods of a job that is not admitted."""
@@ -151,8 +152,10 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     ) -> PostFilterResult:
         """The result of the first action that finds victims, else that of the last one."""
         job = self.accounts.job(pod)
+        if job is None:
+            return PostFilterResult(_NO_JOB)
         result = PostFilterResult(_NOT_STARVING)
-        if job is None or not self._rules.is_starving(job, self._nominated_members(job, pod)):
+        if not self._rules.is_starving(job, self._nominated_members(job, pod)):
             return result
         for eviction in self._evictions:
             result = eviction.post_filter(state, pod, diagnosis, filters)
@@ -188,7 +191,9 @@ class _Shares:
             used = Counter(used)
             used.update(nominated)
             used.subtract(removed or {})
-        return queue.lacking(requests_of(pod), used)
+        # A pod that is asked about without having been observed has no part in what the queue deserves.
+        limits = queue.deserved if pod.uid in job.pods else self.accounts.capability(queue.name)
+        return lacking(requests_of(pod), used, limits)
 
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
         """What the pods request that are nominated to nodes, others of the queue than the pod."""
@@ -207,8 +212,7 @@ class _Evictions(DefaultPreemption):
     """Preemption by the rules of Volcano: DefaultPreemption's search, among the pods that may be evicted."""
 
     def __init__(self, kind: Eviction, rules: EvictionRules, shares: _Shares, handle: Handle) -> None:
-        # All nodes are candidates, as upstream has it.
-        super().__init__(DefaultPreemptionArgs(min_candidate_nodes_percentage=100), handle)
+        super().__init__(DefaultPreemptionArgs(), handle)
         self._kind, self._rules, self._shares = kind, rules, shares
         self.accounts = shares.accounts
         #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
@@ -241,19 +245,17 @@ class _Evictions(DefaultPreemption):
         return any(info.terminating and self.accounts.is_of_job(info) for info in pods)
 
     def may_evict(self, pod: PodInfo, pods: PodTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the pods in some slots (intp) may be evicted for a pod, bool: on each node, all of them together."""
+        """Which of the pods in some slots (intp) may be evicted for a pod, bool: those of a node all together."""
         job = self.accounts.job(pod)
         assert job is not None
         self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
-        leaving = [victim.uid for victims in self._victims.values() for victim in victims]
+        leaving = {victim.uid for victims in self._victims.values() for victim in victims}
         by_node: dict[str, list[PodInfo]] = {}
         infos = [pods.info(slot) for slot in slots.tolist()]
         for info in infos:
             placed = self.handle.cluster.placed_pod(info.uid)
             by_node.setdefault("" if placed is None else placed.node_name, []).append(info)
-        found: set[str] = set()
-        for on_node in by_node.values():
-            found |= self._rules.permitted(self._kind, pod, job, on_node, leaving=leaving)
+        found = self._rules.permitted(self._kind, pod, job, by_node.values(), leaving=leaving)
         return np.fromiter((info.uid in found for info in infos), np.bool_, len(infos))
 
 

@@ -7,11 +7,11 @@ whose plugins have any victims, and all of its plugins have to agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, requests_of
+from kubestow.contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount, requests_of
 from kubestow.contrib.volcano.configuration import VolcanoConfiguration
 from kubestow.contrib.volcano.fair_share import dominant_share
 from kubestow.contrib.volcano.job_order import JobOrder
@@ -32,6 +32,24 @@ class Eviction(Enum):
     JOBS_OF_QUEUE = "other jobs of the queue"
     OWN_JOB = "the job itself"
     OTHER_QUEUES = "other queues"
+
+
+class _Taken:
+    """How many pods jobs lose, and what queues lose."""
+
+    def __init__(self) -> None:
+        self.pods: Counter[JobKey] = Counter()
+        self.amounts: dict[str, Counter[str]] = {}
+
+    def take(self, info: PodInfo, of: Job) -> None:
+        self.pods[of.key] += 1
+        self.amounts.setdefault(of.queue, Counter()).update(requests_of(info))
+
+    def copy(self) -> _Taken:
+        copied = _Taken()
+        copied.pods.update(self.pods)
+        copied.amounts = {queue: amounts.copy() for queue, amounts in self.amounts.items()}
+        return copied
 
 
 class EvictionRules:
@@ -57,34 +75,38 @@ class EvictionRules:
         return bool(self._starving) and all(ready < needed[name] for name in self._starving)
 
     def permitted(
-        self, kind: Eviction, pod: PodInfo, job: Job, on_node: Iterable[PodInfo], *, leaving: Iterable[str]
+        self,
+        kind: Eviction,
+        pod: PodInfo,
+        job: Job,
+        by_node: Iterable[Sequence[PodInfo]],
+        *,
+        leaving: Collection[str] = (),
     ) -> set[str]:
-        """The uids of the pods on one node that may be evicted for a pod of a job, all of them together.
+        """The uids of the pods that may be evicted for a pod of a job: all those of one of the nodes together.
 
         ``leaving`` are the uids of pods that are being evicted already.
         """
-        gone = Counter[tuple[str, ...]]()
-        amounts: dict[str, Counter[str]] = {}
-        leaving = set(leaving)
+        before = _Taken()
         for uid in leaving:
             victim = self._accounts.placed(uid)
             if victim is not None:
-                self._take(victim[0], victim[1], gone, amounts)
-        candidates: Sequence[tuple[PodInfo, Job]] = [
-            (info, of)
-            for info in on_node
-            if info.uid not in leaving
-            and (of := self._accounts.job(info)) is not None
-            and info.uid in of.placed
-            and self._is_candidate(kind, pod, job, info, of)
-        ]
-        candidates = self._decided(kind, pod, job, candidates)
-        found = set()
-        for info, of in sorted(candidates, key=self._importance, reverse=True):
-            if self._is_spared(kind, of, gone, amounts):
-                continue
-            found.add(info.uid)
-            self._take(info, of, gone, amounts)
+                before.take(*victim)
+        found: set[str] = set()
+        for on_node in by_node:
+            candidates = [
+                (info, of)
+                for info in on_node
+                if info.uid not in leaving
+                and (of := self._accounts.job(info)) is not None
+                and info.uid in of.placed
+                and self._is_candidate(kind, pod, job, info, of)
+            ]
+            taken = before.copy()
+            for info, of in sorted(self._decided(kind, pod, job, candidates), key=self._importance, reverse=True):
+                if not self._is_spared(kind, of, taken):
+                    found.add(info.uid)
+                    taken.take(info, of)
         return found
 
     def _is_candidate(self, kind: Eviction, pod: PodInfo, job: Job, info: PodInfo, of: Job) -> bool:
@@ -99,21 +121,15 @@ class EvictionRules:
             return False
         return bool(pod.requests) or not info.requests
 
-    def _is_spared(
-        self, kind: Eviction, of: Job, gone: Counter[tuple[str, ...]], amounts: dict[str, Counter[str]]
-    ) -> bool:
+    def _is_spared(self, kind: Eviction, of: Job, taken: _Taken) -> bool:
         """Whether a job needs the pods that it has left, or its queue deserves what they use."""
         protecting = self._protecting[kind]
-        if "gang" in protecting and len(of.placed) - gone[of.key] <= of.min_member:
+        if "gang" in protecting and len(of.placed) - taken.pods[of.key] <= of.min_member:
             return True
         queue = self._accounts.queue(of)
         return "proportion" in protecting and not (
-            queue is not None and queue.over_deserved(amounts.get(queue.name, {}))
+            queue is not None and queue.over_deserved(taken.amounts.get(queue.name, {}))
         )
-
-    def _take(self, info: PodInfo, of: Job, gone: Counter[tuple[str, ...]], amounts: dict[str, Counter[str]]) -> None:
-        gone[of.key] += 1
-        amounts.setdefault(of.queue, Counter()).update(requests_of(info))
 
     def _decided(
         self, kind: Eviction, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]
@@ -139,7 +155,7 @@ class EvictionRules:
         """The pods whose jobs have no lower dominant share without them than the pod's job would have with it."""
         total, found = self._accounts.total, []
         share = dominant_share(Counter(job.allocated) + Counter(requests_of(pod)), total)
-        left: dict[tuple[str, ...], Counter[str]] = {}
+        left: dict[JobKey, Counter[str]] = {}
         for info, of in candidates:
             rest = left.setdefault(of.key, Counter(of.allocated))
             rest.subtract(requests_of(info))
