@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kubestow.cli import main
-from tests.cli.up_process import up
+from tests.cli.devcluster.up_process import up
 
 PAGE = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text(encoding="utf-8")
 PATHS = {

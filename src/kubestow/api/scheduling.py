@@ -6,8 +6,8 @@ plugin (scheduling.x-k8s.io/v1alpha1) and that of Volcano (scheduling.volcano.sh
 
 from __future__ import annotations
 
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
-from kubestow.api.quantity import Quantity
 
 __all__ = [
     "BasicSchedulingPolicy",

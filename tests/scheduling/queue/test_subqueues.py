@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from itertools import count
 from typing import Any
 
 import pytest
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Queued, QueueSortPlugin, SubqueueOrder
+from kubestow.scheduling.queue.subqueues import Subqueues
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
 
 PROFILES = [
@@ -104,3 +107,23 @@ def test_pods_that_leave_the_queue_close_their_subqueue() -> None:
         assert harness.node_of("x") == "n"
 
     in_virtual_time(scenario, node("n"), plugins=[ByTeam], profiles=PROFILES)
+
+
+def test_subqueues_without_pods_are_dropped() -> None:
+    """A standby scheduler pops nothing, and pods of ever new subqueues come and go."""
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        runtime = harness.scheduler.profiles["default-scheduler"].runtime
+        subqueues, tickets = Subqueues(runtime), count(1)
+        kept = [QueuedPod(harness.scheduler.cluster.shapes.info(team(name, name)), 0.0) for name in ("x", "y")]
+        for queued in kept:
+            subqueues.push(0, next(tickets), queued)
+        for number in range(1000):
+            gone = QueuedPod(harness.scheduler.cluster.shapes.info(team("gone", f"team-{number}")), 0.0)
+            subqueues.push(0, next(tickets), gone)
+            gone.ticket = 0
+        assert len(subqueues) < 100
+        assert {subqueues.pop(), subqueues.pop()} == set(kept)
+        assert subqueues.pop() is None
+
+    in_virtual_time(scenario, plugins=[ByTeam], profiles=PROFILES)

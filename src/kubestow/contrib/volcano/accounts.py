@@ -252,13 +252,7 @@ class Accounts:
 
     def pod_ended(self, uid: str) -> None:
         """A pod has finished or was deleted, or is not requested any more."""
-        job = self._job_of.pop(uid, None)
-        if job is None:
-            return
-        self._add(job, "requested", requests_of(job.pods.pop(uid)), -1)
-        self.freed += 1
-        self._drop_if_unused(job)
-        if uid not in self._placed_in:
+        if self._withdraw(uid) and uid not in self._placed_in:
             self._on_withdrawal()
 
     def pod_added(self, row: int, info: PodInfo) -> None:
@@ -283,7 +277,7 @@ class Accounts:
         self.freed += 1
         if info.uid in self._unobserved:
             self._unobserved.remove(info.uid)
-            self.pod_ended(info.uid)
+            self._withdraw(info.uid)
         self._drop_if_unused(job)
 
     def _request(self, info: PodInfo) -> Job:
@@ -302,6 +296,16 @@ class Accounts:
         self._job_of[info.uid] = job
         self._set_priority(job)
         return job
+
+    def _withdraw(self, uid: str) -> bool:
+        """Do not count a pod as requested any more; whether it was."""
+        job = self._job_of.pop(uid, None)
+        if job is None:
+            return False
+        self._add(job, "requested", requests_of(job.pods.pop(uid)), -1)
+        self.freed += 1
+        self._drop_if_unused(job)
+        return True
 
     def _drop_if_unused(self, job: Job) -> None:
         if not job.pods and not job.placed and self.jobs.pop(job.key, None) is not None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kubestow.api.custom import CustomObject
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
-from kubestow.api.quantity import Quantity, millis, units
 from kubestow.errors import InvalidQuantity
 from kubestow.log_fields import fields
 

@@ -15,6 +15,9 @@ from kubestow.scheduling.queued_pod import Place, QueuedPod
 
 __all__ = ["Subqueues"]
 
+#: Fewer subqueues than this are not looked through for empty ones.
+_MIN_PRUNED = 64
+
 
 class Subqueues:
     """The pods of activeQ by subqueue. ``sort`` is the runtime of the QueueSort plugin."""
@@ -22,6 +25,12 @@ class Subqueues:
     def __init__(self, sort: FrameworkRuntime) -> None:
         self._sort = sort
         self._heaps: dict[Hashable, PodHeap] = {}
+        #: How many subqueues there may be before those without pods are dropped.
+        self._limit = _MIN_PRUNED
+
+    def __len__(self) -> int:
+        """How many subqueues there are, some of which may have lost their pods."""
+        return len(self._heaps)
 
     def __bool__(self) -> bool:
         """Whether there is a pod."""
@@ -40,6 +49,9 @@ class Subqueues:
             heap = self._heaps[subqueue] = PodHeap(Place.ACTIVE)
             self._sort.subqueue_opened(subqueue)
         heap.push(rank, ticket, queued)
+        if len(self._heaps) > self._limit:  # a standby scheduler pops nothing while pods are added and removed
+            self._heaps = {name: other for name, other in self._heaps.items() if other}
+            self._limit = max(_MIN_PRUNED, 2 * len(self._heaps))
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the first pod of the subqueue that is next; None when there is no pod."""
