@@ -1,7 +1,8 @@
-"""Reading a scheduler configuration for the plugins of a registry."""
+"""Reading a scheduler configuration for the plugins of a registry: a KubeSchedulerConfiguration, or one of Volcano."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from kubestow.errors import InputError
 from kubestow.framework.profile import Registry, implements
 
 __all__ = ["read_configuration"]
+
+#: What a configuration of Volcano has; only then is the code that reads it imported.
+_VOLCANO = re.compile(rb"""^\s*["']?(actions|tiers)["']?\s*:""", re.MULTILINE)
 
 
 def read_configuration(
@@ -25,4 +29,9 @@ def read_configuration(
         text = Path(source).read_bytes()
     except OSError as error:
         raise InputError(str(source), f"cannot be read: {error.strerror}") from None
-    return config.load(text, subject=str(source), gates=gates, implements=implements(registry))
+    document: bytes | Mapping[str, Any] = text
+    if _VOLCANO.search(text):
+        from kubestow.contrib.volcano.conversion import converted
+
+        document = converted(text, str(source)) or text
+    return config.load(document, subject=str(source), gates=gates, implements=implements(registry))

@@ -6,6 +6,7 @@ plugin (scheduling.x-k8s.io/v1alpha1) and that of Volcano (scheduling.volcano.sh
 
 from __future__ import annotations
 
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
 __all__ = [
@@ -106,9 +107,12 @@ class CoschedulingPodGroup(APIObject, frozen=True):
 
 
 class VolcanoPodGroupSpec(APIObject, frozen=True):
-    """``spec`` of Volcano's PodGroup."""
+    """``spec`` of Volcano's PodGroup; ``queue``, ``min_resources`` and the priority are read by the plugin Volcano."""
 
     min_member: int = 0
+    queue: str = ""
+    min_resources: dict[str, Quantity] | None = None
+    priority_class_name: str = ""
 
 
 class VolcanoPodGroup(APIObject, frozen=True):

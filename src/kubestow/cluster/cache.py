@@ -8,8 +8,8 @@ distinguish assumed pods from confirmed ones. Every change is recorded in the jo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-from weakref import ref
+from typing import Any, Protocol, TypeVar
+from weakref import ReferenceType, ref
 
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
@@ -33,7 +33,7 @@ from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounte
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
-__all__ = ["Cluster", "PlacedPod"]
+__all__ = ["Cluster", "PlacedPod", "PodListener"]
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -57,6 +57,16 @@ _EVENT_RESOURCES = {
     "ReplicaSet": EventResource.WORKLOAD,
     "StatefulSet": EventResource.WORKLOAD,
 }
+
+
+class PodListener(Protocol):
+    """Is called with every pod that the API server has, of any scheduler, with a node or without."""
+
+    def pod_observed(self, info: PodInfo) -> None:
+        """A pod is new, or has changed."""
+
+    def pod_ended(self, uid: str) -> None:
+        """A pod has finished or was deleted."""
 
 
 class Cluster:
@@ -87,6 +97,7 @@ class Cluster:
         )
         #: The members of pod groups, those without a node included.
         self.pod_groups = PodGroups(self._placed_pods.by_uid.keys())
+        self._pod_listeners: list[ReferenceType[PodListener]] = []
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -131,6 +142,10 @@ class Cluster:
         for row, pods in enumerate(self.nodes.pods):
             for info in pods.values():
                 listener.pod_added(row, info)
+
+    def listen_to_pods(self, listener: PodListener) -> None:
+        """Call a listener for every pod that is observed from now on, as long as it is referred to."""
+        self._pod_listeners.append(ref(listener, self._pod_listeners.remove))
 
     def counter(
         self,
@@ -242,6 +257,21 @@ class Cluster:
         placed_pod = self._placed_pods.by_uid.get(uid)
         if placed_pod is not None:
             self._placed_pods.remove(placed_pod)
+
+    def observe_pod(self, info: PodInfo) -> bool:
+        """Take note of a pod, with a node or without; whether it has become a ready member of a pod group."""
+        has_joined_group = self.pod_groups.put(info)
+        for reference in self._pod_listeners:
+            if (listener := reference()) is not None:
+                listener.pod_observed(info)
+        return has_joined_group
+
+    def end_pod(self, uid: str) -> None:
+        """Take note that a pod has finished or was deleted."""
+        self.pod_groups.remove(uid)
+        for reference in self._pod_listeners:
+            if (listener := reference()) is not None:
+                listener.pod_ended(uid)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ __all__ = [
     "ReservePlugin",
     "ScorePlugin",
     "Scores",
+    "SubqueueOrder",
     "Victims",
     "Waiting",
     "normalized",
@@ -308,8 +309,30 @@ class Queued(Protocol):
         """When it was last added to the queue, in seconds of the injected clock."""
 
 
+class SubqueueOrder(ABC):
+    """The order of an active queue in subqueues, where it changes while pods wait.
+
+    Which subqueue is next is asked whenever a pod is popped. The pods of one are in the order of their sort keys.
+    """
+
+    @abstractmethod
+    def subqueue_of(self, pod: PodInfo) -> Hashable:
+        """The subqueue of a pod that enters the active queue."""
+
+    @abstractmethod
+    def opened(self, subqueue: Hashable) -> None:
+        """A subqueue has a pod now, and had none before."""
+
+    @abstractmethod
+    def first(self, subqueues: Collection[Hashable]) -> Hashable:
+        """The subqueue whose first pod is popped next, of all ``subqueues`` that have pods (at least one)."""
+
+
 class QueueSortPlugin(Plugin):
     """Orders the active queue; a profile has exactly one such plugin."""
+
+    #: Groups of pods whose order changes while they wait. None: sort keys alone decide, as they were when pods came.
+    subqueues: SubqueueOrder | None = None
 
     @abstractmethod
     def sort_key(self, queued: Queued) -> Any:

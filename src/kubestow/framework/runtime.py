@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
 from operator import index
 from random import Random
 from typing import Any, NamedTuple, Self, TypeVar
@@ -46,6 +46,7 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     Queued,
     ScorePlugin,
+    SubqueueOrder,
 )
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
@@ -209,6 +210,45 @@ class FrameworkRuntime:
             extra = fields(plugin=plugin.name, extensionPoint="QueueSort", pod=queued.info.key)
             _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key, extra=extra)
             return 1, queued.timestamp
+
+    @property
+    def has_subqueues(self) -> bool:
+        """Whether the QueueSort plugin orders subqueues of pods."""
+        return self.plugins.queue_sort.subqueues is not None
+
+    def subqueue_of(self, pod: PodInfo) -> Hashable:
+        """The subqueue of a pod; None if the plugin fails."""
+
+        def subqueue(order: SubqueueOrder) -> Hashable:
+            found = order.subqueue_of(pod)
+            hash(found)
+            return found
+
+        return self._call_subqueue_order(subqueue, None)
+
+    def subqueue_opened(self, subqueue: Hashable) -> None:
+        """A subqueue has a pod now, and had none before."""
+        self._call_subqueue_order(lambda order: order.opened(subqueue), None)
+
+    def first_subqueue(self, subqueues: Collection[Hashable]) -> Hashable:
+        """The subqueue that is next, of some; the one that was opened first if the plugin fails or names another."""
+        oldest = next(iter(subqueues))
+
+        def first(order: SubqueueOrder) -> Hashable:
+            found = order.first(subqueues)
+            return found if found in subqueues else oldest
+
+        return self._call_subqueue_order(first, oldest)
+
+    def _call_subqueue_order(self, call: Callable[[SubqueueOrder], T], otherwise: T) -> T:
+        plugin = self.plugins.queue_sort
+        assert plugin.subqueues is not None
+        try:
+            return call(plugin.subqueues)
+        except _FAILURES:
+            extra = fields(plugin=plugin.name, extensionPoint="QueueSort")
+            _log.exception("plugin %s failed to order its subqueues", plugin.name, extra=extra)
+            return otherwise
 
     def run_queueing_hint(
         self, plugin: str, registration: EventRegistration, pod: PodInfo, old: Any, new: Any, *, event: ClusterEvent

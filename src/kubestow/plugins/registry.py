@@ -48,6 +48,8 @@ CONTRIBUTED: Mapping[str, str] = {
         "SySched": "sysched.plugin",
         "TargetLoadPacking": "trimaran.target_load_packing",
         "TopologicalSort": "network_aware.topological_sort",
+        "Volcano": "volcano.plugin",
+        "VolcanoBinpack": "volcano.binpack",
     }.items()
 } | {"FlowPlacement": "kubestow.flow.flow_placement:FlowPlacement"}
 

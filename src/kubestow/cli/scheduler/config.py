@@ -123,7 +123,7 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
 @_GATES
 @output_option("yaml", "json")
 def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
-    """Convert a configuration of an older version (v1alpha1 to v1beta3), or a scheduler Policy, to v1.
+    """Convert a configuration of an older version (v1alpha1 to v1beta3), a scheduler Policy, or one of Volcano, to v1.
 
     FILE can be a ConfigMap with one of these. A Policy file that a v1alpha1 configuration names is read.
 
@@ -131,13 +131,18 @@ def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
+    from kubestow.contrib.volcano.conversion import converted
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
-    conversion = legacy.convert(_read(file), subject=file, read_file=_read)
-    for warning in conversion.warnings:
-        click.echo(f"{file}: {warning}", err=True)
-    configuration.load(conversion.data, subject=f"{file}, converted", gates=gates, implements=implements)
-    print_data(conversion.data, output)
+    source = _read(file)
+    data = converted(source, file)
+    if data is None:
+        conversion = legacy.convert(source, subject=file, read_file=_read)
+        for warning in conversion.warnings:
+            click.echo(f"{file}: {warning}", err=True)
+        data = conversion.data
+    configuration.load(data, subject=f"{file}, converted", gates=gates, implements=implements)
+    print_data(data, output)
 
 
 def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:

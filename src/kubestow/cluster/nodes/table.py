@@ -44,6 +44,8 @@ class _AmountColumns:
         self._by_name: dict[str, Column] = {}
         self._zeros = columns.new(np.int64)
         self._most = _FEW_RESOURCES
+        #: Incremented whenever a row is set.
+        self.version = 0
 
     def __getitem__(self, resource: str) -> Column:
         """The column of a resource, to be read only."""
@@ -66,6 +68,7 @@ class _AmountColumns:
         return {name: int(column.values[row]) for name, column in self._by_name.items()}
 
     def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
+        self.version += 1
         for name, column in self._by_name.items():
             column.values[row] = amounts.get(name, 0)
         for name in amounts.keys() - self._by_name.keys():

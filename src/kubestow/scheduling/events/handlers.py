@@ -258,7 +258,7 @@ class EventHandlers:
         self._pods.put(info)
         if info.terminating and (old is None or not old.terminating):
             self._listener.pod_terminating(info.uid)
-        has_joined_group = self._cluster.pod_groups.put(info)
+        has_joined_group = self._cluster.observe_pod(info)
         if info.spec.node_name:
             self._put_assigned_pod(old, info)
         elif info.spec.scheduler_name in self._scheduler_names:
@@ -309,7 +309,7 @@ class EventHandlers:
         if old is None:
             return
         self._listener.pod_settled(old.uid)
-        self._cluster.pod_groups.remove(old.uid)
+        self._cluster.end_pod(old.uid)
         if old.spec.node_name:
             self._cluster.remove_pod(old.uid)
             self._move(ASSIGNED_POD_DELETE, old, None)

@@ -34,6 +34,10 @@ class PodHeap:
         self._limit = _MIN_COMPACTED
         self._is_ranked = True
 
+    def __bool__(self) -> bool:
+        """Whether there is a pod."""
+        return self.peek() is not None
+
     def push(self, rank: Any, ticket: int, queued: QueuedPod, *, until: float = 0.0) -> None:
         """Move a pod here from wherever it was; ``ticket`` must be greater than any before."""
         queued.place, queued.ticket = self._place, ticket

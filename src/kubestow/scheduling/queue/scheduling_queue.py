@@ -34,6 +34,7 @@ from kubestow.scheduling.queue.gating import GatingListener
 from kubestow.scheduling.queue.heap import PodHeap
 from kubestow.scheduling.queue.in_flight import InFlightEvent, PodsInFlight
 from kubestow.scheduling.queue.queueing_hints import EventDecisions, QueueingHints, Registrations
+from kubestow.scheduling.queue.subqueues import Subqueues
 from kubestow.scheduling.queue.unschedulable import Cohort, CohortKey, UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
 
@@ -76,7 +77,7 @@ class SchedulingQueue:
         self._on_change = on_change
         self._gating_listeners: list[GatingListener] = []
         self._tickets = itertools.count(1)
-        self._active = PodHeap(Place.ACTIVE)
+        self._active = Subqueues(self._sort) if self._sort.has_subqueues else PodHeap(Place.ACTIVE)
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
@@ -135,7 +136,7 @@ class SchedulingQueue:
     @property
     def ready(self) -> bool:
         """Whether :meth:`pop` would return a pod."""
-        return self.is_moving or self._active.peek() is not None or self._backoff.peek() is not None
+        return self.is_moving or bool(self._active) or bool(self._backoff)
 
     # -- pods from the watch -------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ def explain_pending(cluster: Cluster, pods: Iterable[Pod], options: SchedulerOpt
 def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counterfactuals: bool) -> Explanation:
     profile = scheduler.profile(found)
     info = scheduler.cache.shapes.info(unbound(found))
-    scheduler.cache.pod_groups.put(info)
+    scheduler.cache.observe_pod(info)
     gate = profile.runtime.run_pre_enqueue_plugins(info)
     decision = _decide(scheduler, found, info)
     evaluated, feasibility = evaluate_nodes(scheduler.cache, profile, info)

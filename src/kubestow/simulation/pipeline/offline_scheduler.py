@@ -97,7 +97,7 @@ class OfflineScheduler:
                 self._put(self.cache.shapes.info(pod))
 
     def _put(self, info: PodInfo) -> None:
-        self.cache.pod_groups.put(info)
+        self.cache.observe_pod(info)
         if info.spec.node_name:
             self.cache.put_pod(info)
         elif info.status.nominated_node_name:

@@ -132,3 +132,19 @@ async def test_custom_groups_have_a_status_subresource(client: Client, path: str
 async def test_the_min_member_of_custom_groups_is_validated(client: Client, path: str, minimum: Any) -> None:
     rejected = await client.post(path, {"metadata": {"name": "g"}, "spec": {"minMember": minimum}})
     assert rejected.status == 422 and "minMember" in rejected.message
+
+
+async def test_queues_of_volcano(client: Client) -> None:
+    queues = "/apis/scheduling.volcano.sh/v1beta1/queues"
+    new = {"metadata": {"name": "q"}, "spec": {"weight": 2, "parent": "root"}, "status": {"state": "Closed"}}
+    created = await client.post(queues, new)
+    assert created.status == 201, created.content
+    assert "status" not in created.json
+    (row,) = (await client.get(queues, accept=TABLE)).json["rows"]
+    assert row["cells"] == ["q", "root"]
+    for weight in (0, 65536, "1"):
+        rejected = await client.patch(f"{queues}/q", {"spec": {"weight": weight}})
+        assert rejected.status == 422
+        assert "spec.weight" in rejected.message
+    closed = await client.patch(f"{queues}/q/status", {"status": {"state": "Closed"}})
+    assert closed.json["status"] == {"state": "Closed"}

@@ -32,6 +32,10 @@ def _print_pod_group(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), summary, scheduled, age_of(obj, now)]
 
 
+def _print_queue(obj: Object, now: datetime) -> list[Any]:
+    return [name_of(obj), obj.get("spec", {}).get("parent") or ""]
+
+
 PRINTERS: dict[str, Printer] = {
     "leases.coordination.k8s.io": Printer(columns("Name", "Holder", "Age"), field_printer("spec.holderIdentity")),
     "poddisruptionbudgets.policy": Printer(
@@ -59,4 +63,5 @@ PRINTERS: dict[str, Printer] = {
         columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"),
         _print_priority_class,
     ),
+    "queues.scheduling.volcano.sh": Printer(columns("Name", "PARENT"), _print_queue),
 }

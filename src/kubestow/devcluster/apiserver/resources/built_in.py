@@ -315,6 +315,10 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
         rest=RESTOptions(pod_groups.CustomPodGroupStrategy()),
     ),
     Kind(
+        _VOLCANO, KindNames("Queue", "queues", ("q", "queue-v1beta1")), namespaced=False, subresources=_STATUS,
+        rest=RESTOptions(pod_groups.QueueStrategy()),
+    ),
+    Kind(
         _COORDINATION, KindNames("Lease", "leases"), "V1Lease",
         rest=RESTOptions(coordination.LeaseStrategy(), storage_version_hash="gqkMMb/YqFM="),
     ),

@@ -1,8 +1,9 @@
-"""The strategies of pod groups and workloads.
+"""The strategies of pod groups, workloads and queues.
 
 Groups of scheduling.k8s.io have a schema and an immutable spec; controllers create them from the templates in a
-workload. The groups of scheduling.x-k8s.io (coscheduling) and scheduling.volcano.sh are custom resources whose
-definitions are built in; they are stored without a schema, and only ``spec.minMember`` is validated.
+workload. The groups of scheduling.x-k8s.io (coscheduling) and scheduling.volcano.sh and the queues of the latter are
+custom resources whose definitions are built in; they are stored without a schema, and only ``spec.minMember`` and
+``spec.weight`` are validated.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from kubestow.devcluster.apiserver.field_errors import (
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 
-__all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "WorkloadStrategy"]
+__all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "QueueStrategy", "WorkloadStrategy"]
 
 _MAX_TEMPLATES = 8
 _MAX_TOPOLOGY_CONSTRAINTS = 1
+_MAX_QUEUE_WEIGHT = 65535
 _DISRUPTION_MODES = ("Pod", "PodGroup")
 
 
@@ -91,6 +93,29 @@ class CustomPodGroupStrategy(RESTStrategy):
             return [invalid_value("spec.minMember", minimum, "must be an integer")]
         if minimum < 1:
             return [invalid_value("spec.minMember", minimum, "should be greater than or equal to 1")]
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+class QueueStrategy(RESTStrategy):
+    """Queues of scheduling.volcano.sh."""
+
+    has_generation = True
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new.pop("status", None)
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new.get("spec", {})
+        if not isinstance(spec, dict):
+            return [invalid_value("spec", spec, "must be an object")]
+        weight = spec.get("weight", 1)
+        if type(weight) is not int:
+            return [invalid_value("spec.weight", weight, "must be an integer")]
+        if not 1 <= weight <= _MAX_QUEUE_WEIGHT:
+            return [invalid_value("spec.weight", weight, f"should be from 1 to {_MAX_QUEUE_WEIGHT}")]
         return []
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:

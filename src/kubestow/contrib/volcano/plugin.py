@@ -1,0 +1,311 @@
+"""Volcano: queues with fair shares, jobs in their order, and preemption between jobs and between queues.
+
+    QueueSort     the queue with the lowest share is next, and its first job (action allocate)
+    PreEnqueue    a job's pods wait until the job is admitted (action enqueue)
+    PreFilter     a pod waits while its queue would exceed what it deserves (proportion)
+    PostFilter    victims in the queue, in the job, or in queues above what they deserve (actions preempt and reclaim)
+
+Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the
+matter of GangScheduling, which places all pods of a PodGroup in one cycle, with preemption for all of them or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.scheduling import VolcanoPodGroup
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import PodTable
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.contrib.preemption_toleration import PriorityClass
+from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
+from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
+from kubestow.contrib.volcano.enqueueing import Enqueueing
+from kubestow.contrib.volcano.job_order import JobOrder
+from kubestow.contrib.volcano.queues import Amounts, Queue
+from kubestow.contrib.volcano.victims import Eviction, EvictionRules
+from kubestow.errors import InputError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import (
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    Queued,
+    QueueSortPlugin,
+)
+from kubestow.framework.invalidation import InvalidationMask
+from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.plugins.default_preemption.candidates import Candidates
+from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+
+__all__ = ["Volcano"]
+
+_KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
+_ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
+_REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
+_NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
+_NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
+
+
+class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
+    """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
+
+    name = "Volcano"
+    kinds = (Queue, PriorityClass, VolcanoPodGroup)
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        try:
+            self._configuration = configuration = read_configuration(DEFAULT if args is None else args)
+        except ConfigurationProblem as error:
+            raise InputError(f"plugin {self.name}", error.problem, place=f"args.{error.path}".rstrip(".")) from None
+        self.accounts = Accounts(
+            handle.cluster,
+            divides=configuration.plugin("proportion") is not None,
+            on_withdrawal=lambda: handle.report_change(ClusterEvent(_REQUESTS_WITHDRAWN, Action.UPDATE)),
+        )
+        self._order = JobOrder(configuration, self.accounts)
+        self.subqueues = self._order
+        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
+        self._limits = configuration.enabled("proportion", "allocatable")
+        self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
+        rules = EvictionRules(configuration, self.accounts, self._order)
+        shares = _Shares(handle, self.accounts, limits=self._limits)
+        self._shares = shares
+        self._evictions = [
+            _Evictions(kind, rules, shares, handle)
+            for action in configuration.actions
+            for kind in _KINDS.get(action, ())
+        ]
+        self._rules = rules
+        on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
+        self.events_to_register = (
+            on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+            on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+            on_change(EventResource.POD_GROUP, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
+            on_change(Queue, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE),
+        )
+
+    # -- order -------------------------------------------------------------------------------------------------------
+
+    def sort_key(self, queued: Queued) -> tuple[int, float]:
+        """The place of a pod in its job."""
+        return (-queued.info.priority if self._sorts_by_priority else 0), queued.timestamp
+
+    # -- admission ---------------------------------------------------------------------------------------------------
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods of jobs."""
+        return self.accounts.is_of_job(pod)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Gates the pods of a job that is not admitted."""
+        job = self.accounts.job(pod)
+        refusal = "" if job is None else self._enqueueing.refusal(job)
+        return Status.unschedulable(refusal) if refusal else SUCCESS
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Whether the queue of the pod may have it beside what it uses."""
+        job = self.accounts.job(pod)
+        return None if job is None else self._rejection(pod, job)
+
+    def _rejection(self, pod: PodInfo, job: Job) -> Status | None:
+        if refusal := self._enqueueing.refusal(job):
+            return Status.unresolvable(refusal)
+        action, verb = ("allocate", "with") if pod.requests else ("backfill", "without")
+        if action not in self._configuration.actions:
+            return Status.unresolvable(_NO_ACTION.format(verb, action))
+        lacking = self._shares.lacking(pod, job)
+        if not lacking:
+            return None
+        return Status.unschedulable(f"Queue {job.queue} has used its share of {', '.join(lacking)}")
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """The job and the requests."""
+        job = self.accounts.job(pod)
+        return None if job is None else (job.key, tuple(sorted(pod.requests.items())))
+
+    def _may_be_scheduled(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        job = self.accounts.job(pod)
+        return job is None or self._rejection(pod, job) is None
+
+    # -- preemption --------------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """The result of the first action that finds victims, else that of the last one."""
+        job = self.accounts.job(pod)
+        if job is None:
+            return PostFilterResult(_NO_JOB)
+        result = PostFilterResult(_NOT_STARVING)
+        if not self._rules.is_starving(job, self._nominated_members(job, pod)):
+            return result
+        for eviction in self._evictions:
+            result = eviction.post_filter(state, pod, diagnosis, filters)
+            if result.status.ok or result.status.code is Code.ERROR:
+                break
+        return result
+
+    def _nominated_members(self, job: Job, pod: PodInfo) -> int:
+        cluster = self.handle.cluster
+        if not cluster.has_nominations:
+            return 0
+        waiting = job.pods.keys() - job.placed.keys() - {pod.uid}
+        return sum(cluster.nomination(uid) is not None for uid in waiting)
+
+
+class _Shares:
+    """What queues use, nominated pods included, compared with what they deserve; no limit unless ``limits``."""
+
+    def __init__(self, handle: Handle, accounts: Accounts, *, limits: bool) -> None:
+        self.accounts = accounts
+        self._handle, self._limits = handle, limits
+
+    def lacking(self, pod: PodInfo, job: Job, removed: Amounts | None = None) -> list[str]:
+        """The resources of which the queue of a job would exceed what it deserves with a pod, if so much of what it
+        uses was ``removed``."""
+        self.accounts.refresh()
+        queue = self.accounts.queue(job)
+        if not self._limits or queue is None or not pod.requests:
+            return []
+        used: Mapping[str, int] = queue.allocated
+        nominated = self._nominated(pod, queue)
+        if nominated or removed:
+            used = Counter(used)
+            used.update(nominated)
+            used.subtract(removed or {})
+        # A pod that is asked about without having been observed has no part in what the queue deserves.
+        limits = queue.deserved if pod.uid in job.pods else self.accounts.capability(queue.name)
+        return lacking(requests_of(pod), used, limits)
+
+    def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
+        """What the pods request that are nominated to nodes, others of the queue than the pod."""
+        cluster, amounts = self._handle.cluster, Counter[str]()
+        if not cluster.has_nominations:
+            return amounts
+        for row in np.flatnonzero(cluster.nodes.nominated_count.readonly).tolist():
+            for other in cluster.nominated_pods(cluster.nodes.names[row]):
+                job = self.accounts.job(other) if other.uid != pod.uid else None
+                if job is not None and job.queue == queue.name:
+                    amounts.update(requests_of(other))
+        return amounts
+
+
+class _Evictions(DefaultPreemption):
+    """Preemption by the rules of Volcano: DefaultPreemption's search, among the pods that may be evicted."""
+
+    def __init__(self, kind: Eviction, rules: EvictionRules, shares: _Shares, handle: Handle) -> None:
+        super().__init__(DefaultPreemptionArgs(), handle)
+        self._kind, self._rules, self._shares = kind, rules, shares
+        self.accounts = shares.accounts
+        #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
+        #: gone.
+        self._victims: dict[str, tuple[PodInfo, ...]] = {}
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
+        job = self.accounts.job(pod)
+        assert job is not None
+        if self._kind is Eviction.OTHER_QUEUES:
+            if self._shares.lacking(pod, job):
+                return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
+        else:
+            filters = _ShareFilters(filters, self._shares, self.accounts, pod)
+        result = super().post_filter(state, pod, diagnosis, filters)
+        if result.status.ok:
+            self._victims[pod.uid] = result.victims
+        return result
+
+    def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
+        """None: former results do not hold, because queues are in use on all nodes."""
+        return Candidates(self.handle.cluster.nodes)
+
+    def _has_terminating_victims(self, row: int, priority: int) -> bool:
+        """Whether any pod of a job is terminating on a node."""
+        pods = self.handle.cluster.nodes.pods[row].values()
+        return any(info.terminating and self.accounts.is_of_job(info) for info in pods)
+
+    def may_evict(self, pod: PodInfo, pods: PodTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of the pods in some slots (intp) may be evicted for a pod, bool: those of a node all together."""
+        job = self.accounts.job(pod)
+        assert job is not None
+        self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
+        leaving = {victim.uid for victims in self._victims.values() for victim in victims}
+        by_node: dict[str, list[PodInfo]] = {}
+        infos = [pods.info(slot) for slot in slots.tolist()]
+        for info in infos:
+            placed = self.handle.cluster.placed_pod(info.uid)
+            by_node.setdefault("" if placed is None else placed.node_name, []).append(info)
+        found = self._rules.permitted(self._kind, pod, job, by_node.values(), leaving=leaving)
+        return np.fromiter((info.uid in found for info in infos), np.bool_, len(infos))
+
+
+class _ShareFilters:
+    """The filters of a cycle, and after them the share of the pod's queue; a :class:`FilterRunner`.
+
+    The share is judged by the pods of the queue that each hypothetical node loses.
+    """
+
+    def __init__(self, filters: FilterRunner, shares: _Shares, accounts: Accounts, pod: PodInfo) -> None:
+        self._filters, self._shares, self.accounts, self._pod = filters, shares, accounts, pod
+        job = accounts.job(pod)
+        assert job is not None
+        self._job = job
+
+    @property
+    def active(self) -> Sequence[object]:
+        """Those of the cycle."""
+        return self._filters.active
+
+    @property
+    def invalidation_mask(self) -> InvalidationMask | None:
+        """None: the results are valid for this cycle only."""
+        return None
+
+    def rejections(self, nodes: Nodes) -> list[Rejection]:
+        """The rejections of some nodes, at last those by share."""
+        found = self._filters.rejections(nodes)
+        keys = np.zeros(nodes.total, np.int32)
+        for position, row in enumerate(nodes.row_numbers.tolist()):
+            if not any(rejection.where[row] for rejection in found):
+                keys[row] = self._lacks(nodes, position)
+        if keys.any():
+            verdict = Verdict.of(keys, {1: _ABOVE_SHARE})
+            found = [*found, Rejection(Volcano.name, ~verdict.passes, verdict)]
+        return found
+
+    def still_pass(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which nodes pass (bool, one per node)."""
+        passes = self._filters.still_pass(nodes).copy()
+        for position in np.flatnonzero(passes).tolist():
+            passes[position] = not self._lacks(nodes, position)
+        return passes
+
+    def _lacks(self, nodes: Nodes, position: int) -> bool:
+        removed: Counter[str] = Counter()
+        if isinstance(nodes, HypotheticalNodes):
+            for sign, info in nodes.change(position).signed_pods():
+                placed = self.accounts.placed(info.uid)
+                if placed is not None and placed[1].queue == self._job.queue:
+                    for name, amount in requests_of(info).items():
+                        removed[name] -= sign * amount
+        return bool(self._shares.lacking(self._pod, self._job, removed))

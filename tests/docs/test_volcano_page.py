@@ -1,0 +1,109 @@
+"""The examples of docs/volcano.md work."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from kubestow.cli import main
+from tests.cli.devcluster.up_process import up
+
+PAGE = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text(encoding="utf-8")
+PATHS = {
+    "Queue": "/apis/scheduling.volcano.sh/v1beta1/queues",
+    "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
+    "Deployment": "/apis/apps/v1/namespaces/default/deployments",
+}
+
+
+def block(name: str) -> str:
+    """The example that is called ``# name``."""
+    blocks: list[str] = re.findall(r"```\w+\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if text.startswith(f"# {name}\n"))
+
+
+def production() -> str:
+    """The second job, as the commands of the page make it of the first."""
+    commands = re.findall(r"sed 's/(\w+)/(\w+)/; s/(.*?)/(.*?)/' research.yaml", PAGE)
+    assert len(set(commands)) == 1
+    old, new, old_minimum, new_minimum = commands[0]
+    return block("research.yaml").replace(old, new).replace(old_minimum, new_minimum)
+
+
+def running(pods: list[dict[str, Any]]) -> Counter[str]:
+    """How many pods of each Deployment have a node and are not terminating."""
+    return Counter(
+        pod["metadata"]["labels"]["app"]
+        for pod in pods
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+    )
+
+
+def simulated(directory: Path, cluster: str, workload: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The objects after a simulation."""
+    files = {"volcano-scheduler.conf": block("volcano-scheduler.conf"), "cluster": cluster, "workload": workload}
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    paths = {name: str(directory / name) for name in files}
+    with pytest.raises(SystemExit) as exited:
+        files_given = ("--cluster", paths["cluster"], "--workload", paths["workload"])
+        main(["simulate", "--config", paths["volcano-scheduler.conf"], "-o", "yaml", *files_given])
+    assert not exited.value.code
+    found: list[dict[str, Any]] = yaml.safe_load(capsys.readouterr().out)["items"]
+    return found
+
+
+def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Offline, first research alone, and then with production on the cluster that research has filled."""
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-0"},
+        "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110"}},
+    }
+    research = block("research.yaml")
+    cluster = "\n---\n".join([yaml.safe_dump(node), block("queues.yaml")])
+    objects = simulated(tmp_path, cluster, research, capsys)
+    pods = [each for each in objects if each["kind"] == "Pod"]
+    assert running(pods) == {"research": 8}
+    group = next(yaml.safe_load_all(research))
+    dump = "\n---\n".join([cluster, *map(yaml.safe_dump, (group, *pods))])
+    after = [each for each in simulated(tmp_path, dump, production(), capsys) if each["kind"] == "Pod"]
+    assert running(after) == {"research": 2, "production": 6}
+
+
+async def test_up(tmp_path: Path) -> None:
+    (tmp_path / "volcano-scheduler.conf").write_text(block("volcano-scheduler.conf"))
+    arguments = ("--nodes", "1", "--config", str(tmp_path / "volcano-scheduler.conf"))
+    async with up(tmp_path, *arguments) as cluster, aiohttp.ClientSession() as session:
+
+        async def apply(text: str) -> None:
+            for obj in yaml.safe_load_all(text):
+                async with session.post(cluster.url + PATHS[obj["kind"]], json=obj) as response:
+                    assert response.status == 201, await response.text()
+
+        async def until(expected: dict[str, int]) -> None:
+            """Wait until so many pods are running."""
+            found: dict[str, dict[str, Any]] = {}
+            async with session.get(f"{cluster.url}/api/v1/namespaces/default/pods?watch=true") as watch:
+                async for line in watch.content:
+                    event = json.loads(line)
+                    pod = event["object"]
+                    found[pod["metadata"]["name"]] = pod
+                    if event["type"] == "DELETED":
+                        del found[pod["metadata"]["name"]]
+                    if running(list(found.values())) == expected:
+                        return
+
+        await apply(block("queues.yaml"))
+        await apply(block("research.yaml"))
+        await until({"research": 8})
+        await apply(production())
+        await until({"research": 2, "production": 6})
