@@ -31,7 +31,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from kubestow.simulation.memory_api import MemoryAPI
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
@@ -45,6 +44,7 @@ from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.simulation.cluster_api.memory_api import MemoryAPI
 from kubestow.simulation.virtual_time import VirtualClock, run
 from kubestow.testing import node, pod
 

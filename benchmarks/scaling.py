@@ -31,7 +31,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from kubestow.simulation.memory_api import MemoryAPI
 
 import memory
 from core import CoreBenchmark, node, pod
@@ -43,6 +42,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.scheduler import Scheduler
+from kubestow.simulation.cluster_api.memory_api import MemoryAPI
 from kubestow.simulation.virtual_time import VirtualClock, VirtualTimeLoop, run
 
 SEEN, NEW = 500, 200

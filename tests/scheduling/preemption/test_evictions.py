@@ -23,7 +23,7 @@ from kubestow.framework.status import SUCCESS
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.state import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
@@ -39,6 +39,24 @@ class SlowCluster(MemoryCluster):
     async def delete_pod(self, pod: ObjectReference) -> None:
         await asyncio.sleep(float(pod.name))  # not a number: the deletion fails
         await super().delete_pod(pod)
+
+
+class LateWatch(MemoryCluster):
+    """Its watch shows deletions five seconds late; ``deleted`` lists the requests to delete a pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deleted: list[str] = []
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        self.deleted.append(pod.name)
+        await super().delete_pod(pod)
+
+    def _notify(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if event_type == "DELETED" and obj.metadata.name in self.deleted:
+            asyncio.get_running_loop().call_later(5, super()._notify, resource, event_type, obj)
+        else:
+            super()._notify(resource, event_type, obj)
 
 
 def evictions_on(
@@ -72,17 +90,22 @@ def infos(*names: str) -> list[PodInfo]:
     return [shapes.info(pod(name, node="n")) for name in names]
 
 
-def test_a_preemptor_is_gated_until_its_latest_evictions_are_done() -> None:
+def test_a_preemptor_is_gated_until_the_watch_shows_its_latest_victim_gone() -> None:
     async def scenario() -> None:
         cluster, (high, first, second) = SlowCluster(), infos("high", "1", "3")
         cluster.put(first.pod)
         cluster.put(second.pod)
-        evictions = evictions_on(cluster, first, second)
+        placements = placements_of(first, second)
+        evictions = evictions_on(cluster, first, second, placements=placements)
         evictions.start(high, "n", victims=[first], lower_priority_nominated=())
         evictions.start(high, "n", victims=[second], lower_priority_nominated=())
         await asyncio.sleep(2)
         assert evictions.is_preempting(high.uid)
         await asyncio.wait(list(evictions.tasks))
+        for victim in (first, second):
+            assert evictions.is_preempting(high.uid)
+            del placements[victim.uid]
+            evictions.victim_changed(victim.uid)
         assert not evictions.is_preempting(high.uid)
 
     run(scenario())
@@ -122,6 +145,25 @@ def test_a_preemptor_does_not_wait_for_a_victim_that_was_placed_again(
         assert activated == ([high.uid] if was_placed_again else [])
 
     run(scenario())
+
+
+def test_a_preemptor_does_not_preempt_again_while_the_watch_is_late() -> None:
+    cluster = LateWatch()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        cluster.put(pod("high", cpu="4", priority=100))
+        await harness.advance(3)
+        cluster.remove(cluster.pod("elsewhere"))  # frees what the preemptor needs, though too little
+        await harness.advance(1)
+        assert sorted(cluster.deleted) == ["a", "b"]
+        assert harness.node_of("high") == ""
+        await harness.advance(2)
+        assert harness.node_of("high") == "n"
+        assert sorted(cluster.deleted) == ["a", "b"]
+
+    victims = (pod(name, cpu="2", node="n", priority=1) for name in ("a", "b"))
+    elsewhere = pod("elsewhere", cpu="1", node="small", priority=200)
+    in_virtual_time(scenario, node("n", cpu="4"), node("small", cpu="1"), *victims, elsewhere, cluster=cluster)
 
 
 def test_a_preemptor_is_requeued_when_its_last_victim_is_deleted_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubestow.api.core import Pod
 from kubestow.errors import APIError
@@ -16,12 +17,13 @@ DEDICATED = {"key": "dedicated", "operator": "Exists"}
 
 
 class UnkillableCluster(MemoryCluster):
-    """Ignores deletions, and rejects nominations unless ``accepts_nominations``."""
+    """Its deleted pods terminate for ever; rejects nominations unless ``accepts_nominations``."""
 
     accepts_nominations = True
 
     async def delete_pod(self, pod: ObjectReference) -> None:
-        pass
+        current = self._current(pod)
+        self.put(replace(current, metadata=replace(current.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
 
     async def patch_pod_status(self, pod: ObjectReference, patch: Any) -> None:
         if not self.accepts_nominations and patch.nominated_node_name:

@@ -2,7 +2,9 @@
 
 While its victims are being evicted, a preemptor is gated at PreEnqueue; the deletion of the last victim is the event
 that requeues it. All victims but the last are evicted together, and the last only if that succeeded, so that every
-victim is gone when the preemptor returns. A victim that is not bound yet is not deleted: its binding is cancelled.
+victim is gone when the preemptor returns. The gate lasts until the watch has shown that: a preemptor that returns
+before would find the victims in the cache, and evict them again, or others. A victim that is not bound yet is not
+deleted: its binding is cancelled.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class _Preemption:
     """One preemption in progress, for a pod or for the pods of a group.
 
     ``kind`` and ``uid`` are those of the pod or group; ``last`` is the last victim, once it is the only one left.
+    ``is_requested``: every eviction has been requested, and the server has responded.
     ``cancelled`` are the placements, by uid, of victims whose binding was cancelled.
     """
 
@@ -61,6 +64,7 @@ class _Preemption:
     node_name: str
     kind: str = "pod"
     last: PodInfo | None = None
+    is_requested: bool = False
     cancelled: dict[str, PlacedPod] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -84,7 +88,7 @@ class Evictions:
         self.tasks = BackgroundTasks()
         #: The newest preemption of each preemptor, by uid. An older one may still wait for a response.
         self._preempting: dict[str, _Preemption] = {}
-        #: The preemptions whose last victim is being evicted, by the uid of this victim.
+        #: The preemptions whose last victim is being evicted, or the watch has not shown that it was, by its uid.
         self._awaited: dict[str, list[_Preemption]] = {}
 
     def is_preempting(self, uid: str) -> bool:
@@ -99,7 +103,9 @@ class Evictions:
 
     def victim_changed(self, uid: str) -> None:
         """A pod may be terminating or gone: if so, preemptors whose last victim it is may be requeued from now on."""
-        for preemption in self._awaited.get(uid, ()):
+        for preemption in list(self._awaited.get(uid, ())):
+            if preemption.is_requested and not self._awaits_watch(preemption):
+                self._forget(preemption)
             self._let_go(preemption)
 
     def _let_go(self, preemption: _Preemption) -> None:
@@ -193,15 +199,24 @@ class Evictions:
     def _ended(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
         seconds = self._clock.monotonic() - began
         self._observer.evictions_ended(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
-        for preemptor in preemption.preemptors:
-            if self._preempting.get(preemptor.uid) is preemption:
-                del self._preempting[preemptor.uid]
-        self._stop_awaiting(preemption)
+        preemption.is_requested = True
+        if not (succeeded and self._awaits_watch(preemption)):
+            self._forget(preemption)
         self._let_go(preemption)
         if activate:
             self._queue.activate([preemptor.uid for preemptor in preemption.preemptors])
 
-    def _stop_awaiting(self, preemption: _Preemption) -> None:
+    def _awaits_watch(self, preemption: _Preemption) -> bool:
+        """Whether the last victim is still placed as it was, as far as the watch has shown, and not terminating."""
+        if preemption.last is None or not self._is_on_node(preemption.last, preemption):
+            return False
+        victim = self._pods.get(preemption.last.uid)
+        return victim is not None and not victim.terminating and victim.uid not in preemption.cancelled
+
+    def _forget(self, preemption: _Preemption) -> None:
+        for preemptor in preemption.preemptors:
+            if self._preempting.get(preemptor.uid) is preemption:
+                del self._preempting[preemptor.uid]
         awaiting = self._awaited.get(preemption.last.uid) if preemption.last is not None else None
         if preemption.last is not None and awaiting is not None:
             awaiting.remove(preemption)
