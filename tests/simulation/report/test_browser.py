@@ -51,7 +51,7 @@ def test_all_figures_of_a_simulation_are_drawn(tmp_path: Path) -> None:
 def test_both_sides_of_a_comparison_are_drawn_side_by_side(tmp_path: Path) -> None:
     page = Page(drawn(compared(tmp_path, "web"), tmp_path))
     widths = [int(found["width"] or 0) for tag, found in page.elements if tag == "canvas"]
-    assert len(widths) == 2 and 400 < min(widths) and max(widths) < 700
+    assert len(widths) == 2 and min(widths) > 400 and max(widths) < 700
     dashed = [found for tag, found in page.elements if tag == "polyline" and "stroke-dasharray" in found]
     assert len(dashed) == 3 * 2 + 3
     assert "node in the baseline" in page.text
