@@ -61,7 +61,7 @@ class EnginePlacement:
         cluster.forget(pod.uid)
         return False
 
-    def unreserve(self, assignments: Iterable[Assignment]) -> None:
+    def give_back_reservations(self, assignments: Iterable[Assignment]) -> None:
         """Have the Reserve plugins give back what they reserved for pods that were placed in a simulation."""
         for pod, node_name in assignments:
             profile = self._profiles[pod.spec.scheduler_name]

@@ -118,7 +118,7 @@ class FlowRounds:
         """The placements of a round without running pods, which changes nothing. Raises as :meth:`run`."""
         with self._cluster.simulate():
             placed = self.run(pods, waited=waited).placed
-            self._engine.unreserve(placed)
+            self._engine.give_back_reservations(placed)
         return placed
 
     def run_until_settled(self, pods: Sequence[PodInfo]) -> Round:
