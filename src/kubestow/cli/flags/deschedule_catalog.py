@@ -64,7 +64,13 @@ DESCHEDULE = FlagCatalog(
             Flag("config", PATH, None, "Configuration of the cluster's scheduler (KubeSchedulerConfiguration)."),
             Flag("now", STRING, "", "The time of the dry run, as 2026-07-01T00:00:00Z; default: the present."),
             Flag("seed", STRING, "0", "Seed of the choice between nodes with equal scores."),
-            Flag("output", one_of("table", "json", "yaml"), "table", "Form of the report of a dry run.", short="o"),
+            Flag(
+                "output",
+                one_of("table", "json", "yaml"),
+                "table",
+                "Form of the report of a dry run: table, json or yaml.",
+                short="o",
+            ),
         ),
         "Client connection": (
             Flag("client-connection-burst", INT, 0, "Burst of requests; unlimited unless the QPS is set."),
