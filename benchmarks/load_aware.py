@@ -1,11 +1,11 @@
 """What load-aware plugins cost: two schedulers in one process, one with the plugin, schedule batches of pods in turn.
 
-    .venv/bin/python benchmarks/load_aware.py [--nodes 5000] [--pods 100] [--pairs 100] [--profile] [PLUGIN ...]
+    .venv/bin/python benchmarks/load_aware.py [--nodes 5000] [--pods 100] [--reports 0] [--pairs 100] [PLUGIN ...]
 
-Queue, cycle, binding and watch run in memory and in virtual time, and every node has metrics. Prints the median CPU
-time per pod of the batches without and with the plugin, and the median and the quartiles of what the plugin adds, in
-pairs of batches. The plugin ``none`` shows how far two equal schedulers differ. ``--profile`` prints where the time of
-the scheduler with the plugin goes instead.
+Queue, cycle, binding and watch run in memory and in virtual time, and every node has metrics; ``--reports`` of them
+change during a batch, one by one. Prints the median CPU time per pod of the batches without and with the plugin, and
+the median and the quartiles of what the plugin adds, in pairs of batches. The plugin ``none`` shows how far two equal
+schedulers differ. ``--profile`` prints where the time of the scheduler with the plugin goes instead.
 """
 
 from __future__ import annotations
@@ -65,16 +65,19 @@ class BatchScheduler:
         self._harness, self._profiler = harness, profiler
         self._created = 0
 
-    async def batch(self, pods: int) -> float:
-        """Create pods and wait until they are bound; the CPU seconds per pod."""
+    async def batch(self, pods: int, reports: int) -> float:
+        """Create pods and wait until they are bound; the CPU seconds per pod. Reports arrive one by one."""
         created = [pod(self._created + number) for number in range(pods)]
         self._created += pods
         bound = len(self._harness.cluster.bindings)
         if self._profiler is not None:
             self._profiler.enable()
         began = time.process_time()
-        for each in created:
+        for number, each in enumerate(created):
             self._harness.cluster.put(each)
+            if reports and number % (pods // reports) == 0:
+                self._harness.cluster.put(node_metric(number))
+                await self._harness.settle()
         while len(self._harness.cluster.bindings) < bound + pods:
             await self._harness.settle()
         seconds = time.process_time() - began
@@ -95,6 +98,7 @@ async def compare(plugin: str, options: argparse.Namespace) -> None:
     added = [] if plugin == NONE else [registry[plugin]]
     nodes = [node(number) for number in range(options.nodes)]
     reports = [node_metric(number) for number in range(options.nodes)]
+    sizes = options.pods, options.reports
     profiler = cProfile.Profile() if options.profile else None
     async with (
         running_scheduler(nodes, cluster=MeasuredCluster()) as without,
@@ -104,11 +108,9 @@ async def compare(plugin: str, options: argparse.Namespace) -> None:
     ):
         baseline, candidate = BatchScheduler(without, None), BatchScheduler(with_plugin, profiler)
         for _ in range(WARM_UP):
-            await baseline.batch(options.pods)
-            await candidate.batch(options.pods)
-        pairs = [
-            (await baseline.batch(options.pods), await candidate.batch(options.pods)) for _ in range(options.pairs)
-        ]
+            await baseline.batch(*sizes)
+            await candidate.batch(*sizes)
+        pairs = [(await baseline.batch(*sizes), await candidate.batch(*sizes)) for _ in range(options.pairs)]
     if profiler is not None:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
         return
@@ -127,6 +129,7 @@ def main() -> None:
     arguments.add_argument("--nodes", type=int, default=5000)
     arguments.add_argument("--pods", type=int, default=100)
     arguments.add_argument("--pairs", type=int, default=100)
+    arguments.add_argument("--reports", type=int, default=0)
     arguments.add_argument("--profile", action="store_true")
     arguments.add_argument("--plugin", action="append", default=[], help="module:Class of another plugin")
     arguments.add_argument("plugins", nargs="*", default=PLUGINS)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.koordinator.estimation import estimate, priority_class
 from kubestow.contrib.koordinator.load_aware_scheduling import LoadAwareScheduling
 from kubestow.contrib.koordinator.node_metric import NodeMetric
 from kubestow.errors import ConfigurationError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.status import Verdict
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
 from tests.contrib.watched_nodes import profile_of
 
@@ -41,6 +45,7 @@ def metric(
     pods: list[dict[str, Any]] | None = None,
     system: dict[str, Any] | None = None,
     info: bool = True,
+    version: int = 1,
 ) -> NodeMetric:
     aggregated = [{"duration": duration, "usage": by_type} for duration, by_type in (percentiles or {}).items()]
     node_metric = {"nodeUsage": usage(cpu, memory), "aggregatedNodeUsages": aggregated, "systemUsage": system or {}}
@@ -49,7 +54,7 @@ def metric(
         "nodeMetric": node_metric if info else None,
         "podsMetric": pods or [],
     }
-    return convert(NodeMetric, {"metadata": {"name": name, "resourceVersion": "1"}, "status": status})
+    return convert(NodeMetric, {"metadata": {"name": name, "resourceVersion": str(version)}, "status": status})
 
 
 def pod_metric(name: str, cpu: str, memory: str, priority: str = "") -> dict[str, Any]:
@@ -338,6 +343,24 @@ def test_a_node_that_changes_is_read_again() -> None:
         big_node({"scheduling.koordinator.sh/usage-thresholds": '{"usageThresholds": {"cpu": 30}}'})
     )
     assert found.rejections(pod()) == CPU_EXCEEDED
+
+
+def test_a_report_has_its_node_evaluated_and_no_other() -> None:
+    class Counting(LoadAwareScheduling):
+        evaluated: ClassVar[list[int]] = []
+
+        def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+            self.evaluated.append(len(nodes))
+            return super().filter(state, pod, nodes)
+
+    names = [f"n{number}" for number in range(20)]
+    found = PluginHarness([big_node(name=name) for name in names], profile=profile_of(NAME), plugins=[Counting])
+    for name in names:
+        found.cluster.catalog(NodeMetric).put(metric("60", name=name))
+    assert len(found.feasible(pod())) == 20
+    found.cluster.catalog(NodeMetric).put(metric("70", name="n7", seconds_ago=-1, version=2))
+    assert found.feasible(pod()) == {*names} - {"n7"}
+    assert Counting.evaluated == [20]
 
 
 def test_the_contract_is_kept() -> None:

@@ -25,7 +25,7 @@ from kubestow.contrib.koordinator.estimation import LABEL_KEYS, PROD, estimate, 
 from kubestow.contrib.koordinator.node_loads import NodeLoads
 from kubestow.contrib.koordinator.node_metric import NodeMetric, Vector
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
     MAX_SCORE,
     FilterPlugin,
@@ -64,7 +64,8 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
         on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_ANNOTATION),
         on(NodeMetric, Action.ADD | Action.UPDATE | Action.DELETE),
-        on(_METRIC_EXPIRED, Action.UPDATE, invalidates=Invalidation.ALL),
+        # Reported for all nodes. Custom events share a bit of the journal, so ALL would go for reports, too.
+        on(_METRIC_EXPIRED, Action.UPDATE),
     )
 
     def __init__(self, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
