@@ -23,7 +23,9 @@ def drawn(text: str, folder: Path) -> str:
     path = folder / "report.html"
     path.write_text(text, encoding="utf-8")
     command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", path.as_uri()]
+    # Frames are drawn in virtual time, too: the figures are drawn in one.
+    command += ["--run-all-compositor-stages-before-draw", "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout
