@@ -20,7 +20,8 @@ from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
 
 __all__ = ["FeasibleRows", "Ranking", "best_rows"]
 
-_INFEASIBLE = -1
+#: The total of rows that are not feasible. Weights may be negative, and so may totals.
+_INFEASIBLE = int(np.iinfo(np.int64).min)
 
 
 class FeasibleRows:
