@@ -84,3 +84,21 @@ def test_the_deletion_of_an_object_without_a_name_is_only_reported(
 ) -> None:
     assert decoder.decode_deleted(raw({"spec": 5})) is None
     assert len(reports) == 1
+
+
+def test_pods_of_a_list_have_equal_fields_in_common() -> None:
+    decoder = ObjectDecoder(PODS, lambda subject, problem: None)
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "nodeName": "n"}
+    others = {"containers": [{"name": "other"}]}
+    texts = [
+        msgspec.Raw(msgspec.json.encode({"metadata": {"name": f"p{number}", "labels": {"app": "a"}}, "spec": each}))
+        for number, each in enumerate((spec, spec, others))
+    ]
+    decoder.begin_list()
+    first, copy, other = map(decoder.decode, texts)
+    assert copy.spec.containers is first.spec.containers
+    assert copy.metadata.labels is first.metadata.labels
+    assert other.spec.containers is not first.spec.containers
+    decoder.end_list()
+    assert [decoder.decode(text) for text in texts] == [first, copy, other]
+    assert decoder.decode(texts[0]).spec.containers is not first.spec.containers

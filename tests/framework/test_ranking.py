@@ -222,6 +222,18 @@ def test_scores_are_normalized_again_when_the_only_node_with_the_highest_raw_sco
     assert placed == ["both", "near"]
 
 
+def test_a_node_that_is_not_feasible_is_not_chosen_where_the_others_have_negative_totals() -> None:
+    weights = [{"name": "ImageLocality", "weight": 2}, {"name": "NodeResourcesFit", "weight": -1}]
+    score = {"disabled": [{"name": "*"}], "enabled": weights}
+    profile = {"plugins": {"score": score, "preScore": {"disabled": [{"name": "*"}]}}}
+    nodes = [node("full", cpu="1"), node("large", cpu="64", memory="64Gi"), node("larger", cpu="96", memory="96Gi")]
+    harness = PluginHarness(nodes, profile=profile)
+    assert [harness.schedule(pod(f"p{number}", cpu="2", memory="1Gi")).node_name for number in range(2)] == [
+        "large",
+        "large",
+    ]
+
+
 for machine in (RankingMachine, SamplingMachine, ThirdPartyMachine):
     machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20)
 TestRanking = RankingMachine.TestCase

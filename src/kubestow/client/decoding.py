@@ -7,11 +7,13 @@ others are processed. This module does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from kubestow.api.core import Pod
 from kubestow.api.meta import UNDECODABLE, decode
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.interfaces import Resource
@@ -22,6 +24,7 @@ __all__ = [
     "LineSplitter",
     "ListPage",
     "ObjectDecoder",
+    "SharedPodFields",
     "WatchEvent",
 ]
 
@@ -76,6 +79,7 @@ class Bookmark(msgspec.Struct):
         return (self.metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
 
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _EVENT = msgspec.json.Decoder(WatchEvent)
 _PAGE = msgspec.json.Decoder(ListPage)
 _BOOKMARK = msgspec.json.Decoder(Bookmark)
@@ -103,6 +107,39 @@ class LineSplitter:
         return bool(self._partial)
 
 
+class SharedPodFields:
+    """Keeps what copies of a pod have in common once, while the pods of a large cluster are listed.
+
+    Decoded one by one, each copy of a pod has containers, tolerations, owner references and so on of its own, more than
+    half of its memory.
+    """
+
+    _OF_METADATA = ("labels", "owner_references")
+    _OF_SPEC = (
+        "containers",
+        "init_containers",
+        "overhead",
+        "node_selector",
+        "affinity",
+        "tolerations",
+        "topology_spread_constraints",
+        "scheduling_gates",
+        "resource_claims",
+    )
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, dict[str, Any]] = {}
+
+    def share(self, pod: Pod) -> Pod:
+        """An equal pod, which has those of these fields in common with earlier pods that are equal to theirs."""
+        metadata, spec = self._shared(pod.metadata, self._OF_METADATA), self._shared(pod.spec, self._OF_SPEC)
+        return replace(pod, metadata=replace(pod.metadata, **metadata), spec=replace(pod.spec, **spec))
+
+    def _shared(self, struct: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
+        fields = {name: getattr(struct, name) for name in names}
+        return self._known.setdefault(_encode(fields), fields)
+
+
 class ObjectDecoder:
     """Decodes the objects of one resource. An object that does not decode is reported once per distinct problem.
 
@@ -119,10 +156,17 @@ class ObjectDecoder:
         self._type, self._on_undecodable, self._on_decoded = resource.type, on_undecodable, on_decoded
         self._problems: dict[str, str] = {}
         self._problems_before_list: dict[str, str] = {}
+        #: Of the list in progress.
+        self._shared_fields: SharedPodFields | None = None
 
     def begin_list(self) -> None:
         """Start a new list: problems of objects that it no longer contains are dropped."""
         self._problems, self._problems_before_list = {}, self._problems
+        self._shared_fields = SharedPodFields()
+
+    def end_list(self) -> None:
+        """The list is complete; later objects share nothing with its objects."""
+        self._shared_fields = None
 
     def decode(self, data: msgspec.Raw) -> Any | None:
         """The decoded object, or None after a report."""
@@ -133,6 +177,8 @@ class ObjectDecoder:
             return None
         if self._problems:
             self._problems.pop(_key(obj.metadata.namespace, obj.metadata.name), None)
+        if self._shared_fields is not None and isinstance(obj, Pod):
+            obj = self._shared_fields.share(obj)
         if self._on_decoded is not None:
             self._on_decoded(obj, data)
         return obj

@@ -161,6 +161,7 @@ class Reflector:
             await asyncio.sleep(0)
 
     def _replace(self, resource_version: str, objects: list[Any]) -> None:
+        self._decoder.end_list()
         if self._raw_objects is not None:
             self._raw_objects.retain(self._resource, objects)
         self._subscriber.replace(self._resource, objects)

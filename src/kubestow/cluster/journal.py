@@ -36,6 +36,9 @@ _OFFSET = (1 << _OFFSET_BITS) - 1
 _ADD_OR_DELETE = int(Action.ADD | Action.DELETE)
 Entry = tuple[int, int]
 
+#: So many results of :meth:`Journal.since` are remembered, since results of different age are refreshed together.
+_MOST_KNOWN = 4
+
 #: More entries than this are looked through with NumPy.
 _FEW = 64
 
@@ -134,8 +137,9 @@ class Journal:
         self._rolled_back_entries = 0
         #: The current position, after all entries.
         self.position = 0
-        #: The latest result of :meth:`since`, with the two positions it lies between.
-        self._latest: tuple[int, int, Changes | None] = (-1, -1, None)
+        #: Results of :meth:`since` by where they start, and the position at which they end.
+        self._known: dict[int, Changes | None] = {}
+        self._known_until = 0
 
     def write(self, row: int, bits: int) -> None:
         """Record that a row (or EVERY_ROW) changed in the ways that ``bits`` names."""
@@ -152,11 +156,14 @@ class Journal:
 
     def since(self, position: int) -> Changes | None:
         """The changes from a position to now, None when they are no longer known. They must not be modified."""
-        start, end, changes = self._latest
-        if start != position or end != self.position:
-            entries = self._since(position)
-            changes = None if entries is None else entries.changes()
-            self._latest = position, self.position, changes
+        if self._known_until != self.position:
+            self._known, self._known_until = {}, self.position
+        elif position in self._known:
+            return self._known[position]
+        entries = self._since(position)
+        changes = None if entries is None else entries.changes()
+        if len(self._known) < _MOST_KNOWN:
+            self._known[position] = changes
         return changes
 
     def _since(self, position: int) -> _Entries | None:

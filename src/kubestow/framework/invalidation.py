@@ -17,7 +17,7 @@ from kubestow.cluster.events import POD_BITS
 from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes
 from kubestow.framework.event_registration import EventRegistration, Invalidation
 
-__all__ = ["ANY_CHANGE", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
+__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
 
 ANY_CHANGE = -1
 """Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
@@ -27,6 +27,10 @@ _NEW_CYCLE = 1 << 65
 
 #: With more rows than one in so many invalidated, all are computed again.
 _PARTIAL_REFRESH_SHARE = 8
+FEW_ROWS = 4
+"""Up to this many rows are handled one after another, in Python."""
+#: More changes than this are taken to be of more rows: a pod that is assumed and then seen bound makes two.
+_FEW_CHANGES = 2 * FEW_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,13 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
             return None
         changes = cluster.journal.since(self.position)
         return None if changes is None else mask.rows(changes, len(cluster.nodes) // _PARTIAL_REFRESH_SHARE)
+
+    def few_invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
+        """The same for results that are so cheap that all are computed again unless FEW_ROWS or less are invalid."""
+        if not 0 <= cluster.journal.position - self.position <= _FEW_CHANGES:
+            return None
+        rows = self.invalid_rows(cluster, mask)
+        return None if rows is None or len(rows) > FEW_ROWS else rows
 
 
 NEVER = Generation(-1, -1)

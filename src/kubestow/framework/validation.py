@@ -144,7 +144,8 @@ def as_number(plugin: Plugin, extension_point: str, result: Any) -> int:
 
 def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalized scores, if they are 0 to 100. Raises PluginError in kube-scheduler's words otherwise."""
-    if scores.view(np.uint64).max(initial=0) > MAX_SCORE:  # as unsigned numbers, negative ones are huge
+    unsigned = scores.view(np.uint64)  # in which negative numbers are huge
+    if len(scores) and unsigned[unsigned.argmax()] > MAX_SCORE:
         culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
         raise _out_of_range(plugin, extension_point, culprit)
     return scores

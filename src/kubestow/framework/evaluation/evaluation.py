@@ -7,7 +7,7 @@ for the rows that have changed; the feasible nodes are then an AND of masks, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +21,10 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation.feasibility import Feasibility, Mask, PreFiltered
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner, over_all_rows
-from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, best_rows
+from kubestow.framework.evaluation.plan import Plan
+from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, ScoreSums, best_rows
 from kubestow.framework.evaluation.result_cache import PluginResults
-from kubestow.framework.interface import PreFilterResult
+from kubestow.framework.interface import Plugin, PreFilterResult
 from kubestow.framework.invalidation import ANY_CHANGE, NEVER, Generation
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
@@ -46,31 +47,39 @@ class ScoreResult(NamedTuple):
 
 
 class Evaluation:
-    """The results of the plugins that apply to pods of one group of shapes."""
+    """The results of the plugins that apply to pods of one group of shapes.
+
+    ``results`` are by plugin, in the order of the plan. ``sums`` are those of the scores that are not normalized.
+    ``similar`` is an evaluation that has all of the results that have been computed before.
+    """
 
     def __init__(
         self,
-        pre_filters: Sequence[PluginResults],
-        filters: Sequence[PluginResults],
-        scores: Sequence[tuple[PluginResults, int]],
-        pre_scores_alone: Sequence[PluginResults],
+        plan: Plan,
+        results: Mapping[Plugin, PluginResults],
+        sums: ScoreSums,
         runtime: FrameworkRuntime,
+        similar: Evaluation | None = None,
     ) -> None:
         self._runtime = runtime
-        self._pre_filters = pre_filters
-        self._filters = filters
-        self._scores = scores
+        self._results = list(results.values())
+        self._pre_filters = [results[plugin] for plugin in plan.pre_filters]
+        self._filters = filters = [results[plugin] for plugin in plan.filters]
+        self._scores = [(results[plugin], weight) for plugin, weight in plan.scores]
         #: The plugins with PreScore that do not score.
-        self._pre_scores_alone = pre_scores_alone
-        everything = (*pre_filters, *filters, *pre_scores_alone, *(results for results, _ in scores))
-        self._results = list(dict.fromkeys(everything))
-        self._uncached = [results for results in self._results if not results.cached]
+        self._pre_scores_alone = [results[plugin] for plugin in plan.pre_scores_alone]
+        self._uncached = [each for each in self._results if not each.cached]
         #: What most cycles bring up to date row by row; None where plugins are called for all rows in every cycle.
-        self._feasible_rows = None if self._uncached else FeasibleRows(filters)
-        computes_anew = self._uncached or pre_scores_alone or any(results.scores_feasible_set for results, _ in scores)
-        self._ranking = None if computes_anew else Ranking(filters, scores)
+        self._feasible_rows: FeasibleRows | None = None
+        self._ranking: Ranking | None = None
+        if not self._uncached:
+            self._feasible_rows = FeasibleRows(filters, plan.filter_mask)
+            if plan.ranks:
+                normalizing = [(results[plugin], weight) for plugin, weight in plan.normalizing]
+                self._ranking = Ranking(plan, sums, normalizing)
         #: The generations in which all filters, and all scores, were last up to date.
-        self._filtered = self._scored = NEVER
+        self._filtered: Generation = NEVER if similar is None else similar._filtered
+        self._scored: Generation = NEVER if similar is None else similar._scored
         #: The generation that results are being brought up to, and the event bits of the changes until then.
         self._now, self._changes = NEVER, ANY_CHANGE
         #: How many PreFilter plugins were called in the last cycle; a rejection ends it early.
@@ -144,7 +153,7 @@ class Evaluation:
         names: frozenset[str] | None = None
         plugins: tuple[str, ...] = ()
         for position, results in enumerate(self._pre_filters, 1):
-            if self._changes & results.invalidated_by:
+            if self._changes & results.filter_bits:
                 results.refresh_pre_filter(cluster, pod, self._now)
             self._pre_filters_called = position
             result = results.pre_filter_result
@@ -205,7 +214,7 @@ class Evaluation:
                 if not results.skips_filter:
                     return None
                 continue
-            if self._changes & results.invalidated_by:
+            if self._changes & results.filter_bits:
                 results.refresh_filter(cluster, pod, self._now)
             if results.verdict is not None and results.passes is not None:
                 if results.verdict.has_errors:
@@ -237,7 +246,7 @@ class Evaluation:
                 verdict = self._filter_passing(results, cluster, pod, passing)
                 passes = None if verdict is None else verdict.passes
             else:
-                if self._changes & results.invalidated_by:
+                if self._changes & results.filter_bits:
                     results.refresh_filter(cluster, pod, self._now)
                 verdict, passes = results.verdict, results.passes
             if verdict is None or passes is None:
@@ -297,7 +306,7 @@ class Evaluation:
         try:
             self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
             for results, _ in self._scores:
-                if self._changes & results.invalidated_by:
+                if self._changes & results.score_bits:
                     results.refresh_scores(cluster, pod, self._now)
             self._scored = self._now
             ranking.update(cluster, pod, feasibility, self._now)
@@ -343,7 +352,7 @@ class Evaluation:
         if plugin.scores_feasible_set:
             raw = results.score_feasible(pod, nodes)
             return None if raw is None else results.normalize(pod, raw, nodes)
-        if self._changes & results.invalidated_by:
+        if self._changes & results.score_bits:
             results.refresh_scores(cluster, pod, self._now)
         if results.scores is None:
             return None
@@ -357,7 +366,7 @@ class Evaluation:
         assert plugin is not None
         if plugin.scores_feasible_set:
             return results.score_feasible(pod, nodes)
-        if self._changes & results.invalidated_by:
+        if self._changes & results.score_bits:
             results.refresh_scores(cluster, pod, self._now)
         return None if results.scores is None else results.scores[nodes.rows]
 

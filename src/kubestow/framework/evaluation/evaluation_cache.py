@@ -10,14 +10,17 @@ the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shape_cache import ShapeCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
 from kubestow.framework.evaluation.evaluation import Evaluation
+from kubestow.framework.evaluation.plan import Plan
+from kubestow.framework.evaluation.ranking import ScoreSums
 from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.invalidation import NEVER, Generation
@@ -51,15 +54,13 @@ class _Common:
     signatures: dict[Plugin, Hashable | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The plugins of an evaluation, by extension point in order, and all of them, each once."""
+class _Made(NamedTuple):
+    """An evaluation with what it was made from. The next pod often differs from its pod in the requests only."""
 
-    pre_filters: Sequence[Plugin]
-    filters: Sequence[Plugin]
-    scores: Sequence[tuple[Plugin, int]]
-    pre_scores_alone: Sequence[Plugin]
-    plugins: Sequence[Plugin]
+    common: _Common
+    plan: Plan
+    results: dict[Plugin, PluginResults]
+    evaluation: Evaluation
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class EvaluationCache:
         self._selective_by_requests = [plugin for plugin in self._selective if plugin.reads_requests]
         self._other_selective = [plugin for plugin in self._selective if not plugin.reads_requests]
         #: By the selective plugins that apply.
-        self._plans: dict[frozenset[Plugin], _Plan] = {}
+        self._plans: dict[frozenset[Plugin], Plan] = {}
         #: The plugins on whose results it depends which pods form a group.
         self._grouping = list(dict.fromkeys((*every, *plugins.post_filter)))
         #: Of these, those that depend on different labels at different times, or for different families.
@@ -120,7 +121,9 @@ class EvaluationCache:
         )
         #: The shape that was looked up last, since most pods are copies of the one before.
         self._latest: tuple[Shape | None, _Cached | None] = (None, None)
+        self._latest_made: _Made | None = None
         self._results: WeakValueDictionary[tuple[Plugin, Hashable], PluginResults] = WeakValueDictionary()
+        self._sums: WeakValueDictionary[tuple[tuple[PluginResults, int], ...], ScoreSums] = WeakValueDictionary()
 
     @property
     def max_total(self) -> int:
@@ -221,24 +224,32 @@ class EvaluationCache:
             if len(self._plans) >= _MOST_IN_COMMON:
                 self._plans.clear()
             plan = self._plans[applicable] = self._plan(applicable)
-        found = {plugin: self._results_of(plugin, self._signature(plugin, pod, common)) for plugin in plan.plugins}
-        evaluation = Evaluation(
-            [found[plugin] for plugin in plan.pre_filters],
-            [found[plugin] for plugin in plan.filters],
-            [(found[plugin], weight) for plugin, weight in plan.scores],
-            [found[plugin] for plugin in plan.pre_scores_alone],
-            self._runtime,
-        )
+        made, similar = self._latest_made, None
+        if made is not None and made.common is common and made.plan is plan:
+            results = made.results.copy()
+            for plugin in plan.request_readers:
+                results[plugin] = self._results_of(plugin, self._signature(plugin, pod, common))
+            if all(results[p].is_new or results[p] is made.results[p] for p in plan.request_readers):
+                similar = made.evaluation
+        else:
+            results = {p: self._results_of(p, self._signature(p, pod, common)) for p in plan.plugins}
+        evaluation = Evaluation(plan, results, self._sums_of(plan, results), self._runtime, similar)
+        self._latest_made = _Made(common, plan, results, evaluation)
         return _Cached(evaluation, premises, self._epoch)
 
-    def _plan(self, applicable: frozenset[Plugin]) -> _Plan:
+    def _plan(self, applicable: frozenset[Plugin]) -> Plan:
         skipped = self._selective - applicable
         pre_filters = [plugin for plugin in self._pre_filters if plugin not in skipped]
         filters = [plugin for plugin in self._filters if plugin not in skipped]
         scores = [(p, weight) for p, weight in self._scores if p not in skipped or self._scores_every_pod(p)]
         pre_scores_alone = [plugin for plugin in self._pre_scores_alone if plugin not in skipped]
-        plugins = dict.fromkeys((*pre_filters, *filters, *pre_scores_alone, *(plugin for plugin, _ in scores)))
-        return _Plan(pre_filters, filters, scores, pre_scores_alone, tuple(plugins))
+        return Plan(
+            self._bound_plugins,
+            pre_filters=pre_filters,
+            filters=filters,
+            scores=scores,
+            pre_scores_alone=pre_scores_alone,
+        )
 
     def _scores_every_pod(self, plugin: Plugin) -> bool:
         """Whether the plugin's PreScore, which would skip scoring, is disabled in this profile."""
@@ -247,6 +258,13 @@ class EvaluationCache:
             and isinstance(plugin, PreScorePlugin)
             and self._bound_plugins[plugin].pre_score_plugin is None
         )
+
+    def _sums_of(self, plan: Plan, results: Mapping[Plugin, PluginResults]) -> ScoreSums:
+        summed = tuple([(results[plugin], weight) for plugin, weight in plan.row_wise])
+        shared = self._sums.get(summed)
+        if shared is None:
+            shared = self._sums[summed] = ScoreSums(summed, plan.row_wise_mask)
+        return shared
 
     def _results_of(self, plugin: Plugin, signature: Hashable | None) -> PluginResults:
         if signature is None:

@@ -26,15 +26,13 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.invalidation import ANY_CHANGE, NEVER, RESULT_CHANGES, Generation, InvalidationMask
+from kubestow.framework.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, RESULT_CHANGES, Generation, InvalidationMask
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.framework.validation import in_range, number_in_range
 
-__all__ = ["FEW_ROWS", "BoundPlugin", "PluginResults"]
+__all__ = ["BoundPlugin", "PluginResults"]
 
-#: Up to this many rows are handled one after another by plugins that have a form for single rows.
-FEW_ROWS = 4
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 
 
@@ -45,9 +43,11 @@ class BoundPlugin:
     """
 
     __slots__ = (
+        "caches_filter",
         "filter_plugin",
         "filters_passing_nodes",
         "filters_rows",
+        "invalidating_bits",
         "invalidation_mask",
         "normalizes",
         "plugin",
@@ -55,6 +55,7 @@ class BoundPlugin:
         "pre_score_plugin",
         "runtime",
         "score_plugin",
+        "scores_feasible_set",
         "scores_rows",
     )
 
@@ -66,7 +67,10 @@ class BoundPlugin:
         self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
         #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
         self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
+        self.caches_filter = self.filter_plugin is not None and not self.filters_passing_nodes
         self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        #: Whether the raw scores depend on the set of feasible nodes, so that they are not cached.
+        self.scores_feasible_set = self.score_plugin is None or self.score_plugin.scores_feasible_set
         #: Whether Filter and Score have forms for single rows.
         self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
         self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
@@ -74,6 +78,8 @@ class BoundPlugin:
         self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
         self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
         self.invalidation_mask = InvalidationMask.of(plugin.events_to_register)
+        #: The event bits that may invalidate any of its results.
+        self.invalidating_bits = self.invalidation_mask.bits | RESULT_CHANGES
 
 
 class PluginResults:
@@ -87,15 +93,17 @@ class PluginResults:
         "__weakref__",
         "_filtered",
         "_invalid_rows",
+        "_invalidating_bits",
         "_normalized_zero",
         "_pre_filtered",
         "_scored",
         "bound_plugin",
         "cached",
-        "invalidated_by",
+        "filter_bits",
         "passes",
         "plugin",
         "pre_filter_result",
+        "score_bits",
         "scores",
         "scores_are_zero",
         "skips_filter",
@@ -107,8 +115,10 @@ class PluginResults:
         self.bound_plugin = bound_plugin
         self.plugin = bound_plugin.plugin
         self.cached = cached
-        #: The event bits that may make a refresh necessary.
-        self.invalidated_by = bound_plugin.invalidation_mask.bits | RESULT_CHANGES if cached else ANY_CHANGE
+        #: The event bits that may make it necessary to refresh the filter results, and the scores: any change until
+        #: they have been computed, then these.
+        self.filter_bits = self.score_bits = ANY_CHANGE
+        self._invalidating_bits = bound_plugin.invalidating_bits if cached else ANY_CHANGE
         #: What PreFilter and PreScore have written.
         self.state = CycleState()
         self.pre_filter_result: Status | PreFilterResult = SUCCESS
@@ -141,19 +151,18 @@ class PluginResults:
         return bool(self.bound_plugin.invalidation_mask.all_bits & _POD_ADDED)
 
     @property
-    def scores_feasible_set(self) -> bool:
-        """Whether the raw scores depend on the set of feasible nodes, so that they are not cached."""
-        plugin = self.bound_plugin.score_plugin
-        return plugin is None or plugin.scores_feasible_set
-
-    @property
     def depends_on_feasible_nodes(self) -> bool:
         """Whether the normalized scores may change with the set of feasible nodes, or with a pod on one of them."""
-        if self.scores_feasible_set:
+        if self.bound_plugin.scores_feasible_set:
             return True
         if not self.bound_plugin.normalizes or self.scores is None:
             return False
         return not self.scores_are_zero or self.bound_plugin.invalidation_mask.includes_pods
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been computed yet, or everything is computed in every cycle."""
+        return self.filter_bits == self.score_bits == ANY_CHANGE
 
     def invalidate(self) -> None:
         """Have everything computed again."""
@@ -162,6 +171,7 @@ class PluginResults:
     def _reset(self, state: CycleState) -> None:
         self.state = state  # a new one, since cycles that are still binding hold the old
         self._filtered = self._scored = NEVER
+        self.filter_bits = self.score_bits = ANY_CHANGE
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
@@ -170,7 +180,8 @@ class PluginResults:
         if self._pre_filtered is now:
             return
         rows = self._filtered.invalid_rows(cluster, self.bound_plugin.invalidation_mask)
-        if rows is None:
+        caches_filter = self.bound_plugin.caches_filter
+        if rows is None or (rows and not caches_filter):
             state = CycleState()
             plugin = self.bound_plugin.pre_filter_plugin
             if plugin is not None:
@@ -179,6 +190,8 @@ class PluginResults:
                 self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
             self._reset(state)
         self._invalid_rows, self._pre_filtered = rows, now
+        if not caches_filter:
+            self._filtered, self.filter_bits = now, self._invalidating_bits
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
         """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
@@ -190,7 +203,7 @@ class PluginResults:
             self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
         elif self._invalid_rows and not self.skips_filter:
             self._filter_rows(cluster, pod, self._invalid_rows)
-        self._filtered = now
+        self._filtered, self.filter_bits = now, self._invalidating_bits
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -237,7 +250,7 @@ class PluginResults:
         if rows is None:
             nodes = cluster.all_nodes()
             self.scores = None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
-            self.scores_are_zero = self.scores is not None and not self.scores.any()
+            self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self._normalized_zero = None
         elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
             for row in rows:
@@ -247,7 +260,7 @@ class PluginResults:
             nodes = _view(cluster, rows)
             scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
             self.scores_are_zero = self.scores_are_zero and not scores.any()
-        self._scored = now
+        self._scored, self.score_bits = now, self._invalidating_bits
 
     def skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
         """Run PreScore; whether it returns a skip."""

@@ -68,14 +68,19 @@ class ExtendedResources:
 
     def device_class(self, resource: str) -> DeviceClass | None:
         """The class of a resource: of several, the newest, then the first by name."""
-        if self._version != self._classes.version:
-            self._by_resource = _by_resource(self._classes)
-            self._version = self._classes.version
-        return self._by_resource.get(resource)
+        return self._current().get(resource)
 
     def is_requested(self, requests: Amounts) -> bool:
         """Whether any requested resource has a device class."""
-        return any(amount and self.device_class(name) is not None for name, amount in requests.items())
+        classes = self._current()
+        return bool(classes) and any(amount and name in classes for name, amount in requests.items())
+
+    def _current(self) -> dict[str, DeviceClass]:
+        """The classes by resource, as they are now."""
+        if self._version != self._classes.version:
+            self._by_resource = _by_resource(self._classes)
+            self._version = self._classes.version
+        return self._by_resource
 
     def in_memory_claim(self, pod: PodInfo) -> ResourceClaim:
         """A claim without requests that the pod owns and that is not in the API."""

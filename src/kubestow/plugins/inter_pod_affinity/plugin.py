@@ -146,10 +146,13 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """Scales linearly: the highest score becomes 100, the lowest 0."""
-        lowest, highest = int(scores.min()), int(scores.max())
+        lowest, highest = scores.item(scores.argmin()), scores.item(scores.argmax())
         if lowest == highest:
             return np.zeros_like(scores)
-        return (MAX_SCORE * ((scores - lowest) / float(highest - lowest))).astype(np.int64)
+        scaled = (scores - lowest).astype(np.float64)
+        scaled /= float(highest - lowest)
+        scaled *= MAX_SCORE
+        return scaled.astype(np.int64)
 
     def _state(self, pod: PodInfo) -> InterPodAffinityState:
         """The state for a pod, rebuilt if namespaces or the existing terms that can match it have changed."""

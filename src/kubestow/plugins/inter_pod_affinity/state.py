@@ -165,12 +165,13 @@ class InterPodAffinityState:
         is_first_pod = self.matches_own_affinity and not any(
             counts.affinity.total for counts in self.counts.values() if counts.affinity is not None
         )
-        keys = np.zeros(len(nodes), np.int8)
+        keys: VerdictKeys | None = None
         for topology_key, counts in self.counts.items():
             by_domain = _keys_by_domain(counts, is_first_pod=is_first_pod)
             if by_domain is not None:
-                np.maximum(keys, by_domain.take(nodes.label(topology_key)), out=keys)
-        return keys.astype(np.int32)
+                found = by_domain.take(nodes.label(topology_key))
+                keys = found if keys is None else np.maximum(keys, found, out=keys)
+        return np.zeros(len(nodes), np.int32) if keys is None else keys.astype(np.int32)
 
     # -- Score -----------------------------------------------------------------------------------------------------
 
@@ -181,15 +182,16 @@ class InterPodAffinityState:
 
     def scores(self, nodes: Nodes) -> NDArray[np.int64]:
         """The topology score of each row of ``nodes``, int64: weight times count, summed over all terms."""
-        total = np.zeros(len(nodes), np.int64)
+        total: NDArray[np.int64] | None = None
         for topology_key, weighted in self._topology_score.items():
             (weight, pods), *others = weighted
             by_domain = weight * pods.by_domain
             for weight, pods in others:
                 by_domain += weight * pods.by_domain
             by_domain[MISSING] = 0
-            total += by_domain.take(nodes.label(topology_key))
-        return total
+            scores = by_domain.take(nodes.label(topology_key))
+            total = scores if total is None else np.add(total, scores, out=total)
+        return np.zeros(len(nodes), np.int64) if total is None else total
 
 
 def _matches_all(terms: Terms, pods: Shape) -> bool:

@@ -84,6 +84,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = resource_scorer(args.scoring_strategy)
         self._scored_resources = args.scoring_strategy.resources
+        self._scored_device_resources = [
+            spec.name for spec in self._scored_resources if is_dra_extended_resource_name(spec.name)
+        ]
         self._devices = DeviceCounts(handle)
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
@@ -109,9 +112,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The requests, for filtering and for scoring. None if devices may be scored: any claim changes their usage."""
         requests = pod.shape.requests
-        if any(
-            requests.get(spec.name, 0) and is_dra_extended_resource_name(spec.name) for spec in self._scored_resources
-        ):
+        if any(requests.get(name, 0) for name in self._scored_device_resources):
             return None
         return tuple(sorted(requests.items())), tuple(sorted(pod.shape.scored_requests.items()))
 
@@ -133,7 +134,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
             free = allocatable - nodes.requested(name)
-            if free.min(initial=amount) >= amount:
+            if not len(free) or free[free.argmin()] >= amount:
                 continue
             insufficient = free < amount
             if self._devices.is_backed(name):
@@ -160,7 +161,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """By the configured strategy, over the configured resources; 0 if none of them counts for the pod."""
         pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
-        if not pre_score.resources:
+        if not pre_score.resources or not len(nodes):
             return np.zeros(len(nodes), np.int64)
         usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
         return self._scorer.score_nodes(

@@ -83,9 +83,9 @@ class _AllocationScorer(ResourceScorer):
         for capacity, used, weight in usages:
             percent = self._scored_amount(capacity, used)
             percent *= MAX_SCORE
-            least = capacity.min(initial=1)
+            least = capacity[capacity.argmin()]
             everywhere = least > 0
-            if everywhere and capacity.max(initial=1) == least:
+            if everywhere and capacity[capacity.argmax()] == least:
                 percent //= least
             else:
                 percent //= capacity if everywhere else np.maximum(capacity, 1)

@@ -113,10 +113,12 @@ class EventHandlers:
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
         """A complete list: objects that are not in it have been deleted."""
-        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
-        for key in [key for key in self._known_keys(resource) if key not in listed]:
-            self._handle(self._deleted, resource, key)
-        self._drop_undecodable(resource, listed)
+        known = self._known_keys(resource)
+        if known or self._undecodable:
+            listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
+            for key in [key for key in known if key not in listed]:
+                self._handle(self._deleted, resource, key)
+            self._drop_undecodable(resource, listed)
         for obj in objects:
             self._handle(self._put, resource, obj)
         self._unlisted.discard((resource.prefix, resource.plural, resource.type))
