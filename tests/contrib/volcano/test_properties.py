@@ -113,7 +113,9 @@ class Changes:
             of = self.groups.get(name, "") if name else annotations["scheduling.volcano.sh/queue-name"]
             if not of or info.terminating:
                 continue
-            requested.setdefault(of, Counter()).update(requests_of(info))
+            job = self.accounts.job(info)
+            if job is not None and job.is_admitted:
+                requested.setdefault(of, Counter()).update(requests_of(info))
             if pod.spec.node_name:
                 allocated.setdefault(of, Counter()).update(requests_of(info))
         return requested, allocated

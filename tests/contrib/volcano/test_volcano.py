@@ -151,6 +151,18 @@ def test_without_the_action_every_job_is_admitted() -> None:
     run(scenario, node("n"), pod_group("a", minResources={"cpu": "100"}), profiles=profile("allocate"))
 
 
+def test_no_share_lies_idle_for_jobs_that_are_not_admitted() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        for number in range(8):
+            harness.cluster.put(single(f"b-{number}", "b", cpu="1"))
+        await harness.advance(20)
+        assert running(harness) == {"b": 8}
+
+    large = [member(f"large-{number}", "large", cpu="4") for number in range(5)]
+    objects = [queue("a"), queue("b"), pod_group("large", "a", minResources={"cpu": "20"})]
+    run(scenario, node("n", cpu="8"), *objects, *large)
+
+
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [

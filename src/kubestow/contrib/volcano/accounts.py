@@ -2,7 +2,8 @@
 
 A job is a PodGroup of Volcano with its pods, or a single pod that names a queue by annotation. Pods that do neither are
 no concern of Volcano's. A pod counts as requested from when it is observed, and as allocated while it is on a node; a
-terminating pod counts as neither, and one with scheduling gates is not requested.
+terminating pod counts as neither, and one with scheduling gates is not requested. Of a queue, only the requests of
+admitted jobs count, so that no share lies idle for pods that may not be scheduled.
 """
 
 from __future__ import annotations
@@ -230,6 +231,9 @@ class Accounts:
         """Have the pods of a job scheduled, and its minimum resources set aside for it."""
         job.is_admitted = True
         self._promise(job, +1)
+        if (queue := self.queues.get(job.queue)) is not None:
+            queue.requested.update(job.requested)
+            self._request_changed(queue)
 
     def _promise(self, job: Job, sign: int) -> None:
         queue = self.queues.get(job.queue)
@@ -252,6 +256,7 @@ class Accounts:
 
     def pod_ended(self, uid: str) -> None:
         """A pod has finished or was deleted, or is not requested any more."""
+        self._unobserved.discard(uid)
         if self._withdraw(uid) and uid not in self._placed_in:
             self._on_withdrawal()
 
@@ -319,11 +324,17 @@ class Accounts:
         _count(getattr(job, account), amounts, sign)
         if is_promised:
             _count(self.unused_minimum, job.unused_minimum, +1)
-        if (queue := self.queues.get(job.queue)) is not None:
-            _count(getattr(queue, account), amounts, sign)
-            queue.changed()
-            if account == "requested" and queue.name in self.rules:
-                self._outdated.add(queue.name)
+        queue = self.queues.get(job.queue)
+        if queue is None or not (job.is_admitted or account == "allocated"):
+            return
+        _count(getattr(queue, account), amounts, sign)
+        queue.changed()
+        if account == "requested":
+            self._request_changed(queue)
+
+    def _request_changed(self, queue: QueueAccount) -> None:
+        if queue.name in self.rules:
+            self._outdated.add(queue.name)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -361,12 +372,12 @@ class Accounts:
                 queue = self.queues[job.queue] = QueueAccount(job.queue)
                 self._division = None
             queue.jobs[key] = job
-            queue.requested.update(job.requested)
+            if job.is_admitted:
+                queue.requested.update(job.requested)
             queue.allocated.update(job.allocated)
             queue.changed()
             self._promise(job, +1)
-            if queue.name in self.rules:
-                self._outdated.add(queue.name)
+            self._request_changed(queue)
 
     def _leave_queue(self, job: Job) -> None:
         queue = self.queues.get(job.queue)
@@ -374,11 +385,11 @@ class Accounts:
             return
         self._promise(job, -1)
         del queue.jobs[job.key]
-        queue.requested -= job.requested
+        if job.is_admitted:
+            queue.requested -= job.requested
         queue.allocated -= job.allocated
         queue.changed()
-        if queue.name in self.rules:
-            self._outdated.add(queue.name)
+        self._request_changed(queue)
         if not queue.jobs:
             del self.queues[queue.name]
             self._division = None
