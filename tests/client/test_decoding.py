@@ -95,10 +95,12 @@ def test_pods_of_a_list_have_equal_fields_in_common() -> None:
         for number, each in enumerate((spec, spec, others))
     ]
     decoder.begin_list()
-    first, copy, other = map(decoder.decode, texts)
+    first, copy, other = decoded = [decoder.decode(text) for text in texts]
+    assert first is not None and copy is not None and other is not None
     assert copy.spec.containers is first.spec.containers
     assert copy.metadata.labels is first.metadata.labels
     assert other.spec.containers is not first.spec.containers
     decoder.end_list()
-    assert [decoder.decode(text) for text in texts] == [first, copy, other]
-    assert decoder.decode(texts[0]).spec.containers is not first.spec.containers
+    again = [decoder.decode(text) for text in texts]
+    assert again == decoded
+    assert again[0] is not None and again[0].spec.containers is not first.spec.containers
