@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.api.core import Pod
 from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.list_names import list_names
@@ -31,7 +30,7 @@ from kubestow.client.rest.transport import JSON, MERGE_PATCH, OnResponse, Transp
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal
-from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
+from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, Resource, Subscriber
 
 __all__ = ["ClusterClient"]
 
@@ -42,7 +41,7 @@ _REFRESH_SECONDS = 60.0
 _BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
 
 
-class ClusterClient:
+class ClusterClient(PodClient):
     """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`. Use as ``async with``.
 
     ``rate_limit`` is that of ``clientConnection``; ``host`` (default: the host name) is part of the
@@ -64,9 +63,8 @@ class ClusterClient:
         self._credentials, self._clock, self._random = credentials, clock, random
         self._raw_objects = raw_objects
         limiters = [TokenBucketRateLimiter(rate_limit, clock=clock) if rate_limit.qps > 0 else None for _ in range(2)]
-        self._transport = Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response)
+        super().__init__(Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response))
         self._event_transport = Transport(credentials, clock=clock, rate_limiter=limiters[1], on_response=on_response)
-        self._pods = PodClient(self._transport)
         self.resource_claims = ResourceClaimClient(self._transport)
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
@@ -132,15 +130,6 @@ class ClusterClient:
         """The names of all objects, with their namespaces, by uid. Raises APIError and Unreachable."""
         return await list_names(self._transport, resource)
 
-    async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        await self._pods.bind(pod, node_name)
-
-    async def read_pod(self, pod: ObjectReference) -> Pod | None:
-        return await self._pods.read_pod(pod)
-
-    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
-        await self._pods.patch_pod_status(pod, patch)
-
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
@@ -154,9 +143,6 @@ class ClusterClient:
             return msgspec.json.decode(response)
         except UNDECODABLE as error:
             raise Unreachable(self._credentials.server, f"malformed response: {error}") from None
-
-    async def delete_pod(self, pod: ObjectReference) -> None:
-        await self._pods.delete_pod(pod)
 
     def record(self, event: EventRecord) -> None:
         self.events.record(event)

@@ -17,7 +17,8 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
+from contextlib import asynccontextmanager
 from operator import index
 from random import Random
 from typing import Any, NamedTuple, Self, TypeVar
@@ -537,7 +538,9 @@ class FrameworkRuntime:
         except PluginError as error:
             return _logged_error(error)
         try:
-            status = as_status(plugin, extension_point, await _within_time_limit(plugin, extension_point, result))
+            async with _time_limit(plugin, extension_point):
+                result = await result
+            status = as_status(plugin, extension_point, result)
         except PluginError as error:
             status = _logged_error(error)
         self._report(plugin, extension_point, status, began)
@@ -659,11 +662,12 @@ class _ExtensionPointTimer:
         self._runtime.extension_point_ended(self._extension_point, code, self._began)
 
 
-async def _within_time_limit(plugin: Plugin, extension_point: str, result: Awaitable[Any]) -> Any:
-    """Await a plugin's result within its time limit. Raises PluginError, also when its own work is cancelled."""
+@asynccontextmanager
+async def _time_limit(plugin: Plugin, extension_point: str) -> AsyncIterator[None]:
+    """Limits the time of a block that awaits a plugin. Raises PluginError, also when the plugin's work is cancelled."""
     try:
         async with asyncio.timeout(plugin.time_limit) as limit:
-            return await result
+            yield
     except TimeoutError as error:
         if not limit.expired():
             raise PluginError(plugin.name, extension_point, f"TimeoutError: {error}") from error
