@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.inputs.connection import Connection, connection_options
 from kubestow.cli.output.formats import output_option, print_data
 from kubestow.errors import KubestowError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.addresses import is_loopback
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.grouped import grouped_options
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.inputs.connection import Connection, connection_options
 
 if TYPE_CHECKING:
     from kubestow.flight_record.files.writer import SegmentWriter

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.inputs.connection import Connection, connection_options
 
 if TYPE_CHECKING:
-    from kubestow.cli.options.live_cluster import LiveObjects
+    from kubestow.cli.inputs.live_cluster import LiveObjects
 
 __all__ = ["snapshot"]
 
@@ -30,7 +30,7 @@ def snapshot(connection: Connection, output: str) -> int:
     It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
     commands and probes of containers, managed fields, and the last-applied annotation.
     """
-    from kubestow.cli.options.live_cluster import fetch_objects
+    from kubestow.cli.inputs.live_cluster import fetch_objects
     from kubestow.private_files import write_private
 
     found = fetch_objects(connection)

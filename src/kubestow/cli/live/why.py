@@ -15,15 +15,15 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.connection import Connection, connection_options
-from kubestow.cli.options.pod import PodName, pod_argument
-from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.inputs.connection import Connection, connection_options
+from kubestow.cli.inputs.pod import PodName, pod_argument
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.formats import output_option
 from kubestow.errors import APIError, Unreachable
 
 if TYPE_CHECKING:
-    from kubestow.cli.options.live_cluster import LiveObjects
+    from kubestow.cli.inputs.live_cluster import LiveObjects
     from kubestow.client.rest.transport import Transport
 
 __all__ = ["why"]
@@ -67,7 +67,7 @@ def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
 
 async def _read(connection: Connection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
-    from kubestow.cli.options.live_cluster import list_objects
+    from kubestow.cli.inputs.live_cluster import list_objects
     from kubestow.client.rest.transport import Transport
     from kubestow.wall_clock import WallClock
 

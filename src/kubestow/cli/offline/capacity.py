@@ -16,8 +16,8 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import DropIn, bad_input_is_status_1
-from kubestow.cli.options.cluster import ClusterInput, cluster_options
-from kubestow.cli.options.scheduler import SchedulerInput
+from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
+from kubestow.cli.inputs.scheduler import SchedulerInput
 from kubestow.errors import InputError, KubestowError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.scheduler import SchedulerInput
-from kubestow.cli.options.simulation import SimulationInput, simulation_options
-from kubestow.cli.options.workload import WorkloadInput, workload_options
+from kubestow.cli.inputs.scheduler import SchedulerInput
+from kubestow.cli.inputs.simulation import SimulationInput, simulation_options
+from kubestow.cli.inputs.workload import WorkloadInput, workload_options
 from kubestow.cli.output.documents import print_result
 from kubestow.cli.output.forms import OutputForms, emit
 from kubestow.cli.output.progress import progress_bar

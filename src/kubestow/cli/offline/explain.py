@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.cluster import ClusterInput, cluster_options
-from kubestow.cli.options.pod import PodName, pod_argument
-from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
+from kubestow.cli.inputs.pod import PodName, pod_argument
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.forms import OutputForms, emit
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.connection import Connection, connection_options
+from kubestow.cli.inputs.connection import Connection, connection_options
 from kubestow.cli.output.formats import output_option
 from kubestow.errors import InputError, KubestowError
 

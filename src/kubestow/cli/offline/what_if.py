@@ -12,8 +12,8 @@ import click
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.options.cluster import ClusterInput, cluster_options
-from kubestow.cli.options.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
 from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.formats import output_option
 from kubestow.cli.output.input_summary import print_input

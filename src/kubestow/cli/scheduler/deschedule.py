@@ -172,7 +172,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
 
 
 def _scheduler_options(flags: Flags) -> SchedulerOptions:
-    from kubestow.cli.options.scheduler import SchedulerInput
+    from kubestow.cli.inputs.scheduler import SchedulerInput
 
     gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
     return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates)).read()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.grouped import grouped_options
 
 __all__ = ["PodName", "pod_argument"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.options.connection import CONNECTION_OPTIONS, Connection
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.connection import CONNECTION_OPTIONS, Connection
+from kubestow.cli.inputs.grouped import grouped_options
 from kubestow.cli.output.input_summary import print_input
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ClusterInput:
 
         Raises InputError, APIError and Unreachable.
         """
-        from kubestow.cli.options.live_cluster import fetch_cluster
+        from kubestow.cli.inputs.live_cluster import fetch_cluster
         from kubestow.simulation.input.cluster import Cluster
 
         connection = Connection(self.kubeconfig, self.context, self.master)

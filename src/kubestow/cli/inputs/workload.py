@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.grouped import grouped_options
 from kubestow.cli.output.input_summary import print_input
 
 if TYPE_CHECKING:

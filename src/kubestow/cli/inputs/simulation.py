@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.grouped import grouped_options
 
 if TYPE_CHECKING:
     from kubestow.simulation.simulation import SimulationOptions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.options.grouped import grouped_options
+from kubestow.cli.inputs.grouped import grouped_options
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kubestow.errors import APIError
 
 if TYPE_CHECKING:
-    from kubestow.cli.options.connection import Connection
+    from kubestow.cli.inputs.connection import Connection
     from kubestow.client.rest.transport import Transport
     from kubestow.simulation.input.cluster import Cluster
 
