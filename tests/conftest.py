@@ -1,14 +1,26 @@
-"""Hypothesis profiles: property tests draw the same examples in every run, and take as long as the machine needs.
+"""Hypothesis profiles, and what all tests can use.
 
+Property tests draw the same examples in every run, and take as long as the machine needs.
 ``HYPOTHESIS_PROFILE=exploring`` draws new examples; a failing one becomes a test of its own.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture(scope="module")
+def only_own_garbage() -> Iterator[None]:
+    """The garbage collector looks at what the tests of a module create, and not at what thousands before have left."""
+    gc.freeze()
+    yield
+    gc.unfreeze()

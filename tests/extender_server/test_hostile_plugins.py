@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.extender_server.test_server import POD, extending, go_node, serving
-from tests.scheduling.test_hostile_plugins import BEHAVIOURS, METHODS, misbehaving
+from tests.scheduling.test_hostile_plugins import BEHAVIOURS, METHODS, close_coroutines, misbehaving
 
 #: A coroutine that a plugin returns where none is expected is never awaited.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -16,10 +16,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Thousands of logged tracebacks take longer than the tests."""
+    """Thousands of logged tracebacks take longer than the tests. No later test is warned of coroutines of this one."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+    close_coroutines()
 
 
 #: What an extender calls. The others are not served.

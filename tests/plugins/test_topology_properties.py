@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,6 +18,8 @@ from kubestow.testing import PluginHarness
 from tests.plugins import topology_clusters, topology_oracle
 from tests.plugins.topology_clusters import NODE_NAMES, POD_NAMES
 from tests.plugins.topology_plugins import find_plugin, rejections, scores, skips_filter
+
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
 
 plugin_names = st.sampled_from(("PodTopologySpread", "InterPodAffinity"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,13 +44,24 @@ from kubestow.wall_clock import WallClock
 #: A coroutine that a plugin returns where none is expected is never awaited.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+#: The coroutines of a test.
+_created: list[Coroutine[Any, Any, None]] = []
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Thousands of logged tracebacks take longer than the tests."""
+    """Thousands of logged tracebacks take longer than the tests. No later test is warned of coroutines of this one."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+    close_coroutines()
+
+
+def close_coroutines() -> None:
+    """Close those that plugins have returned, of which some have not been awaited."""
+    for coroutine in _created:
+        coroutine.close()
+    _created.clear()
 
 
 class Liar:
@@ -82,9 +93,14 @@ def raising(error: BaseException) -> Callable[[], Any]:
     return behave
 
 
-async def _raising_later(error: BaseException) -> None:
-    await asyncio.sleep(1)
-    raise error
+def _raising_later(error: BaseException) -> Coroutine[Any, Any, None]:
+    async def wait_and_raise() -> None:
+        await asyncio.sleep(1)
+        raise error
+
+    coroutine = wait_and_raise()
+    _created.append(coroutine)
+    return coroutine
 
 
 def returning(value: Any) -> Callable[[], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -18,6 +19,8 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums
 from kubestow.testing import node, pod
+
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = st.sampled_from(("n0", "n1"))
