@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,13 +24,16 @@ instance:node_cpu:ratio{instance="elsewhere:9100"} 1
 
 
 async def read_when_scraped(source: Prometheus) -> Mapping[str, UsageSample]:
-    """What the source reads as soon as the server runs and has scraped both nodes."""
+    """What the source reads as soon as the server runs and has scraped both nodes.
+
+    The source asks several times, and the first scrape may come in between.
+    """
     while True:
         try:
             found = await source.read()
         except Unreachable:
             found = {}
-        if {"a", "b"} <= found.keys():
+        if {"a", "b"} <= found.keys() and not math.isnan(found["a"].cpu + found["a"].memory + found["b"].cpu):
             return found
         await asyncio.sleep(0.2)
 
