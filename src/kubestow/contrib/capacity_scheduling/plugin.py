@@ -9,7 +9,7 @@ without a quota evict others without a quota, by priority.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +21,9 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.contrib.capacity_scheduling.elastic_quotas import Amounts, ElasticQuota, ElasticQuotas
+from kubestow.contrib.node_checks import NodeChecks
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
     FilterRunner,
@@ -31,8 +32,7 @@ from kubestow.framework.interface import (
     PreFilterPlugin,
     ReservePlugin,
 )
-from kubestow.framework.invalidation import InvalidationMask
-from kubestow.framework.status import Code, Status, Verdict
+from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.plugin import DefaultPreemption
 
@@ -183,44 +183,23 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         return victim.namespace == pod.namespace and victim.priority < pod.priority
 
 
-class _QuotaFilters:
-    """The filters of a cycle, and after them the quotas; implements :class:`kubestow.framework.interface.FilterRunner`.
+class _QuotaFilters(NodeChecks):
+    """The filters of a cycle, and after them the quotas, judged by the pods that each hypothetical node loses.
 
-    Quotas are judged by the pods that each hypothetical node loses.
+    At first by what the pod requests itself, then with the requests of nominated pods.
     """
 
     def __init__(self, filters: FilterRunner, quotas: ElasticQuotas, pod: PodInfo, requests: _Requests) -> None:
-        self._filters, self._quotas, self._pod, self._requests = filters, quotas, pod, requests
+        super().__init__(filters, CapacityScheduling.name, _MAX_EXCEEDED)
+        self._quotas, self._pod, self._requests = quotas, pod, requests
+        own = Counter(pod.requests)
+        self._own_requests = _Requests(own, own)
 
-    @property
-    def active(self) -> Sequence[object]:
-        """Those of the cycle."""
-        return self._filters.active
+    def rejects(self, nodes: Nodes, position: int) -> bool:
+        return self._exceeds(nodes, position, self._requests)
 
-    @property
-    def invalidation_mask(self) -> InvalidationMask | None:
-        """None: the results are valid for this cycle only."""
-        return None
-
-    def rejections(self, nodes: Nodes) -> list[Rejection]:
-        """The rejections of some nodes, at last those by quota."""
-        found = self._filters.rejections(nodes)
-        own = Counter(self._pod.requests)
-        keys = np.zeros(nodes.total, np.int32)
-        for position, row in enumerate(nodes.row_numbers.tolist()):
-            if not any(rejection.where[row] for rejection in found):
-                keys[row] = self._exceeds(nodes, position, _Requests(own, own))
-        if keys.any():
-            verdict = Verdict.of(keys, {1: _MAX_EXCEEDED})
-            found = [*found, Rejection(CapacityScheduling.name, ~verdict.passes, verdict)]
-        return found
-
-    def still_pass(self, nodes: Nodes) -> NDArray[np.bool_]:
-        """Which nodes pass (bool, one per node), with the requests of nominated pods."""
-        passes = self._filters.still_pass(nodes).copy()
-        for position in np.flatnonzero(passes).tolist():
-            passes[position] = not self._exceeds(nodes, position, self._requests)
-        return passes
+    def rejects_first(self, nodes: Nodes, position: int) -> bool:
+        return self._exceeds(nodes, position, self._own_requests)
 
     def _exceeds(self, nodes: Nodes, position: int, requests: _Requests) -> bool:
         removed: dict[str, Counter[str]] = {}

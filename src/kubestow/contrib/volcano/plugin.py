@@ -12,7 +12,7 @@ matter of GangScheduling, which places all pods of a PodGroup in one cycle, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
 from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.contrib.node_checks import NodeChecks
 from kubestow.contrib.preemption_toleration import PriorityClass
 from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
 from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
@@ -34,7 +35,7 @@ from kubestow.contrib.volcano.queues import Amounts, Queue
 from kubestow.contrib.volcano.victims import Eviction, EvictionRules
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis, Rejection
+from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
     FilterRunner,
@@ -46,8 +47,7 @@ from kubestow.framework.interface import (
     Queued,
     QueueSortPlugin,
 )
-from kubestow.framework.invalidation import InvalidationMask
-from kubestow.framework.status import SUCCESS, Code, Status, Verdict
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.plugin import DefaultPreemption
 
@@ -259,48 +259,20 @@ class _Evictions(DefaultPreemption):
         return np.fromiter((info.uid in found for info in infos), np.bool_, len(infos))
 
 
-class _ShareFilters:
-    """The filters of a cycle, and after them the share of the pod's queue; a :class:`FilterRunner`.
+class _ShareFilters(NodeChecks):
+    """The filters of a cycle, and after them the share of the pod's queue.
 
     The share is judged by the pods of the queue that each hypothetical node loses.
     """
 
     def __init__(self, filters: FilterRunner, shares: _Shares, accounts: Accounts, pod: PodInfo) -> None:
-        self._filters, self._shares, self.accounts, self._pod = filters, shares, accounts, pod
+        super().__init__(filters, Volcano.name, _ABOVE_SHARE)
+        self._shares, self.accounts, self._pod = shares, accounts, pod
         job = accounts.job(pod)
         assert job is not None
         self._job = job
 
-    @property
-    def active(self) -> Sequence[object]:
-        """Those of the cycle."""
-        return self._filters.active
-
-    @property
-    def invalidation_mask(self) -> InvalidationMask | None:
-        """None: the results are valid for this cycle only."""
-        return None
-
-    def rejections(self, nodes: Nodes) -> list[Rejection]:
-        """The rejections of some nodes, at last those by share."""
-        found = self._filters.rejections(nodes)
-        keys = np.zeros(nodes.total, np.int32)
-        for position, row in enumerate(nodes.row_numbers.tolist()):
-            if not any(rejection.where[row] for rejection in found):
-                keys[row] = self._lacks(nodes, position)
-        if keys.any():
-            verdict = Verdict.of(keys, {1: _ABOVE_SHARE})
-            found = [*found, Rejection(Volcano.name, ~verdict.passes, verdict)]
-        return found
-
-    def still_pass(self, nodes: Nodes) -> NDArray[np.bool_]:
-        """Which nodes pass (bool, one per node)."""
-        passes = self._filters.still_pass(nodes).copy()
-        for position in np.flatnonzero(passes).tolist():
-            passes[position] = not self._lacks(nodes, position)
-        return passes
-
-    def _lacks(self, nodes: Nodes, position: int) -> bool:
+    def rejects(self, nodes: Nodes, position: int) -> bool:
         removed: Counter[str] = Counter()
         if isinstance(nodes, HypotheticalNodes):
             for sign, info in nodes.change(position).signed_pods():
