@@ -1,10 +1,9 @@
-"""Chromium, and pages in it whose scripts may not fail."""
+"""Fixtures for a conftest.py: Chromium, and pages in it whose scripts may not fail."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +13,11 @@ from tests.hang_limit import HANG_LIMIT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["browser_page", "started_browser"]
+__all__ = ["browser", "page"]
 
 
-@contextmanager
-def started_browser() -> Iterator[Browser]:
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
     """A browser; skips the test where there is none. No event loop may run in this thread while it is open."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -30,8 +29,8 @@ def started_browser() -> Iterator[Browser]:
         started.close()
 
 
-@contextmanager
-def browser_page(browser: Browser) -> Iterator[Page]:
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
     """An empty page, in which no script may fail and nothing may violate the Content-Security-Policy."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(HANG_LIMIT * 1000)

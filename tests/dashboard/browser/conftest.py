@@ -9,14 +9,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.chromium import browser_page, started_browser
+from tests.chromium import browser, page
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+__all__ = ["browser", "page"]
 
 _UP = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0", "--nodes", "6")
 
@@ -84,17 +83,3 @@ def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
     found.create("picky", nodeSelector={"disk": "ssd"})
     found.create("gated", schedulingGates=[{"name": "example.com/wait"}])
     return found
-
-
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """Chromium."""
-    with started_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """An empty page, in which no script may fail and nothing may violate the Content-Security-Policy."""
-    with browser_page(browser) as page:
-        yield page
