@@ -70,7 +70,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.cluster = Cluster()
         self.nodes: set[str] = set()
         self.placed: dict[str, tuple[str, PodInfo]] = {}
-        #: The taken host ports of each node, known or not, as kube-scheduler keeps them: a set, whoever shares them.
+        #: The taken host ports of each node, known or not, as kube-scheduler keeps them: a set, shared or not.
         self.ports: dict[str, set[HostPort]] = defaultdict(set)
         self.counter = self.cluster.counter("of app x", lambda shape: int(shape.labels.get("app") == "x"))
 

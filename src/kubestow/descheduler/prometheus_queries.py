@@ -1,7 +1,7 @@
 """The Prometheus queries of a policy, asked anew before each loop.
 
 Whatever Prometheus does, a loop runs: a query that fails has a result that says why, and the strategy that needs it
-evicts nobody.
+evicts no pod.
 """
 
 from __future__ import annotations

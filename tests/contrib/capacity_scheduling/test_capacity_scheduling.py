@@ -148,7 +148,7 @@ def on_node(name: str, namespace: str, priority: int = MID) -> Pod:
         # Pods without quota are not evicted for one with a quota, nor the other way round.
         ([of_memory("ns1", 150, 200)], [on_node("p1", "ns1", HIGH), on_node("p2", "ns2"), on_node("p3", "ns2")], set()),
         ([of_memory("ns2", 50, 200)], [on_node("p1", "ns2"), on_node("p2", "ns2"), on_node("p3", "ns2")], set()),
-        # Nobody borrows, and the namespace has no pod of lower priority.
+        # No namespace borrows, and this one has no pod of lower priority.
         (
             [of_memory("ns1", 50, 200), of_memory("ns2", 100, 200)],
             [on_node("p1", "ns1", HIGH), on_node("p2", "ns2"), on_node("p3", "ns2")],

@@ -80,7 +80,7 @@ def test_it_agrees_with_volcano_without_guarantees(case: tuple[Amounts, ...]) ->
         (6, [1, 1, 1], [0, 0, 0], [6, 6, 6], [2, 2, 2]),
         # A capability caps the share, and the rest is divided.
         (9, [1, 1, 1], [0, 0, 0], [1, 9, 9], [1, 4, 4]),
-        # A guarantee comes first, and nothing is promised twice.
+        # A guarantee comes first, and nothing is given twice.
         (100, [1, 1, 1], [50, 0, 0], [100, 50, 50], [50, 25, 25]),
         (10, [1, 1], [8, 8], [8, 8], [8, 8]),
         (0, [1, 2], [0, 0], [5, 5], [0, 0]),

@@ -169,12 +169,12 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
     assert {q.name: q.requested for q in accounts.queues.values() if q.requested} == requested
     assert {q.name: q.allocated for q in accounts.queues.values() if q.allocated} == allocated
     admitted = [job for job in accounts.jobs.values() if job.is_admitted and job.min_resources and job.queue]
-    unused, promised = Counter[str](), Counter[str]()
+    unused, minimum = Counter[str](), Counter[str]()
     for job in admitted:
         unused.update(job.unused_minimum)
-        promised.update(job.min_resources or {})
+        minimum.update(job.min_resources or {})
     assert accounts.unused_minimum == unused
-    assert sum((q.promised for q in accounts.queues.values()), Counter[str]()) == promised
+    assert sum((q.admitted_minimum for q in accounts.queues.values()), Counter[str]()) == minimum
     for name in list(changes.pods):
         changes.remove(name)
     assert not accounts.jobs

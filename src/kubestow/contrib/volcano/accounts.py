@@ -79,7 +79,7 @@ class QueueAccount:
         self.requested: Counter[str] = Counter()
         self.allocated: Counter[str] = Counter()
         #: The minimum resources of the admitted jobs.
-        self.promised: Counter[str] = Counter()
+        self.admitted_minimum: Counter[str] = Counter()
         #: What the queue deserves, by resource. Kept by :meth:`Accounts.refresh`.
         self.deserved: Mapping[str, float] = {}
         self._share: float | None = None
@@ -238,7 +238,7 @@ class Accounts:
     def _promise(self, job: Job, sign: int) -> None:
         queue = self.queues.get(job.queue)
         if job.is_admitted and job.min_resources and queue is not None:
-            _count(queue.promised, job.min_resources, sign)
+            _count(queue.admitted_minimum, job.min_resources, sign)
             _count(self.unused_minimum, job.unused_minimum, sign)
 
     # -- pods --------------------------------------------------------------------------------------------------------
@@ -318,11 +318,11 @@ class Accounts:
 
     def _add(self, job: Job, account: str, amounts: Amounts, sign: int) -> None:
         """Add to ``requested`` or ``allocated`` of a job and its queue."""
-        is_promised = account == "allocated" and job.is_admitted and job.min_resources
-        if is_promised:
+        counts_towards_minimum = account == "allocated" and job.is_admitted and job.min_resources
+        if counts_towards_minimum:
             _count(self.unused_minimum, job.unused_minimum, -1)
         _count(getattr(job, account), amounts, sign)
-        if is_promised:
+        if counts_towards_minimum:
             _count(self.unused_minimum, job.unused_minimum, +1)
         queue = self.queues.get(job.queue)
         if queue is None or not (job.is_admitted or account == "allocated"):

@@ -155,7 +155,7 @@ class VolcanoConfiguration:
 
     @property
     def overcommit_factor(self) -> float:
-        """How many times the cluster may be promised to admitted jobs."""
+        """The most minimum resources that all admitted jobs may have, as a multiple of the capacity of the cluster."""
         option = self.plugin("overcommit")
         return 1.2 if option is None else float(option.arguments.get(_OVERCOMMIT_FACTOR, 1.2))
 

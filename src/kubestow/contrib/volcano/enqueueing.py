@@ -81,7 +81,7 @@ class Enqueueing:
         if self._limits_queues:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
             most = self._accounts.capability(queue.name)
-            full = [name for name in least if least[name] + queue.promised.get(name, 0) > most.get(name, 0)]
+            full = [name for name in least if least[name] + queue.admitted_minimum.get(name, 0) > most.get(name, 0)]
             if full:
                 return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         if self._limits_cluster:
