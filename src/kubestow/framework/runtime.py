@@ -72,6 +72,8 @@ __all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+U = TypeVar("U")
+H = TypeVar("H", bound=Hashable)
 
 #: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
 #: nothing is awaited, a CancelledError is no cancellation.
@@ -179,16 +181,7 @@ class FrameworkRuntime:
 
     @staticmethod
     def _may_gate(plugin: PreEnqueuePlugin, pod: PodInfo) -> bool:
-        try:
-            return bool(plugin.may_gate(pod))
-        except _FAILURES:
-            _log.exception(
-                "may_gate of plugin %s failed for pod %s",
-                plugin.name,
-                pod.key,
-                extra=fields(plugin=plugin.name, pod=pod.key),
-            )
-            return True
+        return _unless_it_fails(True, plugin.name, "may_gate", lambda: bool(plugin.may_gate(pod)), pod=pod.key)
 
     def run_pre_enqueue_plugins(self, pod: PodInfo, plugins: Iterable[PreEnqueuePlugin] | None = None) -> Status:
         """SUCCESS if no plugin gates the pod, else the first failure; ``plugin`` names its plugin.
@@ -205,12 +198,10 @@ class FrameworkRuntime:
     def sort_key(self, queued: Queued) -> Any:
         """What the active queue compares: the QueueSort plugin's key. Pods without a key sort last, oldest first."""
         plugin = self.plugins.queue_sort
-        try:
-            return 0, plugin.sort_key(queued)
-        except _FAILURES:
-            extra = fields(plugin=plugin.name, extensionPoint="QueueSort", pod=queued.info.key)
-            _log.exception("plugin %s failed at QueueSort for pod %s", plugin.name, queued.info.key, extra=extra)
-            return 1, queued.timestamp
+        last = 1, queued.timestamp
+        return _unless_it_fails(
+            last, plugin.name, "QueueSort", lambda: (0, plugin.sort_key(queued)), pod=queued.info.key
+        )
 
     @property
     def has_subqueues(self) -> bool:
@@ -220,12 +211,7 @@ class FrameworkRuntime:
     def subqueue_of(self, pod: PodInfo) -> Hashable:
         """The subqueue of a pod; None if the plugin fails."""
 
-        def subqueue(order: SubqueueOrder) -> Hashable:
-            found = order.subqueue_of(pod)
-            hash(found)
-            return found
-
-        return self._call_subqueue_order(subqueue, None)
+        return self._call_subqueue_order(lambda order: _hashable(order.subqueue_of(pod)), None)
 
     def subqueue_opened(self, subqueue: Hashable) -> None:
         """A subqueue has a pod now, and had none before."""
@@ -243,88 +229,53 @@ class FrameworkRuntime:
 
     def _call_subqueue_order(self, call: Callable[[SubqueueOrder], T], otherwise: T) -> T:
         plugin = self.plugins.queue_sort
-        assert plugin.subqueues is not None
-        try:
-            return call(plugin.subqueues)
-        except _FAILURES:
-            extra = fields(plugin=plugin.name, extensionPoint="QueueSort")
-            _log.exception("plugin %s failed to order its subqueues", plugin.name, extra=extra)
-            return otherwise
+        order = plugin.subqueues
+        assert order is not None
+        return _unless_it_fails(otherwise, plugin.name, "the order of subqueues", lambda: call(order))
 
     def run_queueing_hint(
         self, plugin: str, registration: EventRegistration, pod: PodInfo, old: Any, new: Any, *, event: ClusterEvent
     ) -> bool:
         """Whether an event is worth another attempt at a pod that the named plugin rejected; True if the hint fails."""
-        if registration.hint is None:
+        hint = registration.hint
+        if hint is None:
             return True
         began = self._monotonic()
-        try:
-            queues = bool(registration.hint(pod, old, new))
-            hint = "Queue" if queues else "QueueSkip"
-        except _FAILURES:  # a broken hint must not leave a pod in the queue for ever
-            extra = fields(plugin=plugin, pod=pod.key, event=event.label)
-            _log.exception(
-                "queueing hint of plugin %s failed for pod %s on event %s", plugin, pod.key, event.label, extra=extra
-            )
-            queues, hint = True, "Error"
+        queues = _unless_it_fails(
+            None, plugin, "queueing hint", lambda: bool(hint(pod, old, new)), pod=pod.key, event=event.label
+        )
         if self._observer is not None:
-            self._observer.queueing_hint_called(plugin, event.label, hint, self._monotonic() - began)
-        return queues
+            result = "Error" if queues is None else "Queue" if queues else "QueueSkip"
+            self._observer.queueing_hint_called(plugin, event.label, result, self._monotonic() - began)
+        return queues is not False  # a broken hint must not leave a pod in the queue for ever
 
     def hint_signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """What of the pod the plugin's queueing hints depend on; None, for calls of its own, if that fails."""
-        try:
-            signature = plugin.hint_signature(pod)
-            hash(signature)
-        except _FAILURES:
-            _log.exception(
-                "hint_signature of plugin %s failed for pod %s",
-                plugin.name,
-                pod.key,
-                extra=fields(plugin=plugin.name, pod=pod.key),
-            )
-            return None
-        return signature
+        return _unless_it_fails(
+            None, plugin.name, "hint_signature", lambda: _hashable(plugin.hint_signature(pod)), pod=pod.key
+        )
 
     def hint_keys(self, plugin: Plugin, pod: PodInfo) -> frozenset[Hashable] | None:
         """The keys of a pod that the plugin rejected; None, for all, if that fails."""
-        try:
-            return frozenset(plugin.hint_keys(pod))
-        except _FAILURES:
-            _log.exception(
-                "hint_keys of plugin %s failed for pod %s",
-                plugin.name,
-                pod.key,
-                extra=fields(plugin=plugin.name, pod=pod.key),
-            )
-            return None
+        return _unless_it_fails(None, plugin.name, "hint_keys", lambda: frozenset(plugin.hint_keys(pod)), pod=pod.key)
 
     def run_hint_key(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> Hashable | None:
         """The key of the pods that an event can help; None, for all, without one or if that fails."""
-        if registration.hint_key is None:
+        hint_key = registration.hint_key
+        if hint_key is None:
             return None
-        try:
-            key = registration.hint_key(old, new)
-            hash(key)
-        except _FAILURES:
-            label = registration.event.label
-            extra = fields(plugin=plugin, event=label)
-            _log.exception("hint_key of plugin %s failed on event %s", plugin, label, extra=extra)
-            return None
-        return key
+        return _unless_it_fails(
+            None, plugin, "hint_key", lambda: _hashable(hint_key(old, new)), event=registration.event.label
+        )
 
     def run_event_filter(self, plugin: str, registration: EventRegistration, old: Any, new: Any) -> bool:
         """Whether an event can help any pod that the named plugin rejected; True if the filter fails."""
-        if registration.event_filter is None:
+        passes = registration.event_filter
+        if passes is None:
             return True
-        try:
-            return bool(registration.event_filter(old, new))
-        except _FAILURES:  # as with hints
-            label = registration.event.label
-            _log.exception(
-                "event filter of plugin %s failed on event %s", plugin, label, extra=fields(plugin=plugin, event=label)
-            )
-            return True
+        return _unless_it_fails(
+            True, plugin, "event filter", lambda: bool(passes(old, new)), event=registration.event.label
+        )
 
     # -- once per shape of pod -------------------------------------------------------------------------------------
 
@@ -682,6 +633,20 @@ async def _time_limit(plugin: Plugin, extension_point: str) -> AsyncIterator[Non
         raise PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}") from error
 
 
+def _unless_it_fails(otherwise: U, plugin: str, called: str, call: Callable[[], T], **subject: str) -> T | U:
+    """The result of a call that orders or moves pods in the queue; ``otherwise`` if the plugin fails, which is logged.
+
+    ``subject`` are the pod and the event in question.
+    """
+    try:
+        return call()
+    except _FAILURES:
+        what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
+        extra = fields(plugin=plugin, call=called, **subject)
+        _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
+        return otherwise
+
+
 def _logged_error(error: PluginError) -> Status:
     """The ERROR status for a broken contract, which the log has in full."""
     extra = fields(plugin=error.plugin, extensionPoint=error.extension_point, err=error.problem)
@@ -710,10 +675,14 @@ def _truth(method: Callable[..., Any], argument: Any) -> bool:
     return bool(method(argument))
 
 
+def _hashable(value: H) -> H:
+    """The value itself. Raises TypeError if it cannot be a key of a dictionary."""
+    hash(value)
+    return value
+
+
 def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
-    signature = plugin.signature(pod)
-    hash(signature)
-    return signature
+    return _hashable(plugin.signature(pod))
 
 
 def _label_keys(plugin: Plugin, pod: PodInfo) -> frozenset[str] | None:
