@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -25,6 +24,7 @@ from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
 from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
 from kubestow.cluster.pods.requests import Amounts, placed_requests, requests_by_spec, scored_requests
+from kubestow.cluster.weak_cache import WeakCache
 
 __all__ = ["HostPort", "PodFields", "PodInfo", "Shape", "ShapeFamily", "ShapeGroup", "Shapes"]
 
@@ -306,9 +306,9 @@ class Shapes:
     """Interns shapes; a shape lives as long as a pod of it."""
 
     def __init__(self) -> None:
-        self._families: WeakValueDictionary[bytes, ShapeFamily] = WeakValueDictionary()
+        self._families: WeakCache[bytes, ShapeFamily] = WeakCache()
         #: By the key of the family and the labels.
-        self._shapes: WeakValueDictionary[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakValueDictionary()
+        self._shapes: WeakCache[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakCache()
 
     def __len__(self) -> int:
         return len(self._shapes)
@@ -342,13 +342,13 @@ class Shapes:
         shape = self._shapes.get(key)
         if shape is None:
             shape = Shape(self._family(family_key, metadata, spec), metadata.labels)
-            self._shapes[shape.family.key, key[1]] = shape
+            self._shapes.put((shape.family.key, key[1]), shape)
         return shape
 
     def _family(self, key: bytes, metadata: ObjectMeta, spec: PodSpec) -> ShapeFamily:
         family = self._families.get(key)
         if family is None:
-            family = self._families[key] = ShapeFamily(key, Pod(metadata=metadata, spec=spec))
+            family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec)))
         return family
 
 
