@@ -176,6 +176,8 @@ class Counters:
 
     def _weights_of(self, shape: Shape) -> _Weights:
         known = self._weights.get(shape)
+        if known is None and not self._by_index_key:
+            known = self._weights[shape] = ()
         if known is None:
             weights = ((ref(counter), counter.weight(shape)) for counter in self._candidates(shape))
             known = self._weights[shape] = tuple((counter, weight) for counter, weight in weights if weight)

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shape_cache import ShapeCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
+from kubestow.cluster.weak_cache import WeakCache
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.ranking import ScoreSums
@@ -93,6 +93,14 @@ class EvaluationCache:
         }
         #: The plugins that do not apply to every pod.
         self._selective = frozenset(p for p in every if type(p).applies_to is not Plugin.applies_to)
+        self._request_readers = [plugin for plugin in self._bound_plugins if plugin.reads_requests]
+        self._other_plugins = [plugin for plugin in self._bound_plugins if not plugin.reads_requests]
+        #: Those whose PreScore, which would skip scoring, is disabled in this profile.
+        self._scoring_every_pod = frozenset(
+            plugin
+            for plugin, bound in self._bound_plugins.items()
+            if isinstance(plugin, ScorePlugin) and isinstance(plugin, PreScorePlugin) and bound.pre_score_plugin is None
+        )
         self._selective_by_requests = [plugin for plugin in self._selective if plugin.reads_requests]
         self._other_selective = [plugin for plugin in self._selective if not plugin.reads_requests]
         #: By the selective plugins that apply.
@@ -122,8 +130,8 @@ class EvaluationCache:
         #: The shape that was looked up last, since most pods are copies of the one before.
         self._latest: tuple[Shape | None, _Cached | None] = (None, None)
         self._latest_made: _Made | None = None
-        self._results: WeakValueDictionary[tuple[Plugin, Hashable], PluginResults] = WeakValueDictionary()
-        self._sums: WeakValueDictionary[tuple[tuple[PluginResults, int], ...], ScoreSums] = WeakValueDictionary()
+        self._results: WeakCache[tuple[Plugin, Hashable], PluginResults] = WeakCache()
+        self._sums: WeakCache[tuple[tuple[PluginResults, int], ...], ScoreSums] = WeakCache()
 
     @property
     def max_total(self) -> int:
@@ -147,9 +155,11 @@ class EvaluationCache:
             self._by_group.resize(_BUDGET // (_BYTES + _BYTES_PER_NODE * len(cluster.nodes)))
         if cached is None or cached.epoch != self._epoch:
             common = self._common_of(pod, group)
-            premises = self._premises(pod, common)
+            applicable = common.applicable | self._applicable(pod, self._selective_by_requests)
+            signatures = common.signatures | self._signatures(pod, self._request_readers, applicable)
+            premises = applicable, tuple([signatures[plugin] for plugin in self._resigning if plugin in signatures])
             if cached is None or premises != cached.premises:
-                cached = self._by_group.put(group, self._new(pod, premises, common))
+                cached = self._by_group.put(group, self._new(premises, common, signatures))
             cached.epoch = self._epoch
         self._latest = pod.shape, cached
         return cached.evaluation
@@ -194,30 +204,24 @@ class EvaluationCache:
             if len(self._common) >= _MOST_IN_COMMON:
                 self._common.clear()
             applicable = self._applicable(pod, self._other_selective)
-            left_out = self._selective - applicable
-            signatures = {
-                plugin: self._runtime.plugin_signature(plugin, pod)
-                for plugin in self._bound_plugins
-                if not plugin.reads_requests and (plugin not in left_out or self._scores_every_pod(plugin))
-            }
-            common = self._common[key] = _Common(applicable, signatures)
+            common = self._common[key] = _Common(applicable, self._signatures(pod, self._other_plugins, applicable))
         return common
-
-    def _premises(self, pod: PodInfo, common: _Common) -> _Premises:
-        applicable = common.applicable | self._applicable(pod, self._selective_by_requests)
-        resigning = [plugin for plugin in self._resigning if plugin in applicable or plugin not in self._selective]
-        return applicable, tuple(self._signature(plugin, pod, common) for plugin in resigning)
 
     def _applicable(self, pod: PodInfo, selective: Iterable[Plugin]) -> frozenset[Plugin]:
         """The plugins that apply to a pod, among some of the selective ones."""
         return frozenset(plugin for plugin in selective if self._runtime.plugin_applies_to(plugin, pod))
 
-    def _signature(self, plugin: Plugin, pod: PodInfo, common: _Common) -> Hashable | None:
-        if plugin.reads_requests:
-            return self._runtime.plugin_signature(plugin, pod)
-        return common.signatures[plugin]
+    def _signatures(
+        self, pod: PodInfo, plugins: Iterable[Plugin], applicable: frozenset[Plugin]
+    ) -> dict[Plugin, Hashable | None]:
+        """The signatures that some plugins give a pod; without the selective ones that leave it out."""
+        return {
+            plugin: self._runtime.plugin_signature(plugin, pod)
+            for plugin in plugins
+            if plugin in applicable or plugin not in self._selective or plugin in self._scoring_every_pod
+        }
 
-    def _new(self, pod: PodInfo, premises: _Premises, common: _Common) -> _Cached:
+    def _new(self, premises: _Premises, common: _Common, signatures: dict[Plugin, Hashable | None]) -> _Cached:
         applicable, _ = premises
         plan = self._plans.get(applicable)
         if plan is None:
@@ -228,11 +232,11 @@ class EvaluationCache:
         if made is not None and made.common is common and made.plan is plan:
             results = made.results.copy()
             for plugin in plan.request_readers:
-                results[plugin] = self._results_of(plugin, self._signature(plugin, pod, common))
+                results[plugin] = self._results_of(plugin, signatures[plugin])
             if all(results[p].is_new or results[p] is made.results[p] for p in plan.request_readers):
                 similar = made.evaluation
         else:
-            results = {p: self._results_of(p, self._signature(p, pod, common)) for p in plan.plugins}
+            results = {p: self._results_of(p, signatures[p]) for p in plan.plugins}
         evaluation = Evaluation(plan, results, self._sums_of(plan, results), self._runtime, similar)
         self._latest_made = _Made(common, plan, results, evaluation)
         return _Cached(evaluation, premises, self._epoch)
@@ -241,7 +245,7 @@ class EvaluationCache:
         skipped = self._selective - applicable
         pre_filters = [plugin for plugin in self._pre_filters if plugin not in skipped]
         filters = [plugin for plugin in self._filters if plugin not in skipped]
-        scores = [(p, weight) for p, weight in self._scores if p not in skipped or self._scores_every_pod(p)]
+        scores = [(p, weight) for p, weight in self._scores if p not in skipped or p in self._scoring_every_pod]
         pre_scores_alone = [plugin for plugin in self._pre_scores_alone if plugin not in skipped]
         return Plan(
             self._bound_plugins,
@@ -251,25 +255,18 @@ class EvaluationCache:
             pre_scores_alone=pre_scores_alone,
         )
 
-    def _scores_every_pod(self, plugin: Plugin) -> bool:
-        """Whether the plugin's PreScore, which would skip scoring, is disabled in this profile."""
-        return (
-            isinstance(plugin, ScorePlugin)
-            and isinstance(plugin, PreScorePlugin)
-            and self._bound_plugins[plugin].pre_score_plugin is None
-        )
-
     def _sums_of(self, plan: Plan, results: Mapping[Plugin, PluginResults]) -> ScoreSums:
         summed = tuple([(results[plugin], weight) for plugin, weight in plan.row_wise])
         shared = self._sums.get(summed)
         if shared is None:
-            shared = self._sums[summed] = ScoreSums(summed, plan.row_wise_mask)
+            shared = self._sums.put(summed, ScoreSums(summed, plan.row_wise_mask))
         return shared
 
     def _results_of(self, plugin: Plugin, signature: Hashable | None) -> PluginResults:
         if signature is None:
             return PluginResults(self._bound_plugins[plugin], cached=False)
-        shared = self._results.get((plugin, signature))
+        key = plugin, signature
+        shared = self._results.get(key)
         if shared is None:
-            shared = self._results[plugin, signature] = PluginResults(self._bound_plugins[plugin], cached=True)
+            shared = self._results.put(key, PluginResults(self._bound_plugins[plugin], cached=True))
         return shared
