@@ -46,10 +46,30 @@ class _AmountColumns:
         self._most = _FEW_RESOURCES
         #: Incremented whenever a row is set.
         self.version = 0
+        #: The results of :meth:`repeated`, and the version and number of rows that they are of.
+        self._repeated: dict[str, NDArray[np.int64]] = {}
+        self._repeated_of = (0, 0)
 
     def __getitem__(self, resource: str) -> Column:
         """The column of a resource, to be read only."""
         return self._by_name.get(resource, self._zeros)
+
+    def repeated(self, resource: str) -> NDArray[np.int64]:
+        """The amounts of a resource that only :meth:`set_row` changes, read-only.
+
+        Where all rows have the same amount, it is one entry with stride 0, which arithmetic need not read per row.
+        """
+        if self._repeated_of != (self.version, self._columns.size):
+            self._repeated, self._repeated_of = {}, (self.version, self._columns.size)
+        found = self._repeated.get(resource)
+        if found is None:
+            values = self[resource].readonly
+            if len(values) and (values == values[0]).all():
+                values = np.broadcast_to(values[0].copy(), values.shape)
+            if len(self._repeated) < _FEW_RESOURCES:
+                self._repeated[resource] = values
+            return values
+        return found
 
     def _writable(self, resource: str) -> Column:
         column = self._by_name.get(resource)

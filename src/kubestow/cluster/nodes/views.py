@@ -84,8 +84,8 @@ class Nodes:
     # -- resources -----------------------------------------------------------------------------------------------
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
-        """Allocatable amounts of a resource (millicores, bytes or counts), int64."""
-        return self._table.allocatable[resource].readonly[self.rows]
+        """Allocatable amounts of a resource (millicores, bytes or counts), int64; of stride 0 if all are the same."""
+        return self._table.allocatable.repeated(resource)[self.rows]
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """The pods' requests of a resource (millicores, bytes or counts), int64."""

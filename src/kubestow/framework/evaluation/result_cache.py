@@ -250,7 +250,7 @@ class PluginResults:
         if rows is None:
             nodes = cluster.all_nodes()
             self.scores = None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
-            self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
+            self.scores_are_zero = self.scores is not None and _are_zero(self.scores)
             self._normalized_zero = None
         elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
             for row in rows:
@@ -299,6 +299,12 @@ class PluginResults:
         assert plugin is not None
         score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
         return score if self.bound_plugin.normalizes else number_in_range(plugin, "Score", score)
+
+
+def _are_zero(scores: NDArray[np.int64]) -> bool:
+    if len(scores) and scores.item(0):
+        return False
+    return not np.count_nonzero(scores)
 
 
 def _view(cluster: Cluster, rows: list[int]) -> Nodes:

@@ -83,9 +83,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         requests = [request for _, request in pre_score.requests]
         score = balances.with_use([before + request for before, request in zip(used, requests, strict=True)])
         score -= balances.balance
-        score += MAX_SCORE // 2
+        score += MAX_SCORE + MAX_SCORE // 2
         score >>= 1  # rounds down, as // does
-        score += MAX_SCORE // 2
         return score
 
     def _without_pod(self, nodes: Nodes, names: Sequence[str]) -> tuple[NodeBalances, Sequence[Int64s]]:

@@ -129,7 +129,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         fit = state[_FitPreFilterState]
         keys = np.zeros(len(nodes), np.int32)
         full = nodes.pod_count >= nodes.allowed_pods
-        if full.any():
+        if len(full) and full[full.argmax()]:
             keys |= full * np.int32(_PODS_BIT)
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import NodeRow, Nodes, Rows
+from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.framework.interface import MAX_SCORE
 from kubestow.framework.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
 
@@ -105,9 +105,9 @@ class KeptBalances:
             nodes = Nodes(table, some)
             balances.balance[some] = balances.on(some).with_use([nodes.requested(name) for name in resources])
             return
+        columns = [(table.allocatable[name].values, table.requested[name].values) for name in resources]
         for row in rows:
-            node = NodeRow(table, row)
-            usages = [(node.allocatable(name), node.requested(name)) for name in resources]
+            usages = [(capacity.item(row), used.item(row)) for capacity, used in columns]
             balances.balance[row] = balance_of_node([usage for usage in usages if usage[0] > 0])
 
 

@@ -27,7 +27,7 @@ Int64s = NDArray[np.int64]
 NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 #: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
-#: count), and its weight.
+#: count), and its weight. The array of used amounts is the scorer's to overwrite.
 ResourceUsage = tuple[Int64s, Int64s, int]
 #: The same of a single node.
 NodeResourceUsage = tuple[int, int, int]
@@ -70,32 +70,30 @@ class _AllocationScorer(ResourceScorer):
 
     @abstractmethod
     def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        """The amount of a resource whose fraction of the capacity is the score, as a new array."""
+        """The amount of a resource whose fraction of the capacity is the score, in the array of used amounts."""
 
     @abstractmethod
     def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         """The same for a single node."""
 
     def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
-        # A single divisor is several times faster than one per node.
         total: Int64s | None = None
         weights: Any = 0
         for capacity, used, weight in usages:
             percent = self._scored_amount(capacity, used)
             percent *= MAX_SCORE
-            least = capacity[capacity.argmin()]
-            everywhere = least > 0
-            if everywhere and capacity[capacity.argmax()] == least:
-                percent //= least
-            else:
-                percent //= capacity if everywhere else np.maximum(capacity, 1)
+            everywhere = capacity[0 if capacity.strides == (0,) else capacity.argmin()] > 0
+            percent //= capacity if everywhere else np.maximum(capacity, 1)
             if weight != 1:
                 percent *= weight
             total = percent if total is None else np.add(total, percent, out=percent)
             weights += weight if everywhere else (capacity > 0) * weight
         assert total is not None
-        mean: Int64s = total // (max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
-        return mean
+        if isinstance(weights, int) and weights == 2:
+            total >>= 1  # rounds as // does, in a third of the time
+        else:
+            total //= np.maximum(weights, 1)
+        return total
 
     def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
         total = weights = 0
@@ -110,8 +108,8 @@ class _LeastAllocated(_AllocationScorer):
     """Scores free capacity."""
 
     def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        free: Int64s = capacity - used
-        return np.maximum(free, 0, out=free)
+        free: Int64s = np.subtract(capacity, used, out=used)
+        return np.maximum(free, 0, out=free) if free[free.argmin()] < 0 else free
 
     def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         return max(capacity - used, 0)
@@ -121,7 +119,7 @@ class _MostAllocated(_AllocationScorer):
     """Scores used capacity."""
 
     def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        return np.minimum(used, capacity)
+        return np.minimum(used, capacity, out=used)
 
     def _scored_amount_of_node(self, capacity: int, used: int) -> int:
         return min(used, capacity)
