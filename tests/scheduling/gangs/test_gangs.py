@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
@@ -77,6 +78,28 @@ def test_a_scheduled_group_has_the_pod_group_scheduled_condition() -> None:
         assert group_condition(harness, "train") == ("True", "Scheduled")
 
     in_virtual_time(scenario, node("n"), group("train", 3), **GANG_SCHEDULING)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("api", APIS)
+def test_finished_pods_do_not_count(api: PodGroupAPI, phase: str) -> None:
+    """As in kube-scheduler, whose pod informer leaves them out."""
+    gang = members(2, "train", api=api, cpu="1")
+    successor = member("successor", "train", api=api, cpu="1")
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        create_pods(harness, gang)
+        await harness.settle()
+        assert bound_count(harness, gang) == 2
+        finished, deleted = (harness.cluster.pod(each.metadata.name) for each in gang)
+        harness.cluster.put(replace(finished, status=replace(finished.status, phase=phase)))
+        harness.cluster.remove(deleted)
+        harness.cluster.put(successor)
+        await harness.advance(60)
+        assert bound_count(harness, [successor]) == 0
+        assert "1 of the 2 pods that pod group default/train needs are there" in pending_message(harness, "successor")
+
+    in_virtual_time(scenario, node("n", cpu="4"), group("train", 2, api=api), **GANG_SCHEDULING)
 
 
 def test_a_gang_waits_until_min_count_pods_exist() -> None:
