@@ -11,14 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from kubestow.api.core import Service
+from kubestow.api.meta import convert
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import Members
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
+from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.gang import Evictable, Gang, GangPlugin, GangPreemptionPlugin
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
+    Handle,
     Permission,
     PermitPlugin,
     Plugin,
@@ -273,3 +278,58 @@ def test_the_scheduler_goes_on_without_an_order_of_the_queue(behave: Callable[[]
     plugin = type("HostileSort", (HostileSort,), {"behave": staticmethod(behave)})
     queue_sort = {"enabled": [{"name": "HostileSort"}], "disabled": [{"name": "*"}]}
     in_virtual_time(scenario, node("n"), plugins=[plugin], profiles=[{"plugins": {"queueSort": queue_sort}}])
+
+
+LISTENED = ["pod_added", "pod_removed", "pod_observed", "pod_ended", "object_changed"]
+
+
+class HostileListener(PermitPlugin):
+    """Listens to everything that a plugin can listen to, and fails at one of the calls."""
+
+    name = "HostileListener"
+    at: ClassVar[str]
+    error: ClassVar[BaseException]
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        handle.cluster.listen_to_placements(self)
+        handle.cluster.listen_to_pods(self)
+        handle.cluster.catalog(Service).subscribe(lambda old, new: self.called("object_changed"))
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        return None
+
+    def called(self, method: str) -> None:
+        if method == self.at:
+            raise self.error
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        self.called("pod_added")
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        self.called("pod_removed")
+
+    def pod_observed(self, info: PodInfo) -> None:
+        self.called("pod_observed")
+
+    def pod_ended(self, uid: str) -> None:
+        self.called("pod_ended")
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), asyncio.CancelledError()])
+@pytest.mark.parametrize("at", LISTENED)
+def test_the_scheduler_goes_on_when_a_listener_fails(at: str, error: BaseException) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(convert(Service, {"metadata": {"name": "s", "namespace": "default"}}))
+        harness.cluster.put(pod("a", cpu="1"))
+        await harness.advance(5)
+        assert harness.node_of("a")
+        harness.cluster.remove(harness.cluster.pod("a"))
+        harness.cluster.put(pod("b", cpu="1"))
+        await harness.advance(5)
+        assert harness.node_of("b")
+        assert harness.scheduler.cluster.pod_count == 1
+
+    plugin = type("HostileListener", (HostileListener,), {"at": at, "error": error})
+    profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": "HostileListener"}]}}}]
+    in_virtual_time(scenario, node("n", cpu="1"), plugins=[plugin], profiles=profiles)

@@ -21,6 +21,7 @@ from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.nominations import Nominations
+from kubestow.cluster.notification import notify
 from kubestow.cluster.placed_pods import CHANGED, PlacedPods, PlacementListener
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.index_keys import IndexKeys
@@ -263,7 +264,7 @@ class Cluster:
         has_joined_group = self.pod_groups.put(info)
         for reference in self._pod_listeners:
             if (listener := reference()) is not None:
-                listener.pod_observed(info)
+                notify(listener.pod_observed, info)
         return has_joined_group
 
     def end_pod(self, uid: str) -> None:
@@ -271,7 +272,7 @@ class Cluster:
         self.pod_groups.remove(uid)
         for reference in self._pod_listeners:
             if (listener := reference()) is not None:
-                listener.pod_ended(uid)
+                notify(listener.pod_ended, uid)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 

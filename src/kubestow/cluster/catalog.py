@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.journal import EVERY_ROW, Journal
+from kubestow.cluster.notification import notify
 from kubestow.errors import KubestowError
 
 __all__ = ["Catalog", "KubernetesObject"]
@@ -145,7 +146,7 @@ class Catalog(Generic[T]):
     def _changed(self, before: T | None, after: T | None) -> None:
         self.version += 1
         for handler in self._subscribers:
-            handler(before, after)
+            notify(handler, before, after)
         changed = after or before
         if self._bits and changed is not None:
             self._journal.write(self._row_of(changed.metadata.name), self._bits)

@@ -16,6 +16,7 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nominations import Nominations
+from kubestow.cluster.notification import notify
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
 from kubestow.cluster.pods.shapes import HostPort, PodInfo
 from kubestow.cluster.storage.volumes import Volumes
@@ -200,7 +201,7 @@ class PlacedPods:
         self._counters.count(row, info, +1)
         for reference in self.listeners:
             if (listener := reference()) is not None:
-                listener.pod_added(row, info)
+                notify(listener.pod_added, row, info)
         if info.shape.spec.volumes:
             self._volumes.add_pod(self._nodes.names[row], info)
 
@@ -209,7 +210,7 @@ class PlacedPods:
         self._counters.count(row, info, -1)
         for reference in self.listeners:
             if (listener := reference()) is not None:
-                listener.pod_removed(row, info)
+                notify(listener.pod_removed, row, info)
         if info.shape.spec.volumes:
             self._volumes.remove_pod(self._nodes.names[row], info)
 
