@@ -14,7 +14,8 @@ def write_private(path: Path, content: bytes) -> None:
     """Write a file with mode 0600, atomically. Raises InputError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        temporary.unlink(missing_ok=True)  # of a process that was killed, or of someone who waits for the content
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
