@@ -37,7 +37,7 @@ class Response(msgspec.Struct):
 
     status: int = 0
     reason: str = ""
-    headers: dict[str, str] = {}
+    headers: dict[bytes, bytes] = {}
     body: bytes = b""
 
 
@@ -68,19 +68,25 @@ class Connection(asyncio.Protocol):
         is_open = self._problem is None and transport is not None and not transport.is_closing()
         return is_open and self._complete and not self._chunks
 
-    async def request(self, request: bytes) -> Response:
-        """Send a request and read the whole response. Raises ConnectionBroken."""
+    async def request(self, request: bytes, timeout: float | None = None) -> Response:
+        """Send a request and read the whole response.
+
+        Raises ConnectionBroken, and TimeoutError if it is not complete after ``timeout`` seconds.
+        """
         self._send(request, wakes_early=False)
         while not self._complete:
-            await self._wait()
+            await self._wait(timeout)
         self._response.body = self._take()
         return self._response
 
-    async def open(self, request: bytes) -> Response:
-        """Send a request and read the head of the response; :meth:`chunks` reads the body. Raises ConnectionBroken."""
+    async def open(self, request: bytes, timeout: float | None = None) -> Response:
+        """Send a request and read the head of the response; :meth:`chunks` reads the body.
+
+        Raises ConnectionBroken, and TimeoutError if nothing arrives for ``timeout`` seconds.
+        """
         self._send(request, wakes_early=True)
         while not self._has_head:
-            await self._wait()
+            await self._wait(timeout)
         return self._response
 
     async def chunks(self, idle_timeout: float | None = None) -> AsyncGenerator[bytes, None]:
@@ -90,8 +96,7 @@ class Connection(asyncio.Protocol):
         """
         while True:
             while not self._chunks and not self._complete:
-                async with asyncio.timeout(idle_timeout):
-                    await self._wait()
+                await self._wait(idle_timeout)
             if not self._chunks:
                 return
             yield self._take()
@@ -122,14 +127,19 @@ class Connection(asyncio.Protocol):
         if self._problem is None and self._transport is not None:
             self._transport.write(request)
 
-    async def _wait(self) -> None:
+    async def _wait(self, timeout: float | None) -> None:
+        """Wait until there is something to read. An ``asyncio.timeout`` would take longer than parsing the response."""
         if self._problem is not None:
             raise ConnectionBroken(self._problem, before_response=not self._response.status)
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = None if timeout is None else loop.call_later(timeout, _time_out, waiter)
         try:
-            await self._waiter
+            await waiter
         finally:
             self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def _take(self) -> bytes:
         chunks, self._chunks = self._chunks, []
@@ -183,7 +193,7 @@ class Connection(asyncio.Protocol):
 
     def _ends_with_connection(self) -> bool:
         headers = self._response.headers
-        return "content-length" not in headers and "transfer-encoding" not in headers
+        return b"content-length" not in headers and b"transfer-encoding" not in headers
 
     def _fail(self, problem: str) -> None:
         if self._problem is None:
@@ -203,18 +213,17 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; the last of a name counts. Trailers are ignored."""
-        if self._has_head:
-            return
-        self._response.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._has_head:
+            self._response.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
         self._response.status = self._parser.get_status_code()
         self._has_head = True
         self._overhead = 0
-        encoding = self._response.headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            raise ValueError(f'content encoding "{encoding}", which was not requested')
+        encoding = self._response.headers.get(b"content-encoding", b"identity")
+        if encoding != b"identity":
+            raise ValueError(f'content encoding "{encoding.decode("latin-1")}", which was not requested')
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -232,3 +241,8 @@ class Connection(asyncio.Protocol):
         self._complete = True
         if not self._parser.should_keep_alive() and self._transport is not None:
             self._transport.close()
+
+
+def _time_out(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

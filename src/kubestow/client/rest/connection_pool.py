@@ -1,7 +1,8 @@
 """Connections to one server: opened on demand, directly or through a proxy, and kept for later requests.
 
 The most recently used connection is used first, so that those that are not needed become idle and are closed. When
-the limit is reached, requests wait in the order in which they came.
+the limit is reached, requests wait in the order in which they came. Streams do not count: there is one per watched
+resource, and they last.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ __all__ = ["ConnectionPool"]
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
 _DEFAULT_PORTS = {"https": 443, "http": 80}
+#: As many requests as an API server answers at once. A burst of bindings would open as many connections as it is allowed
+#: to, and a TLS handshake costs the client more CPU time than several requests.
+_MAX_CONNECTIONS = 32
 
 
 class ConnectionPool:
-    """Connections to a server, at most ``limit`` at a time.
+    """Connections to a server, at most ``limit`` at a time besides those that carry streams.
 
     ``tls`` applies if the server is an https URL. Connections that were idle for ``idle_timeout`` seconds are closed,
     before a load balancer drops them without a word.
@@ -39,7 +43,7 @@ class ConnectionPool:
         tls: ssl.SSLContext | None,
         tls_server_name: str | None = None,
         proxy: str | None = None,
-        limit: int = 256,
+        limit: int = _MAX_CONNECTIONS,
         connect_timeout: float = 30.0,
         idle_timeout: float = 30.0,
     ) -> None:
@@ -50,6 +54,7 @@ class ConnectionPool:
         self._limit, self._connect_timeout, self._idle_timeout = limit, connect_timeout, idle_timeout
         self._idle: deque[Connection] = deque()
         self._in_use: set[Connection] = set()
+        self._streams: set[Connection] = set()
         self._opening = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         #: What precedes the path in a request: scheme and host of the server where a proxy forwards plain HTTP.
@@ -58,20 +63,34 @@ class ConnectionPool:
         #: Headers for the proxy, as far as it reads those of requests.
         self.proxy_headers = _proxy_authorization(self._proxy) if self.target_prefix else ""
 
-    async def acquire(self) -> tuple[Connection, bool]:
+    async def acquire(self, timeout: float | None = None) -> tuple[Connection, bool]:
         """A connection, and whether it has carried requests before; give it back with :meth:`release`.
 
-        Raises OSError and TimeoutError when the server cannot be reached, and ConnectionBroken when the proxy fails.
+        Raises OSError and TimeoutError when the server cannot be reached or no connection becomes free within
+        ``timeout`` seconds, and ConnectionBroken when the proxy fails.
         """
-        has_waited = False
         self._close_idle()
+        connection = None if self._waiters else self._take_idle()
+        if connection is not None:
+            return connection, True
+        async with asyncio.timeout(timeout):
+            return await self._wait_or_open()
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.reusable:
+                self._in_use.add(connection)
+                return connection
+        return None
+
+    async def _wait_or_open(self) -> tuple[Connection, bool]:
+        has_waited = False
         while True:
             if has_waited or not self._waiters:
-                while self._idle:
-                    connection = self._idle.pop()
-                    if connection.reusable:
-                        self._in_use.add(connection)
-                        return connection, True
+                connection = self._take_idle()
+                if connection is not None:
+                    return connection, True
                 if len(self._in_use) + self._opening < self._limit:
                     return await self._open(), False
             waiter = asyncio.get_running_loop().create_future()
@@ -87,9 +106,16 @@ class ConnectionPool:
                 raise
             has_waited = True
 
+    def begin_stream(self, connection: Connection) -> None:
+        """Leave a connection in use out of the limit until it is released."""
+        self._in_use.remove(connection)
+        self._streams.add(connection)
+        self._wake_next()
+
     def release(self, connection: Connection) -> None:
         """Keep a connection for the next request, or close it if its response is not complete."""
         self._in_use.discard(connection)
+        self._streams.discard(connection)
         if connection.reusable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
@@ -106,7 +132,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in (*self._idle, *self._in_use):
+        for connection in (*self._idle, *self._in_use, *self._streams):
             connection.close()
         self._idle.clear()
 

@@ -69,7 +69,8 @@ _CONNECTION_ERRORS = (ConnectionBroken, TimeoutError, OSError)
 class Transport:
     """Connections to one API server. Use as ``async with``; requests may run concurrently.
 
-    ``timeout`` is the limit for a whole request in seconds; ``on_response`` is called after each request, for metrics.
+    ``timeout`` is the limit in seconds for getting a connection, and again for the response; ``on_response`` is called
+    after each request, for metrics.
     """
 
     def __init__(
@@ -196,8 +197,7 @@ class Transport:
         request = self._encode(method, path, body, content_type)
         started, code = self._clock.monotonic(), "<error>"
         try:
-            async with asyncio.timeout(self._timeout):
-                connection, response = await self._exchange(method, request, streams=streams)
+            connection, response = await self._exchange(method, request, streams=streams)
             code = str(response.status)
         except _CONNECTION_ERRORS as error:
             raise self._unreachable(error) from error
@@ -215,10 +215,14 @@ class Transport:
         pool = self._pool
         assert pool is not None, "the transport is used outside its async with"
         while True:
-            connection, reused = await pool.acquire()
+            connection, reused = await pool.acquire(self._timeout)
             response = None
             try:
-                response = await (connection.open(request) if streams else connection.request(request))
+                if streams:
+                    response = await connection.open(request, self._timeout)
+                    pool.begin_stream(connection)
+                else:
+                    response = await connection.request(request, self._timeout)
                 return connection, response
             except ConnectionBroken as error:
                 if not (reused and error.before_response and method == "GET"):
@@ -288,8 +292,8 @@ def describe_connection_error(error: Exception) -> str:
 def _api_error(response: Response) -> APIError:
     """The failure that a response stands for; one sent by a proxy or load balancer contains no Status."""
     body = response.body
-    header = response.headers.get("retry-after", "")
-    retry_after = _cap(float(header) if header.isdecimal() else None)
+    header = response.headers.get(b"retry-after", b"")
+    retry_after = _cap(float(header) if header.isdigit() else None)
     try:
         status = APIStatus.parse(body)
     except UNDECODABLE:
