@@ -17,8 +17,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Sequence, Set
 from operator import index
 from random import Random
 from typing import Any, NamedTuple, Self, TypeVar
@@ -489,8 +488,7 @@ class FrameworkRuntime:
         except PluginError as error:
             return _logged_error(error)
         try:
-            async with _time_limit(plugin, extension_point):
-                result = await result
+            result = await _within_time_limit(plugin, extension_point, result)
             status = as_status(plugin, extension_point, result)
         except PluginError as error:
             status = _logged_error(error)
@@ -613,12 +611,14 @@ class _ExtensionPointTimer:
         self._runtime.extension_point_ended(self._extension_point, code, self._began)
 
 
-@asynccontextmanager
-async def _time_limit(plugin: Plugin, extension_point: str) -> AsyncIterator[None]:
-    """Limits the time of a block that awaits a plugin. Raises PluginError, also when the plugin's work is cancelled."""
+async def _within_time_limit(plugin: Plugin, extension_point: str, work: Awaitable[Any]) -> Any:
+    """The result of a plugin's work. Raises PluginError, also when the work takes too long or is cancelled."""
+    limit = asyncio.timeout(plugin.time_limit)
     try:
-        async with asyncio.timeout(plugin.time_limit) as limit:
-            yield
+        if plugin.time_limit is None:
+            return await work
+        async with limit:
+            return await work
     except TimeoutError as error:
         if not limit.expired():
             raise PluginError(plugin.name, extension_point, f"TimeoutError: {error}") from error

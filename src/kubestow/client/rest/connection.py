@@ -68,25 +68,25 @@ class Connection(asyncio.Protocol):
         is_open = self._problem is None and transport is not None and not transport.is_closing()
         return is_open and self._complete and not self._chunks
 
-    async def request(self, request: bytes, timeout: float | None = None) -> Response:
+    async def request(self, request: bytes, time_limit: float | None = None) -> Response:
         """Send a request and read the whole response.
 
-        Raises ConnectionBroken, and TimeoutError if it is not complete after ``timeout`` seconds.
+        Raises ConnectionBroken, and TimeoutError if it is not complete after ``time_limit`` seconds.
         """
         self._send(request, wakes_early=False)
         while not self._complete:
-            await self._wait(timeout)
+            await self._wait(time_limit)
         self._response.body = self._take()
         return self._response
 
-    async def open(self, request: bytes, timeout: float | None = None) -> Response:
+    async def open(self, request: bytes, time_limit: float | None = None) -> Response:
         """Send a request and read the head of the response; :meth:`chunks` reads the body.
 
-        Raises ConnectionBroken, and TimeoutError if nothing arrives for ``timeout`` seconds.
+        Raises ConnectionBroken, and TimeoutError if nothing arrives for ``time_limit`` seconds.
         """
         self._send(request, wakes_early=True)
         while not self._has_head:
-            await self._wait(timeout)
+            await self._wait(time_limit)
         return self._response
 
     async def chunks(self, idle_timeout: float | None = None) -> AsyncGenerator[bytes, None]:
@@ -127,13 +127,13 @@ class Connection(asyncio.Protocol):
         if self._problem is None and self._transport is not None:
             self._transport.write(request)
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, time_limit: float | None) -> None:
         """Wait until there is something to read. An ``asyncio.timeout`` would take longer than parsing the response."""
         if self._problem is not None:
             raise ConnectionBroken(self._problem, before_response=not self._response.status)
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
-        timer = None if timeout is None else loop.call_later(timeout, _time_out, waiter)
+        timer = None if time_limit is None else loop.call_later(time_limit, _time_out, waiter)
         try:
             await waiter
         finally:

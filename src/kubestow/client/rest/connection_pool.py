@@ -24,8 +24,8 @@ __all__ = ["ConnectionPool"]
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
 _DEFAULT_PORTS = {"https": 443, "http": 80}
-#: As many requests as an API server answers at once. A burst of bindings would open as many connections as it is allowed
-#: to, and a TLS handshake costs the client more CPU time than several requests.
+#: As many requests as keep an API server busy. A burst of bindings opens as many connections as it may, and a TLS
+#: handshake costs the client more CPU time than several requests.
 _MAX_CONNECTIONS = 32
 
 
@@ -63,25 +63,25 @@ class ConnectionPool:
         #: Headers for the proxy, as far as it reads those of requests.
         self.proxy_headers = _proxy_authorization(self._proxy) if self.target_prefix else ""
 
-    async def acquire(self, timeout: float | None = None) -> tuple[Connection, bool]:
+    async def acquire(self, time_limit: float | None = None) -> tuple[Connection, bool]:
         """A connection, and whether it has carried requests before; give it back with :meth:`release`.
 
         Raises OSError and TimeoutError when the server cannot be reached or no connection becomes free within
-        ``timeout`` seconds, and ConnectionBroken when the proxy fails.
+        ``time_limit`` seconds, and ConnectionBroken when the proxy fails.
         """
-        self._close_idle()
         connection = None if self._waiters else self._take_idle()
         if connection is not None:
             return connection, True
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(time_limit):
             return await self._wait_or_open()
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.reusable:
+            if connection.reusable and not self._is_stale(connection):
                 self._in_use.add(connection)
                 return connection
+            connection.close()
         return None
 
     async def _wait_or_open(self) -> tuple[Connection, bool]:
@@ -124,10 +124,13 @@ class ConnectionPool:
         self._close_idle()
         self._wake_next()
 
+    def _is_stale(self, connection: Connection) -> bool:
+        """Whether a connection has been idle for too long."""
+        return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
+
     def _close_idle(self) -> None:
-        """Close the connections that were idle for too long."""
-        now = asyncio.get_running_loop().time()
-        while self._idle and (now - self._idle[0].idle_since > self._idle_timeout or not self._idle[0].reusable):
+        """Close the connections that cannot be used any more."""
+        while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
             self._idle.popleft().close()
 
     def close(self) -> None:
