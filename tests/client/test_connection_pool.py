@@ -322,6 +322,37 @@ async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: A
         pool.close()
 
 
+async def test_streams_do_not_count_towards_the_limit() -> None:
+    async with raw_server(responds()) as url:
+        pool = ConnectionPool(url, tls=None, limit=1)
+        stream, _ = await pool.acquire()
+        waiting = asyncio.create_task(pool.acquire())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        pool.begin_stream(stream)
+        await waiting
+        with pytest.raises(TimeoutError):
+            await pool.acquire(time_limit=0.001)
+        pool.close()
+
+
+async def test_a_burst_of_requests_opens_few_connections(clock: AutoAdvancingClock) -> None:
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await head_of(reader)
+                writer.write(OK)
+
+    async with raw_server(handler) as url:
+        async with Transport(Credentials(url), clock=clock) as transport:
+            await asyncio.gather(*(transport.request("GET", "/x") for _ in range(300)))
+        assert connections <= 32
+
+
 async def test_a_waiting_request_gets_its_turn_after_a_failure_to_connect() -> None:
     async with raw_server(responds()) as url:
         pass  # nothing listens there any more
