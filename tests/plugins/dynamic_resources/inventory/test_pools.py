@@ -108,13 +108,42 @@ DUPLICATE_COUNTER_SET = slice_of(node="a", sharedCounters=SETS)
 INVALID_CAPACITY = slice_of(device("d0", memory="lots"), node="a")
 
 
-@pytest.mark.parametrize("invalid", [DUPLICATE_DEVICE, UNKNOWN_COUNTER_SET, DUPLICATE_COUNTER_SET, INVALID_CAPACITY])
+@pytest.mark.parametrize("invalid", [DUPLICATE_DEVICE, UNKNOWN_COUNTER_SET, INVALID_CAPACITY])
 def test_an_invalid_pool_is_not_used_and_reported(invalid: Any) -> None:
     harness = two_nodes(invalid, claim("all", exactly(0)))
     refusals = harness.rejections(pod_with("c"))
     assert refusals["a"] == ("DynamicResources", ("invalid resource pools were encountered",))
     assert refusals["b"] == ("DynamicResources", (CANNOT,))
     assert f"resource pool {DRIVER}/a is currently invalid" in harness.reason(pod_with("all"))
+
+
+def test_an_invalid_pool_with_shared_counters_is_reported_on_every_node() -> None:
+    refusals = two_nodes(DUPLICATE_COUNTER_SET).rejections(pod_with("c"))
+    assert {reasons for _, reasons in refusals.values()} == {("invalid resource pools were encountered",)}
+
+
+def test_an_incomplete_pool_with_shared_counters_fails_claims_for_all_devices_on_every_node() -> None:
+    sets = slice_of(node="a", of=2, sharedCounters=SETS[:1])
+    harness = two_nodes(sets, slice_of("d0", node="b"), claim("all", exactly(0)))
+    on_b = pod_with("all", spec={"nodeSelector": {"side": "south"}})
+    assert f"resource pool {DRIVER}/a is currently being updated" in harness.reason(on_b)
+    assert harness.feasible(pod_with("c")) == {"b"}
+
+
+def test_a_pool_that_becomes_complete_no_longer_fails_claims_for_all_devices() -> None:
+    sets = slice_of(node="a", name="a-sets", of=2, sharedCounters=SETS[:1])
+    harness = two_nodes(sets, slice_of("d0", node="b"), claim("all", exactly(0)))
+    on_b = pod_with("all", spec={"nodeSelector": {"side": "south"}})
+    assert "being updated" in harness.reason(on_b)
+    harness.put(slice_of("d1", node="a", name="a-devices", of=2))
+    assert harness.feasible(on_b) == {"b"}
+
+
+def test_shared_counters_of_one_node_serve_devices_of_the_pool_on_all_nodes() -> None:
+    consumes = [{"counterSet": "x", "counters": {"m": {"value": "1"}}}]
+    devices = slice_of(device("d0", consumesCounters=consumes), pool="p", name="p-1", of=2)
+    sets = slice_of(node="a", pool="p", name="p-2", of=2, sharedCounters=SETS[:1])
+    assert two_nodes(devices, sets).feasible(pod_with("c")) == {"a", "b"}
 
 
 def test_an_unknown_counter_makes_a_pool_invalid() -> None:

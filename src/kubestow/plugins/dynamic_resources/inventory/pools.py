@@ -7,7 +7,7 @@ a search on one of these nodes is valid for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,11 +100,12 @@ class DevicesByNode:
 
 @dataclass(frozen=True, slots=True)
 class _Gathered:
-    """Accessible devices with the slices they are made of: the local ones of the node, and all of each pool."""
+    """Accessible devices with what they are made of: the local slices of the node, all of each pool, unusable pools."""
 
     devices: AccessibleDevices
     node_local: Sequence[PublishedSlice]
     by_pool: Mapping[PoolID, Sequence[PublishedSlice]]
+    unusable: Mapping[PoolID, DevicePool]
 
 
 class DevicePools:
@@ -116,6 +117,9 @@ class DevicePools:
         self._versions = (-1, -1)
         self._by_node = DevicesByNode([], np.empty(0, np.intp))
         self._multi_node: list[PublishedSlice] = []
+        #: The pools with shared counters as seen from nodes that can access nothing else of them, if that is incomplete
+        #: or invalid: these fail some claims on every node. With the slices of the pool.
+        self._unusable: dict[PoolID, tuple[Sequence[PublishedSlice], DevicePool]] = {}
         #: By the node name, if it has local slices, and the bits of the masks of all other slices.
         self._gathered: dict[tuple[str, bytes], _Gathered] = {}
 
@@ -136,6 +140,7 @@ class DevicePools:
         table: Mask = np.stack(masks, axis=1) if masks else np.empty((len(nodes), 0), np.bool_)
         # The bits in the keys are those of these slices.
         before = self._gathered if self._multi_node == multi_node else {}
+        self._unusable = dict(self._find_unusable())
         self._multi_node, self._gathered = multi_node, {}
         numbers: dict[AccessibleDevices, int] = {}
         positions = np.empty(len(nodes), np.intp)
@@ -153,9 +158,28 @@ class DevicePools:
 
     def _is_current(self, gathered: _Gathered, node_local: Sequence[PublishedSlice]) -> bool:
         """Whether devices are made of the slices that there are now; slices that have not changed stay the same."""
-        return gathered.node_local == node_local and all(
-            self._slices.by_pool.get(pool) == slices for pool, slices in gathered.by_pool.items()
+        return (
+            gathered.node_local == node_local
+            and all(self._slices.by_pool.get(pool) == slices for pool, slices in gathered.by_pool.items())
+            and gathered.unusable == self._unusable_besides(gathered.by_pool)
         )
+
+    def _find_unusable(self) -> Iterator[tuple[PoolID, tuple[Sequence[PublishedSlice], DevicePool]]]:
+        for pool, with_counters in self._slices.shared_counters.items():
+            slices = self._slices.by_pool[pool]
+            before = self._unusable.get(pool)
+            if before is not None and before[0] == slices:
+                yield pool, before
+                continue
+            newest: dict[PoolID, list[PublishedSlice]] = {}
+            for published in with_counters:
+                _add_slice(newest, published)
+            gathered = self._pool(pool, newest[pool], set())
+            if gathered is not None and (gathered.is_incomplete or gathered.invalid_reason):
+                yield pool, (slices, gathered)
+
+    def _unusable_besides(self, pools: Container[PoolID]) -> dict[PoolID, DevicePool]:
+        return {pool: unusable for pool, (_, unusable) in self._unusable.items() if pool not in pools}
 
     def _gather(
         self, node_local: list[PublishedSlice], selected: Mask, selections: Sequence[_NodeSelection]
@@ -172,9 +196,13 @@ class DevicePools:
                 _add_slice(by_pool, published)
                 if published.per_device_node_selection:
                     inaccessible |= {device for device, bit in zip(published.devices, bits, strict=False) if not bit}
-        pools = (self._pool(pool, slices, inaccessible) for pool, slices in by_pool.items())
-        devices = AccessibleDevices.of(pool for pool in pools if pool is not None)
-        return _Gathered(devices, node_local, {pool: self._slices.by_pool[pool] for pool in by_pool})
+        for pool in by_pool:
+            for published in self._slices.shared_counters.get(pool, ()):
+                _add_slice(by_pool, published)
+        unusable = self._unusable_besides(by_pool)
+        pools = [self._pool(pool, slices, inaccessible) for pool, slices in by_pool.items()]
+        devices = AccessibleDevices.of([*(pool for pool in pools if pool is not None), *unusable.values()])
+        return _Gathered(devices, node_local, {pool: self._slices.by_pool[pool] for pool in by_pool}, unusable)
 
     def _pool(
         self, pool: PoolID, accessible: list[PublishedSlice], inaccessible: set[PooledDevice]

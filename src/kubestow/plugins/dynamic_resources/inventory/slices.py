@@ -84,7 +84,7 @@ class PublishedSlice:
         """
         spec = self.source.spec
         try:
-            if spec.shared_counters or spec.all_nodes:
+            if spec.all_nodes:
                 yield np.ones(len(nodes), np.bool_)
             elif spec.node_selector is not None:
                 yield matching_nodes(spec.node_selector, nodes)
@@ -113,6 +113,9 @@ class PublishedSlices:
         self.node_local: dict[str, list[PublishedSlice]] = {}
         #: Accessible slices without a node name.
         self.multi_node: list[PublishedSlice] = []
+        #: Slices with shared counters, which every node can access whatever nodes they select; these are in neither
+        #: ``node_local`` nor ``multi_node``.
+        self.shared_counters: dict[PoolID, list[PublishedSlice]] = {}
         #: All slices, accessible or not.
         self.by_pool: dict[PoolID, list[PublishedSlice]] = {}
 
@@ -123,6 +126,7 @@ class PublishedSlices:
         before = self._by_name
         contents: dict[bytes, bytes] = {}
         self._by_name, self.node_local, self.multi_node, self.by_pool = {}, {}, [], {}
+        self.shared_counters = {}
         for source in self._catalog:
             published = before.get(source.metadata.name)
             if published is None or published.source is not source:
@@ -130,9 +134,14 @@ class PublishedSlices:
             published.content = contents.setdefault(published.content, published.content)
             self._by_name[published.name] = published
             self.by_pool.setdefault(published.pool, []).append(published)
-            if self.partitionable_devices or not (published.per_device_node_selection or source.spec.shared_counters):
-                node_name = source.spec.node_name
-                (self.node_local.setdefault(node_name, []) if node_name else self.multi_node).append(published)
+            if not self.partitionable_devices and (published.per_device_node_selection or source.spec.shared_counters):
+                continue
+            if source.spec.shared_counters:
+                self.shared_counters.setdefault(published.pool, []).append(published)
+            elif node_name := source.spec.node_name:
+                self.node_local.setdefault(node_name, []).append(published)
+            else:
+                self.multi_node.append(published)
         self.version = self._catalog.version
 
 
