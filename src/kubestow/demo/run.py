@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from kubestow import config
 from kubestow.client.cluster_client import ClusterClient
@@ -71,6 +72,37 @@ class DemoResult:
     seconds: float
     completed: bool
     evicted: int
+
+    def document(self) -> dict[str, Any]:
+        """The result as plain data; amounts are millicores, bytes or counts."""
+        summary, latency = self.summary, self.summary.latency
+        return {
+            "kind": "DemoResult",
+            "completed": self.completed,
+            "seconds": round(self.seconds, 3),
+            "pods": summary.pods,
+            "placed": summary.placed,
+            "evicted": self.evicted,
+            "nodes": summary.nodes,
+            "nodesUsed": summary.nodes_used,
+            "resources": {
+                each.resource: {"requested": each.requested, "allocatable": each.allocatable}
+                for each in summary.utilisation
+            },
+            "latencySeconds": None
+            if latency is None
+            else {"p50": latency.p50, "p90": latency.p90, "p99": latency.p99, "maximum": latency.maximum},
+            "pending": [
+                {
+                    "requests": group.requests,
+                    "reason": group.explanation,
+                    "message": group.message,
+                    "pods": list(group.pods),
+                    "feasible": list(group.feasible),
+                }
+                for group in summary.pending
+            ],
+        }
 
 
 async def run_demo(workload: Workload, *, show: Callable[[DemoProgress], None], limit: float, seed: int) -> DemoResult:

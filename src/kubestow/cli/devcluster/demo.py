@@ -8,6 +8,9 @@ from pathlib import Path
 
 import click
 
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
+
 __all__ = ["demo"]
 
 #: Far more than the default workload takes, so that it is placed on a slow and busy machine, too.
@@ -31,11 +34,13 @@ _LOG_WIDTH = 130
     help="Seed for the workload and for the choice between nodes with equal scores.",
 )
 @click.option("--limit", default=_LIMIT, show_default=True, help="Time limit in seconds.")
-def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, limit: float) -> int:
+@output_option(*OUTPUTS)
+def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, limit: float, output: str) -> int:
     """Schedule a GPU workload on a simulated cluster and print a report.
 
     Starts the embedded API server with 1,213 simulated nodes and a scheduler that connects to it over HTTP, and submits
-    8,152 pods. The exit status is 0 only if no pending pod has a feasible node.
+    8,152 pods. The exit status is 0 only if no pending pod has a feasible node. With -o json or yaml, the progress is
+    on standard error.
     """
     from rich.console import Console
 
@@ -56,11 +61,14 @@ def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, lim
             spread=True,
             pod_affinity=True,
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=output != "table")
     if not console.is_terminal:
         console.width = _LOG_WIDTH
     display = Display(console, workload)
     with display.running():
         result = asyncio.run(run_demo(workload, show=display.show, limit=limit, seed=seed))
-    display.print_report(result)
+    if output == "table":
+        display.print_report(result)
+    else:
+        print_result(result.document, "", output)
     return int(not result.completed or bool(result.summary.feasible_pending))
