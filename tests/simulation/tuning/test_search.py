@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -47,6 +49,28 @@ def problem(tmp_path: Path) -> tuple[Cluster, Arrivals]:
 def search(problem: tuple[Cluster, Arrivals], space: dict[str, Any] = STRATEGY, **fields: Any) -> TuningResult:
     options = fields.pop("options", TuningOptions(trials=10))
     return tune(*problem, SearchSpace.of(space), **{"processes": 1, "options": options, **fields})
+
+
+class _WithoutPlugin(ThreadPoolExecutor):
+    """Workers that lack the module of a plugin."""
+
+    def map(self, *arguments: Any, **options: Any) -> Any:
+        sys.modules.pop("only_here", None)
+        return super().map(*arguments, **options)
+
+
+def test_a_worker_that_lacks_a_module_is_an_error_with_the_remedy(
+    problem: tuple[Cluster, Arrivals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("only_here")
+    module.Refuses = type("Refuses", (Refuses,), {"__module__": "only_here"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with _WithoutPlugin(1) as executor, pytest.raises(InputError) as raised:
+        search(problem, plugins=[module.Refuses], executor=executor)
+    assert str(raised.value) == (
+        "workers: a trial cannot be run: ModuleNotFoundError: No module named 'only_here'; workers need this version of"
+        " kubestow, and the modules of all plugins"
+    )
 
 
 def test_packing_places_the_large_pods(problem: tuple[Cluster, Arrivals]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -115,7 +115,7 @@ def tune(
     is called with the finished trials and their number.
 
     Raises ConfigurationError for an invalid base, InputError for what is wrong with the space or the objectives and for
-    a candidate that cannot be simulated.
+    a candidate that cannot be simulated, or for a worker that cannot run trials.
     """
     options, gates = options or TuningOptions(), gates or config.FeatureGates()
     registry = find_plugins(classes={plugin.name: plugin for plugin in plugins})
@@ -141,12 +141,27 @@ def tune(
     with own or nullcontext():
         evaluate = _evaluation(problem, executor or own)
         for generation in search.generations():
-            for candidate, figures in zip(generation, evaluate(generation), strict=True):
+            for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
                 if isinstance(figures, str):
                     raise InputError(space.subject, _failure(space, candidate, figures))
                 search.add(candidate, figures)
                 progress(len(search.trials), search.total)
     return TuningResult(tuple(objectives), tuple(search.trials), space, base, options.seed)
+
+
+def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> Iterator[Figures | str]:
+    """The results in order. Raises InputError for what the caller's ``executor``, or a pool without one, fails with."""
+    failures: type[Exception] = BrokenExecutor if executor is None else Exception
+    while True:
+        try:
+            figures = next(results)
+        except StopIteration:
+            return
+        except failures as error:
+            problem = f"a trial cannot be run: {type(error).__name__}: {error}"
+            remedy = "workers need this version of kubestow, and the modules of all plugins"
+            raise InputError("workers", f"{problem}; {remedy}") from error
+        yield figures
 
 
 def _failure(space: SearchSpace, candidate: Candidate | None, message: str) -> str:
