@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import stat
 import threading
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
-from kubestow.flight_record.entries import AttemptEnded, Called, Changed, Decided, End, Header, Listed
+from kubestow.flight_record.entries import AttemptEnded, Called, Changed, Decided, End, Entry, Header, Listed
 from kubestow.flight_record.files import writer as writer_module
 from kubestow.flight_record.files.segment import Chunk, Segment
-from kubestow.flight_record.files.writer import SegmentWriter, parse_size, segment_paths
+from kubestow.flight_record.files.writer import SegmentWriter, _SegmentFile, parse_size, segment_paths
 from kubestow.flight_record.recording.journal import Journal
 from kubestow.testing.builders import node, pod
 
@@ -50,12 +51,12 @@ def test_a_record_is_private_and_complete(tmp_path: Path) -> None:
 def test_a_record_that_reaches_its_limit_ends_there_and_says_so(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path / "record.bin", MIB)
     writer.begin_segment(HEADER)
-    for _ in range(20):
-        writer.accept(noise(100_000))
-    writer.close(dropped=11)
+    accepted = [writer.accept(noise(100_000)) for _ in range(20)]
+    writer.close(dropped=accepted.count(False))
     segment = Segment(tmp_path / "record.bin")
-    assert 0 < entries(segment) < 20
-    assert segment.end == End(reason=f"it has reached the limit of {MIB:,} bytes", dropped=11)
+    recorded = entries(segment)
+    assert 0 < recorded < 20
+    assert segment.end == End(reason=f"it has reached the limit of {MIB:,} bytes", dropped=20 - recorded)
     assert (tmp_path / "record.bin").stat().st_size <= MIB
     assert not writer.accept(noise(1))
 
@@ -80,19 +81,70 @@ def test_a_full_disk_ends_the_record_and_not_the_scheduler(tmp_path: Path, monke
     writer = SegmentWriter(tmp_path / "record.bin", MIB)
     writer.begin_segment(HEADER)
     writer.accept(noise(1000))
-    append, calls = writer._append, iter(range(100))
+    append, calls = _SegmentFile.append, iter(range(100))
 
-    def failing(data: bytes) -> None:
+    def failing(file: _SegmentFile, data: bytes) -> None:
         if len(data) > 10_000 and next(calls) == 0:
             raise OSError(28, os.strerror(28))
-        append(data)
+        append(file, data)
 
-    monkeypatch.setattr(writer, "_append", failing)
+    monkeypatch.setattr(_SegmentFile, "append", failing)
     writer.accept(noise(20_000))
     writer.close(dropped=1)
     segment = Segment(tmp_path / "record.bin")
     assert entries(segment) == 1
-    assert segment.end == End(reason="No space left on device", dropped=1)
+    assert segment.end == End(reason="No space left on device", dropped=2), "one in the writer, one before it"
+
+
+def test_the_record_of_a_long_run_goes_on_when_the_disk_has_space_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_RETRY_SECONDS", 0.0)
+    append, is_full = _SegmentFile.append, threading.Event()
+
+    def limited(file: _SegmentFile, data: bytes) -> None:
+        if is_full.is_set():
+            raise OSError(28, os.strerror(28))
+        append(file, data)
+
+    monkeypatch.setattr(_SegmentFile, "append", limited)
+    writer = SegmentWriter.in_folder(tmp_path, MIB)
+    written = _chunks_written(writer, monkeypatch)
+    writer.begin_segment(HEADER)
+
+    def record(*recorded: Entry) -> None:
+        assert writer.accept(Chunk([*recorded]))
+        written.get()
+
+    record(Called(1, "subscribe", [("/api/v1", "pods", "Pod")]), Listed(0, 0, 6.0, 0, [pod("old")]))
+    is_full.set()
+    record(Changed(0, 0, 7.0, 0, "ADDED", pod("meanwhile")), Changed(0, 0, 7.5, 0, "DELETED", pod("old")))
+    record(AttemptEnded("uid-meanwhile", 1, "scheduled"))
+    assert len(segment_paths(tmp_path)) == 1, "an attempt that fails leaves no file behind"
+    is_full.clear()
+    record(Changed(0, 0, 8.0, 0, "ADDED", pod("new")))
+    writer.close()
+    first, second = map(Segment, segment_paths(tmp_path))
+    assert entries(first) == 2
+    assert first.end == End(reason="No space left on device", dropped=3, next_file=second.path.name)
+    recorded = [entry for chunk in second.chunks() for entry in chunk.entries]
+    names = [entry.object["metadata"]["name"] for entry in recorded if isinstance(entry, Changed)]
+    assert (names, second.header.snapshot, second.end) == (["meanwhile", "new"], 1, End())
+
+
+def _chunks_written(writer: SegmentWriter, monkeypatch: pytest.MonkeyPatch) -> queue.Queue[Chunk]:
+    """Gets each chunk once the thread has handled it."""
+    written: queue.Queue[Chunk] = queue.Queue()
+    write = writer._write_chunk
+
+    def reported(chunk: Chunk) -> None:
+        try:
+            write(chunk)
+        finally:
+            written.put(chunk)
+
+    monkeypatch.setattr(writer, "_write_chunk", reported)
+    return written
 
 
 def test_a_slow_disk_drops_chunks_and_counts_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

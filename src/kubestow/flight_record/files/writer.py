@@ -3,8 +3,9 @@
 A folder is bounded: the record of one run goes on in a new file when one is large enough, and the oldest files are
 deleted to make space. The first file of a run is replayed exactly from its beginning, the start of the scheduler. A
 later one begins with a snapshot of the cluster, from which it can be decided again. The buffer between event loop and
-thread is bounded too: if the disk is slow, full or gone, the scheduler goes on, nothing more is recorded, and the end
-of the file says why and how many entries are missing.
+thread is bounded too: if the disk is too slow for it, the scheduler goes on, nothing more is recorded, and the end of
+the file says why and how many entries are missing. It says so as well if the disk is full or gone; then the record goes
+on in a new file as soon as there is space.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import logging
 import os
 import queue
 import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import structs
 
@@ -42,6 +44,8 @@ _QUEUED_CHUNKS = 256
 _RESERVED = 4096
 #: The largest share of a folder's limit for the file from the start of a scheduler, and for each that goes on with it.
 _FIRST_SHARE, _LATER_SHARE = 1 / 2, 1 / 8
+#: After a failure, another attempt to write is made after so many seconds.
+_RETRY_SECONDS = 10.0
 #: Entries of a snapshot that are encoded at once, so that the event loop gets its turns.
 _SNAPSHOT_ENTRIES = 512
 
@@ -65,7 +69,8 @@ def segment_paths(folder: Path) -> list[Path]:
 class SegmentWriter:
     """Writes a file with mode 0600 and at most ``max_bytes``, which is created when the header is written.
 
-    :meth:`in_folder` writes files of at most ``max_bytes`` together instead.
+    :meth:`in_folder` writes files of at most ``max_bytes`` together instead, and goes on after a failure once the disk
+    can be written again.
 
     Implements :class:`kubestow.flight_record.recording.recorder.SegmentSink`. Constructing it raises InputError if
     there is such a file, or if its folder cannot be written.
@@ -83,16 +88,16 @@ class SegmentWriter:
         self._known = KnownObjects()
         #: The size from which the record goes on in another file.
         self._full = max_bytes
-        self._file: BinaryIO | None = None
-        self._encoder = SegmentEncoder()
+        self._file: _SegmentFile | None = None
         self._queue: queue.Queue[Chunk | Header | End] = queue.Queue(_QUEUED_CHUNKS)
-        self._size = 0
         #: The bytes of older files, as of the last look.
         self._older = 0
-        #: Why nothing more is recorded; empty while it is.
+        #: Why nothing more is accepted; empty while chunks are.
+        self._refusal = ""
+        #: Why nothing is written; empty while chunks are. The thread's own, as the following.
         self._problem = ""
-        #: Whether a chunk could not be written, so that those in the queue cannot follow.
-        self._has_gap = False
+        #: The entries that have not been written for that reason, and when to try again (``time.monotonic``).
+        self._dropped, self._next_try = 0, 0.0
         self._thread = threading.Thread(target=self._write_all, name="flight record", daemon=True)
         self._thread.start()
 
@@ -111,24 +116,24 @@ class SegmentWriter:
         self._queue.put(header)
 
     def accept(self, chunk: Chunk) -> bool:
-        if not self._problem:
+        if not self._refusal:
             try:
                 self._queue.put_nowait(chunk)
             except queue.Full:
-                self._fail("the disk is too slow")
-        return not self._problem
+                self._refuse("the disk is too slow")
+        return not self._refusal
 
     def close(self, dropped: int = 0, timeout: float = 10.0) -> None:
         """Write what is queued and the end of the record, within ``timeout`` seconds."""
         try:
-            self._queue.put(End(reason=self._problem, dropped=dropped), timeout=timeout)
+            self._queue.put(End(reason=self._refusal, dropped=dropped), timeout=timeout)
         except queue.Full:
             return
         self._thread.join(timeout)
 
-    def _fail(self, problem: str) -> None:
-        if not self._problem:
-            self._problem = problem
+    def _refuse(self, problem: str) -> None:
+        if not self._refusal:
+            self._refusal = problem
             extra = fields(file=str(self.path), err=problem)
             _log.warning("The flight record %s ends: %s", self.path, problem, extra=extra)
 
@@ -140,49 +145,68 @@ class SegmentWriter:
             try:
                 self._write(item)
             except Exception as error:  # recording must never end scheduling
-                text = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-                self._has_gap = True
-                self._fail(text)
+                self._failed((error.strerror if isinstance(error, OSError) else None) or _described(error))
             if isinstance(item, End):
                 return
+
+    def _failed(self, problem: str) -> None:
+        """Write nothing more, or nothing until the next attempt, for a reason."""
+        self._problem, self._next_try = problem, time.monotonic() + _RETRY_SECONDS
+        if not self._is_one_of_many:
+            self._refuse(problem)
+            return
+        extra = fields(file=str(self.path), err=problem)
+        _log.warning("The flight record %s is interrupted: %s", self.path, problem, extra=extra)
 
     def _write(self, item: Chunk | Header | End) -> None:
         match item:
             case Header():
                 self._header, self._known = item, KnownObjects(item.resources)
-                self._open(item)
-            case Chunk() if self._file is not None and not self._has_gap:
-                data = self._encoder.chunk(item)
-                if self._is_one_of_many and self._size + len(data) > self._full and self._known.resources:
-                    self._go_on_in_new_file()
-                    data = self._encoder.chunk(item)
-                self._append_chunk(data)
-                if self._is_one_of_many:
-                    self._known.follow(item.entries)
+                self._file = self._open(self.path, item)
+            case Chunk():
+                self._write_chunk(item)
             case End() if self._file is not None:
-                self._close(End(reason=item.reason or self._problem, dropped=item.dropped))
+                self._file.end(End(reason=item.reason or self._problem, dropped=item.dropped + self._dropped))
 
-    def _open(self, header: Header) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        self._file = os.fdopen(os.open(self.path, flags, 0o600), "wb", buffering=0)
-        self._encoder, self._size = SegmentEncoder(), 0
-        self._delete_oldest()
-        self._append(self._encoder.beginning(header))
+    def _write_chunk(self, chunk: Chunk) -> None:
+        written = False
+        try:
+            if not self._problem or self._resumes():
+                self._append_chunk(chunk)
+                written = True
+        finally:
+            if not written:
+                self._dropped += len(chunk.entries)
+            if self._is_one_of_many:
+                self._known.follow(chunk.entries)
 
-    def _close(self, end: End) -> None:
+    def _append_chunk(self, chunk: Chunk) -> None:
         assert self._file is not None
-        self._append(self._encoder.end(end))
-        self._file.close()
-        self._file = None
+        data = self._file.encoder.chunk(chunk)
+        if self._is_one_of_many and self._file.size + len(data) > self._full and self._known.resources:
+            self._go_on_in_new_file()
+            data = self._file.encoder.chunk(chunk)
+        self._append(self._file, data)
+
+    def _resumes(self) -> bool:
+        """Try to go on in a new file after a failure, now and then; whether that has worked."""
+        if not self._is_one_of_many or not self._known.resources or time.monotonic() < self._next_try:
+            return False
+        self._next_try = time.monotonic() + _RETRY_SECONDS
+        try:
+            self._go_on_in_new_file()
+        except OSError:
+            return False
+        self._problem, self._dropped = "", 0
+        return True
 
     def _go_on_in_new_file(self) -> None:
-        """End the file, and begin another one with the objects that exist."""
+        """Begin another file with the objects that exist, and end this one, which names it."""
         assert self._header is not None
-        path, header, snapshot = _new_path(self.path.parent), self._header, self._known.entries()
-        self._close(End(next_file=path.name))
-        self.path = path
+        header, snapshot, previous = self._header, self._known.entries(), self._file
         elapsed = timedelta(seconds=self._known.time - header.monotonic)
-        self._open(
+        file = self._open(
+            _new_path(self.path.parent),
             structs.replace(
                 header,
                 began=(datetime.fromisoformat(header.began) + elapsed).isoformat(),
@@ -190,45 +214,85 @@ class SegmentWriter:
                 resources=self._known.resources,
                 snapshot=len(snapshot),
                 random=[],
-            )
+            ),
         )
-        for start in range(0, len(snapshot), _SNAPSHOT_ENTRIES):
-            self._append_chunk(self._encoder.chunk(Chunk(snapshot[start : start + _SNAPSHOT_ENTRIES])))
+        try:
+            for start in range(0, len(snapshot), _SNAPSHOT_ENTRIES):
+                self._append(file, file.encoder.chunk(Chunk(snapshot[start : start + _SNAPSHOT_ENTRIES])))
+        except OSError:
+            file.discard()
+            raise
+        if previous is not None:
+            with suppress(OSError):  # the file is readable without its end
+                previous.end(End(reason=self._problem, dropped=self._dropped, next_file=file.path.name))
+        self._file, self.path = file, file.path
         # At least half of a file is what has happened, also if the limit is small for the cluster.
-        self._full = max(int(self._max_bytes * _LATER_SHARE), 2 * self._size)
-        _log.info("The flight record goes on in %s", path, extra=fields(file=str(path)))
+        self._full = max(int(self._max_bytes * _LATER_SHARE), 2 * file.size)
+        _log.info("The flight record goes on in %s", file.path, extra=fields(file=str(file.path)))
 
-    def _append_chunk(self, data: bytes) -> None:
-        if self._size + len(data) + _RESERVED > self._max_bytes:
+    def _open(self, path: Path, header: Header) -> _SegmentFile:
+        self._delete_oldest(path)
+        return _SegmentFile(path, header)
+
+    def _append(self, file: _SegmentFile, data: bytes) -> None:
+        if file.size + len(data) + _RESERVED > self._max_bytes:
             raise OSError(27, f"it has reached the limit of {self._max_bytes:,} bytes")
-        if self._older + self._size + len(data) > self._max_bytes:
-            self._delete_oldest(len(data))
-        self._append(data)
+        if self._older + file.size + len(data) > self._max_bytes:
+            self._delete_oldest(file.path, file.size + len(data))
+        file.append(data)
 
-    def _append(self, data: bytes) -> None:
+    def _delete_oldest(self, current: Path, needed: int = 0) -> None:
+        """Delete older files until there is space for the current one."""
+        if not self._is_one_of_many:
+            return
+        older = {path: path.stat().st_size for path in segment_paths(current.parent) if path != current}
+        self._older = sum(older.values())
+        for path, size in older.items():
+            if self._older + needed <= self._max_bytes:
+                break
+            path.unlink(missing_ok=True)
+            self._older -= size
+
+
+class _SegmentFile:
+    """A file that is being written; ``size`` is in bytes. Raises OSError."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+        self.path, self.size = path, 0
+        self.encoder = SegmentEncoder()
+        try:
+            self.append(self.encoder.beginning(header))
+        except OSError:
+            self.discard()
+            raise
+
+    def append(self, data: bytes) -> None:
         """Write a whole frame; a part of one is removed again, so that the end can follow."""
-        assert self._file is not None
         try:
             position = 0
             while position < len(data):
                 position += self._file.write(data[position:])
         except OSError:
-            self._file.truncate(self._size)
-            self._file.seek(self._size)
+            self._file.truncate(self.size)
+            self._file.seek(self.size)
             raise
-        self._size += len(data)
+        self.size += len(data)
 
-    def _delete_oldest(self, needed: int = 0) -> None:
-        """Delete older files until there is space for this one."""
-        if not self._is_one_of_many:
-            return
-        older = {path: path.stat().st_size for path in segment_paths(self.path.parent) if path != self.path}
-        self._older = sum(older.values())
-        for path, size in older.items():
-            if self._older + self._size + needed <= self._max_bytes:
-                break
-            path.unlink(missing_ok=True)
-            self._older -= size
+    def end(self, end: End) -> None:
+        """Write the end, and close the file."""
+        with self._file:
+            self.append(self.encoder.end(end))
+
+    def discard(self) -> None:
+        """Close and delete the file."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _new_path(folder: Path) -> Path:
