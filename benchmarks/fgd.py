@@ -53,6 +53,7 @@ def configuration(policy: str, args: dict[str, Any]) -> config.KubeSchedulerConf
     names = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", policy, "DefaultBinder")
     plugins = {
         "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]},
+        "preScore": {"disabled": [{"name": "*"}]},
         "score": {"disabled": [{"name": "*"}], "enabled": [{"name": policy}]},
     }
     profile = {"schedulerName": SCHEDULER, "plugins": plugins, "pluginConfig": [{"name": policy, "args": args}]}
@@ -82,8 +83,8 @@ class Run:
         if not feasibility.count:
             self.rejected.add(info.shape)
             return
-        totals = evaluation.totals(self.cache, info, feasibility.rows)
-        node_name = self.cache.nodes.names[select_node(self.cache, totals, feasibility.rows, FirstByName())]
+        best = evaluation.best(self.cache, info, feasibility)
+        node_name = self.cache.nodes.names[select_node(self.cache, best, FirstByName())]
         self.cache.assume(info, node_name)
         status = self.profile.runtime.run_reserve_plugins(evaluation.state(), info, node_name)
         assert status.ok, status.message

@@ -48,11 +48,13 @@ def test_the_rest_of_the_idle_amount_is_usable(
 ) -> None:
     usable = UsableGpus(pods)
     model_class = np.array([usable.model_class(model)])
-    step = usable.cpu_step(np.array([cpu]))
-    each = usable.of_each(model_class, step, np.array([idle], np.int64))
-    whole = usable.of_whole(model_class, step, np.array([[idle.count(1000)]]))
+    kind = usable.node_kind(model_class, np.array([cpu]))
+    each = usable.of_each(kind, np.array([idle], np.int64))
+    whole = usable.of_whole(kind, np.array([idle.count(1000)]))
     left = Fraction(usable.total * sum(idle) - int(each.sum()) - int(whole.sum()), usable.total)
     assert left == _fragmentation(pods, model, cpu, idle)
+    assert usable.kind_of_node(int(model_class[0]), cpu) == kind[0]
+    assert usable.of_node(int(kind[0]), idle) == each.sum() + whole.sum()
 
 
 def test_typical_pods_cover_most_pods() -> None:

@@ -8,6 +8,7 @@ to fill GPUs up one after another; the result does not depend on the order in wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
 
@@ -46,6 +47,13 @@ class GpuRequest(NamedTuple):
         return self.gpus == 1 and self.milli < WHOLE
 
 
+@lru_cache
+def _request(count: int, milli: int) -> GpuRequest:
+    if not count and milli < WHOLE:
+        return GpuRequest(1, milli) if milli else GpuRequest(0, 0)
+    return GpuRequest(max(count, -(-milli // WHOLE)), WHOLE)
+
+
 class DeviceResources(NamedTuple):
     """The names under which nodes and pods have GPUs: whole ones, thousandths, and the annotation of assignments."""
 
@@ -55,10 +63,7 @@ class DeviceResources(NamedTuple):
 
     def request(self, requests: Mapping[str, int]) -> GpuRequest:
         """What requests by resource name mean. More than 1000 thousandths without whole GPUs are rounded up to them."""
-        count, milli = requests.get(self.gpu, 0), requests.get(self.gpu_milli, 0)
-        if not count and milli < WHOLE:
-            return GpuRequest(1, milli) if milli else GpuRequest(0, 0)
-        return GpuRequest(max(count, -(-milli // WHOLE)), WHOLE)
+        return _request(requests.get(self.gpu, 0), requests.get(self.gpu_milli, 0))
 
     def recorded(self, pod: PodInfo) -> Devices | None:
         """The GPUs in a pod's annotation, such as ``0-3``; None if there is no valid one."""
@@ -86,7 +91,7 @@ class IdleDevices(NamedTuple):
     @classmethod
     def of(cls, each: NDArray[np.int64]) -> IdleDevices:
         """Computed from what is idle of each GPU."""
-        return cls(each, each.sum(axis=1), each.max(axis=1, initial=0), (each == WHOLE).sum(axis=1))
+        return cls(each, each.sum(axis=1), each.max(axis=1, initial=0), np.count_nonzero(each == WHOLE, axis=1))
 
     def fit(self, request: GpuRequest) -> NDArray[np.bool_]:
         """Where a request fits, bool."""
@@ -136,6 +141,19 @@ class DeviceTable:
             return self._idle.most[nodes.rows] >= request.milli
         return self._idle.whole[nodes.rows] >= request.gpus
 
+    def fits(self, node: NodeRow, request: GpuRequest) -> bool:
+        """Whether a request fits on a single node."""
+        self._refresh()
+        if request.is_share:
+            return bool(self._idle.most.item(node.row) >= request.milli)
+        return bool(self._idle.whole.item(node.row) >= request.gpus)
+
+    def idle_of(self, node: NodeRow) -> list[int]:
+        """The idle thousandths of each GPU of a single node."""
+        self._refresh()
+        amounts: list[int] = self._idle.each[node.row].tolist()
+        return amounts
+
     def _idle_after_changes(self, nodes: HypotheticalNodes, positions: list[int]) -> NDArray[np.int64]:
         rows = nodes.row_numbers
         each = self._idle.each[rows].copy()
@@ -152,11 +170,15 @@ class DeviceTable:
         self._refresh()
         return self._counts[nodes.rows]
 
+    def count(self, node: NodeRow) -> int:
+        """The number of GPUs of a single node."""
+        return max(node.allocatable(self._resources.gpu), node.allocatable(self._resources.gpu_milli) // WHOLE)
+
     def idle_without(self, uid: str, node_name: str) -> list[int]:
         """The idle thousandths of each GPU of one node if a pod was not there."""
         row = self._cluster.nodes.rows[node_name]
         pods = [info for info in self._cluster.nodes.pods[row].values() if info.uid != uid]
-        return self._idle_with(int(self._count_devices([row])[0]), pods)
+        return self._idle_with(self.count(NodeRow(self._cluster.nodes, row)), pods)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
 from kubestow.framework.cycle_state import CycleState
@@ -89,6 +89,13 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
         keys = np.where(self.devices.counts(nodes) < request.gpus, _TOO_FEW, _BUSY).astype(np.int32)
         keys[fit] = 0
         return Verdict.of(keys, _STATUSES)
+
+    def filter_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        request = self.request(pod)
+        if not request.gpus or self.devices.fits(node, request):
+            return 0
+        return _TOO_FEW if self.devices.count(node) < request.gpus else _BUSY
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Assign GPUs of the node to the pod."""

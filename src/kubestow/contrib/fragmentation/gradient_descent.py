@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.fragmentation.devices import WHOLE, GpuRequest, IdleDevices
 from kubestow.contrib.fragmentation.gpu_sharing import GpuSharingArgs, GpuSharingPlugin
@@ -19,6 +20,11 @@ from kubestow.framework.interface import MAX_SCORE, Handle, Scores
 __all__ = ["FragmentationArgs", "FragmentationGradientDescent"]
 
 Array = NDArray[np.int64]
+
+#: So many GPUs less of fragmentation, or more, have a sigmoid of 1, or 0, in double precision.
+_FAR = 40
+#: Stands for the decrease of fragmentation where a share does not fit; less than any other.
+_UNFIT = -(1 << 60)
 
 
 class FragmentationArgs(GpuSharingArgs, rename="camel", frozen=True, kw_only=True):
@@ -52,6 +58,8 @@ class FragmentationGradientDescent(GpuSharingPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._usable = UsableGpus(args.typical_pods)
+        self._steps = _score_steps(self._usable.total)
+        self._step_list: list[int] = self._steps.tolist()
         #: The class of the GPU model of each row, and the revision of the node table that it is of.
         self._model_classes: tuple[int, Array] = (-1, np.zeros(0, np.int64))
 
@@ -61,22 +69,46 @@ class FragmentationGradientDescent(GpuSharingPlugin):
         free_cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
         free = _Free(self._classes_of(nodes), free_cpu, self.devices.idle(nodes))
         if request.is_share:
-            best: Scores = self._scores_of_devices(free, cpu, request.milli).max(axis=1, initial=0)
-            return best
-        return self._score(self._decrease(free, cpu, request))
+            decrease = self._decreases_by_device(free, cpu, request.milli).max(axis=1, initial=_UNFIT)
+        else:
+            decrease = self._decrease(free, cpu, request)
+        scores: Scores = self._steps.searchsorted(decrease, side="right")
+        return scores
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        """The same for a single node."""
+        cpu, request, idle = pod.shape.requests.get("cpu", 0), self.request(pod), self.devices.idle_of(node)
+        model_class = int(self._classes_of(node.as_nodes())[0])
+        free_cpu = node.allocatable("cpu") - node.requested("cpu")
+        if request.is_share:
+            return max(self._scores_of_devices(model_class, free_cpu, idle, cpu, request.milli).values(), default=0)
+        before = self._usable.of_node(self._usable.kind_of_node(model_class, free_cpu), idle)
+        after = self._usable.of_node(self._usable.kind_of_node(model_class, free_cpu - cpu), idle, request.gpus)
+        return bisect_right(self._step_list, self._usable.total * request.total + after - before)
 
     def choose_device(self, pod: PodInfo, node_name: str, idle: Sequence[int]) -> int | None:
         """The GPU with the highest score; of several, the first."""
-        table, cpu, milli = self.handle.cluster.nodes, pod.shape.requests.get("cpu", 0), self.request(pod).milli
-        row = table.rows[node_name]
-        nodes = Nodes(table, slice(row, row + 1))
-        free_cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
-        if pod.uid in table.pods[row]:
-            free_cpu = free_cpu + pod.requests.get("cpu", 0)
-        free = _Free(self._classes_of(nodes), free_cpu, IdleDevices.of(np.array([idle], np.int64)))
-        scores = self._scores_of_devices(free, cpu, milli)[0]
-        device = int(scores.argmax()) if len(scores) else 0
-        return device if len(scores) and scores[device] >= 0 else None
+        table, cpu = self.handle.cluster.nodes, pod.shape.requests.get("cpu", 0)
+        node = NodeRow(table, table.rows[node_name])
+        free_cpu = node.allocatable("cpu") - node.requested("cpu")
+        if pod.uid in table.pods[node.row]:
+            free_cpu += pod.requests.get("cpu", 0)
+        model_class = int(self._classes_of(node.as_nodes())[0])
+        scores = self._scores_of_devices(model_class, free_cpu, idle, cpu, self.request(pod).milli)
+        return max(scores, key=scores.__getitem__, default=None)
+
+    def _scores_of_devices(
+        self, model_class: int, free_cpu: int, idle: Sequence[int], cpu: int, milli: int
+    ) -> dict[int, int]:
+        """The score of a share for each GPU of a node on which it fits, by the number of the GPU, in order."""
+        usable = self._usable
+        lost = usable.total * milli - usable.of_node(usable.kind_of_node(model_class, free_cpu), idle)
+        kind, scores = usable.kind_of_node(model_class, free_cpu - cpu), {}
+        for device, amount in enumerate(idle):
+            if amount >= milli:
+                left = [*idle[:device], amount - milli, *idle[device + 1 :]]
+                scores[device] = bisect_right(self._step_list, lost + usable.of_node(kind, left))
+        return scores
 
     def _classes_of(self, nodes: Nodes) -> Array:
         """The class of the GPU model of each node, int64."""
@@ -89,37 +121,47 @@ class FragmentationGradientDescent(GpuSharingPlugin):
 
     # -- the gradient, in thousandths of a GPU times typical pods ----------------------------------------------------
 
-    def _scores_of_devices(self, free: _Free, cpu: int, milli: int) -> Array:
-        """The scores of a share for each GPU, shape (nodes, GPUs); -1 where it does not fit."""
-        usable, model_class, idle = self._usable, free.model_class, free.idle.each
-        step = usable.cpu_step(free.cpu - cpu)
-        of_each = usable.of_each(model_class, step, idle)
-        left = usable.of_each(model_class, step, np.maximum(idle - milli, 0))
-        whole_left = usable.of_whole(model_class, step, free.idle.whole[:, None] - (idle == WHOLE))
-        after = of_each.sum(axis=1, keepdims=True) - of_each + left + whole_left
-        decrease = usable.total * milli + after - self._usable_amount(free)[:, None]
-        return np.where(idle >= milli, self._score(decrease), -1)
+    def _decreases_by_device(self, free: _Free, cpu: int, milli: int) -> Array:
+        """The decrease of fragmentation by a share on each GPU, shape (nodes, GPUs); very low where it does not fit."""
+        usable, (idle, _, _, whole) = self._usable, free.idle
+        kind = usable.node_kind(free.model_class, free.cpu - cpu)
+        of_each, of_whole = usable.of_each(kind, idle), usable.of_whole(kind, whole)
+        change = usable.of_each(kind, np.maximum(idle - milli, 0)) - of_each
+        np.copyto(change, _UNFIT, where=idle < milli)
+        one_whole_less = usable.of_whole(kind, np.maximum(whole - 1, 0)) - of_whole
+        change += (idle == WHOLE) * one_whole_less[:, None]
+        unchanged = np.add.reduce(of_each, axis=1) + of_whole - self._usable_amount(free)
+        change += (usable.total * milli + unchanged)[:, None]
+        return change
 
     def _decrease(self, free: _Free, cpu: int, request: GpuRequest) -> Array:
         """The decrease of fragmentation by a pod with whole GPUs or none, shape (nodes,)."""
-        usable, model_class = self._usable, free.model_class
-        step = usable.cpu_step(free.cpu - cpu)
-        after = usable.of_each(model_class, step, free.idle.each).sum(axis=1)
+        usable = self._usable
+        kind = usable.node_kind(free.model_class, free.cpu - cpu)
+        after = np.add.reduce(usable.of_each(kind, free.idle.each), axis=1)
         if request.gpus:
-            after -= request.gpus * usable.of_each(model_class, step, np.full((len(step), 1), WHOLE))[:, 0]
-        whole_left = np.maximum(free.idle.whole - request.gpus, 0)
-        after += usable.of_whole(model_class, step, whole_left[:, None])[:, 0]
+            after -= request.gpus * usable.of_each(kind, np.array([[WHOLE]]))[:, 0]
+        after += usable.of_whole(kind, np.maximum(free.idle.whole - request.gpus, 0))
         decrease: Array = usable.total * request.total + after - self._usable_amount(free)
         return decrease
 
     def _usable_amount(self, free: _Free) -> Array:
         """The usable amount of each node as it is, shape (nodes,)."""
-        usable, step = self._usable, self._usable.cpu_step(free.cpu)
-        of_each = usable.of_each(free.model_class, step, free.idle.each)
-        amount: Array = of_each.sum(axis=1) + usable.of_whole(free.model_class, step, free.idle.whole[:, None])[:, 0]
+        usable, kind = self._usable, self._usable.node_kind(free.model_class, free.cpu)
+        of_each, of_whole = usable.of_each(kind, free.idle.each), usable.of_whole(kind, free.idle.whole)
+        amount: Array = np.add.reduce(of_each, axis=1) + of_whole
         return amount
 
-    def _score(self, decrease: Array) -> Array:
-        sigmoid = 1.0 / (1.0 + np.exp(decrease / (-WHOLE * self._usable.total)))
-        score: Array = (sigmoid * MAX_SCORE).astype(np.int64)
-        return score
+
+def _score_steps(total: int) -> Array:
+    """The least decrease of fragmentation for each score from 1 to 100, int64, given the number of typical pods.
+
+    The score is the sigmoid of the decrease in GPUs, times 100, rounded down.
+    """
+    wanted = np.arange(1, MAX_SCORE + 1)
+    low, high = np.full(MAX_SCORE, -_FAR * WHOLE * total), np.full(MAX_SCORE, _FAR * WHOLE * total)
+    while (high - low).max() > 1:
+        middle = (low + high) // 2
+        reached = (1.0 / (1.0 + np.exp(middle / (-WHOLE * total))) * MAX_SCORE).astype(np.int64) >= wanted
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return high

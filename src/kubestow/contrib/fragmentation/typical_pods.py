@@ -12,6 +12,7 @@ with integers, equal states have exactly equal fragmentation.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -65,14 +66,15 @@ def typical_pods(pods: Iterable[TypicalPod], *, coverage: float = 0.95) -> list[
 class UsableGpus:
     """The usable amount of idle GPUs, in thousandths times typical pods; see the module.
 
-    Nodes are described by arrays (int64) of the class of their GPU model and of the step of their free CPU.
+    Nodes are described by an array (int64) of their kinds; see :meth:`node_kind`.
     """
 
     def __init__(self, pods: Sequence[TypicalPod]) -> None:
         #: The number of typical pods.
         self.total = sum(pod.count for pod in pods)
         self._pods = [pod for pod in pods if pod.gpus]
-        self._cpu_steps = np.array(sorted({pod.cpu for pod in self._pods}), np.int64)
+        self._cpu_step_list = sorted({pod.cpu for pod in self._pods})
+        self._cpu_steps = np.array(self._cpu_step_list, np.int64)
         self._most_gpus = max((pod.gpus for pod in self._pods), default=0)
         #: The number of the class of GPU models, by the typical pods that may use them and by model.
         self._classes: dict[tuple[int, ...], int] = {}
@@ -103,18 +105,36 @@ class UsableGpus:
         self._of_one = np.concatenate((self._of_one, (of_one * np.arange(WHOLE + 1))[None]))
         self._of_several = np.concatenate((self._of_several, (of_several * WHOLE)[None]))
 
-    def cpu_step(self, free_cpu: Array) -> Array:
-        """How many of the typical pods' distinct CPU requests fit into the free CPU (millicores) of each node."""
-        return np.searchsorted(self._cpu_steps, free_cpu, side="right")
+    def node_kind(self, model_class: Array, free_cpu: Array) -> Array:
+        """The number of the kind of nodes with these models and free CPU (millicores), int64, shape (nodes,).
 
-    def of_each(self, model_class: Array, cpu_step: Array, idle: Array) -> Array:
-        """The usable amount of each GPU by pods with one GPU; ``idle`` and result have shape (nodes, GPUs)."""
-        return self._of_one[model_class[:, None], cpu_step[:, None], idle]
-
-    def of_whole(self, model_class: Array, cpu_step: Array, count: Array) -> Array:
-        """The usable amount of ``count`` wholly idle GPUs of a node by pods with several GPUs.
-
-        ``count`` and result have shape (nodes, alternatives).
+        GPUs of nodes of one kind are usable for the same pods: for those whose CPU requests fit, and that may use the
+        model.
         """
+        step = self._cpu_steps.searchsorted(free_cpu, side="right")
+        kind: Array = model_class * (len(self._cpu_steps) + 1) + step
+        return kind
+
+    def of_each(self, kind: Array, idle: Array) -> Array:
+        """The usable amount of each GPU by pods with one GPU; ``idle`` and result have shape (nodes, GPUs)."""
+        usable: Array = self._of_one.take((kind * self._of_one.shape[2])[:, None] + idle)
+        return usable
+
+    def of_whole(self, kind: Array, count: Array) -> Array:
+        """The usable amount of ``count`` wholly idle GPUs of each node by pods with several GPUs, shape (nodes,)."""
         several = np.minimum(count, self._most_gpus)
-        return count * self._of_several[model_class[:, None], cpu_step[:, None], several]
+        usable: Array = count * self._of_several.take(kind * self._of_several.shape[2] + several)
+        return usable
+
+    def kind_of_node(self, model_class: int, free_cpu: int) -> int:
+        """The same as :meth:`node_kind` for a single node."""
+        return model_class * (len(self._cpu_steps) + 1) + bisect_right(self._cpu_step_list, free_cpu)
+
+    def of_node(self, kind: int, idle: Sequence[int], taken: int = 0) -> int:
+        """The usable amount of the GPUs of a single node without ``taken`` ones of those that are wholly idle."""
+        one, offset = self._of_one, kind * self._of_one.shape[2]
+        each = sum([one.item(offset + amount) for amount in idle]) - taken * one.item(offset + WHOLE)
+        whole = max(idle.count(WHOLE) - taken, 0)
+        several = min(whole, self._most_gpus)
+        usable: int = each + whole * self._of_several.item(kind * self._of_several.shape[2] + several)
+        return usable
