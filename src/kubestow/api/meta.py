@@ -94,11 +94,12 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """JSON data without the fields and list items that are null, which mean the same as absent ones."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
+        return [without_nulls(item) for item in value if item is not None]
     return value
 
 
@@ -120,7 +121,7 @@ def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
 def convert(kind: type[T], value: Any) -> T:
     """Convert parsed JSON or YAML to an object of a kind. Raises InvalidObject like :func:`decode`."""
     try:
-        return msgspec.convert(_without_nulls(value), kind)
+        return msgspec.convert(without_nulls(value), kind)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
         raise InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip(".")) from None

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from kubestow.errors import InputError
+from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
-from tests.simulation.input.manifests import node, pod, write
+from tests.simulation.input.manifests import node, pod, workload, write
 
 
 def problems(cluster: Cluster) -> list[str]:
@@ -43,6 +44,50 @@ def test_items_of_typed_lists_concatenated_documents_and_arrays_are_read(tmp_pat
     (tmp_path / "array.json").write_text(json.dumps([node("a"), pod("p")]))
     assert repr(Cluster.load(tmp_path / "two.json")) == "<Cluster: 2 nodes, 0 placed and 1 pending pods>"
     assert repr(Cluster.load(tmp_path / "array.json")) == "<Cluster: 1 nodes, 0 placed and 1 pending pods>"
+
+
+def test_fields_that_are_null_are_as_if_absent(tmp_path: Path) -> None:
+    empty = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "empty"}, "spec": None}
+    nulls = pod("nulls", tolerations=[None], initContainers=None, nodeSelector=None)
+    nulls["spec"]["containers"][0]["resources"]["limits"] = None
+    cluster = Cluster.load(write(tmp_path, node("a"), empty, nulls))
+    assert problems(cluster) == ["dump.json: items[1]: invalid Pod default/empty: spec.containers: required value"]
+    assert [each.metadata.name for each in cluster.pods] == ["nulls"]
+    with pytest.raises(InputError, match=r"has no pods|spec.containers: required value"):
+        Arrivals.load(write(tmp_path, empty, name="workload.json"), cluster=cluster, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("limit_range", "text"),
+    [
+        ({"spec": {"limits": [{"type": "Container", "defaultRequest": [5]}]}}, "spec.limits[0].defaultRequest"),
+        ({"spec": {"limits": 5}}, "spec.limits"),
+    ],
+)
+def test_a_malformed_limit_range_is_a_problem_of_its_own(tmp_path: Path, limit_range: Any, text: str) -> None:
+    malformed = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, **limit_range}
+    cluster = Cluster.load(write(tmp_path, node("a"), malformed, pod("p")))
+    [problem] = problems(cluster)
+    assert problem.startswith(f"dump.json: items[1]: invalid LimitRange: {text}: Expected")
+    assert len(cluster.pods) == 1
+
+
+@pytest.mark.parametrize("metadata", [5, {"name": ["x"]}, {"name": "x", "namespace": {"a": 1}}])
+def test_a_malformed_controller_is_a_problem_of_its_own(tmp_path: Path, metadata: Any) -> None:
+    cluster = Cluster.load(write(tmp_path, node("a")))
+    malformed = {**workload("Deployment", "x"), "metadata": metadata}
+    path = write(tmp_path, malformed, workload("Deployment", "y", replicas=2), name="workload.json")
+    arrivals = Arrivals.load(path, cluster=cluster)
+    assert len(arrivals.pods) == 2
+    [problem] = arrivals.summary.problems
+    assert problem.place == "items[0]"
+    assert problem.text.startswith("invalid Deployment: metadata")
+
+
+def test_input_without_nodes_names_the_first_problem(tmp_path: Path) -> None:
+    broken = {**node("a"), "status": {"allocatable": {"cpu": "x"}}, "spec": 5}
+    with pytest.raises(InputError, match=r"has no nodes, .*; the first of 1 problems: .*items\[0\]: invalid Node"):
+        Cluster.load(write(tmp_path, broken))
 
 
 def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject
 
 __all__ = ["Admission"]
@@ -21,6 +24,37 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATION_SECONDS = 300
+
+
+class _ContainerLimits(msgspec.Struct, rename="camel", frozen=True):
+    default: dict[str, Any] = {}
+    default_request: dict[str, Any] = {}
+
+
+class _LimitRangeSpec(msgspec.Struct, frozen=True):
+    limits: list[_ContainerLimits] = []
+
+
+class _LimitRange(msgspec.Struct, frozen=True):
+    """The structure of a LimitRange, as far as admission reads it."""
+
+    spec: _LimitRangeSpec = _LimitRangeSpec()
+
+
+class _Overhead(msgspec.Struct, rename="camel", frozen=True):
+    pod_fixed: dict[str, Any] = {}
+
+
+class _RuntimeClassScheduling(msgspec.Struct, rename="camel", frozen=True):
+    node_selector: dict[str, str] = {}
+    tolerations: list[dict[str, Any]] = []
+
+
+class _RuntimeClass(msgspec.Struct, frozen=True):
+    """The structure of a RuntimeClass, as far as admission reads it."""
+
+    overhead: _Overhead = _Overhead()
+    scheduling: _RuntimeClassScheduling = _RuntimeClassScheduling()
 
 
 @dataclass(slots=True)
@@ -45,10 +79,12 @@ class Admission:
             case "PriorityClass":
                 self._add_priority_class(name, manifest)
             case "LimitRange":
+                convert(_LimitRange, manifest)
                 limits = (manifest.get("spec") or {}).get("limits") or ()
                 found = [limit for limit in limits if limit.get("type") == "Container"]
                 self._container_limits.setdefault(namespace, []).extend(found)
             case "RuntimeClass":
+                convert(_RuntimeClass, manifest)
                 self._runtime_classes[name] = manifest
             case "ResourceClaimTemplate":
                 self.claim_templates[namespace, name] = manifest.get("spec") or {}

@@ -12,7 +12,7 @@ import msgspec
 from kubestow import gc_tuning
 from kubestow.api.core import Pod, PodResourceClaimStatus
 from kubestow.api.formats.duration import Duration
-from kubestow.api.meta import ObjectMeta, convert
+from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.simulation.input import kinds
@@ -74,6 +74,12 @@ class Arrivals:
         return f"<Arrivals: {len(self.pods):,} pods>"
 
 
+class _Named(msgspec.Struct):
+    """An object of any kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class _Loader:
     """Expands and admits the objects of one workload."""
 
@@ -114,7 +120,7 @@ class _Loader:
     def _guarded(self, source: SourceObject, load: Any) -> None:
         """Load one manifest; whatever is wrong with its structure is a problem of this object alone."""
         try:
-            load(source.manifest, source)
+            load(without_nulls(source.manifest), source)
         except InvalidObject as error:
             self._report(source, f"invalid {source.kind}: {error}")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -125,9 +131,9 @@ class _Loader:
         self._arrivals.summary.read[source.kind] += 1
 
     def _expand(self, manifest: Object, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:
-        metadata = manifest["metadata"]
-        if not metadata.get("name"):
+        if not convert(_Named, manifest).metadata.name:
             raise InvalidObject("required value", path="metadata.name")
+        metadata = manifest["metadata"]
         namespace = metadata["namespace"] = metadata.get("namespace") or "default"
         references = metadata.get("ownerReferences") or ()
         if any((owner.get("kind"), namespace, owner.get("name")) in owners for owner in references):
@@ -234,8 +240,11 @@ def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
     """Kind, namespace and name of a workload controller."""
     if kinds.type_of(source) not in kinds.WORKLOAD_KINDS:
         return None
-    metadata = source.manifest.get("metadata") or {}
-    return source.kind, metadata.get("namespace") or "default", metadata.get("name") or ""
+    try:
+        metadata = decode(_Named, source.raw).metadata
+    except InvalidObject:
+        return None  # which is reported when it is loaded
+    return source.kind, metadata.namespace or "default", metadata.name
 
 
 def _named(pod: Pod, replica: Replica) -> Pod:

@@ -14,7 +14,7 @@ import msgspec
 
 from kubestow import gc_tuning
 from kubestow.api.core import Node, Pod
-from kubestow.api.meta import OwnerReference, convert, decode
+from kubestow.api.meta import OwnerReference, convert, decode, without_nulls
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -117,7 +117,11 @@ class Cluster:
             cluster = _Loader(problems).load(sources)
         cluster.summary.problems = tuple(problems)
         if not cluster.nodes:
-            raise InputError(subject, "has no nodes, expected the output of kubectl get nodes,pods -A -o json")
+            problem = "has no nodes, expected the output of kubectl get nodes,pods -A -o json"
+            found = cluster.summary.problems
+            raise InputError(
+                subject, f"{problem}; the first of {len(found)} problems: {found[0]}" if found else problem
+            )
         return cluster
 
     @classmethod
@@ -231,7 +235,7 @@ class _Loader:
             return
         if not pod.spec.scheduler_name:  # a manifest, not an object from an API server
             try:
-                manifest = source.manifest
+                manifest = without_nulls(source.manifest)
                 self._cluster.admission.admit(manifest, pod.metadata.namespace)
                 pod = self._shared(msgspec.structs.replace(convert(Pod, manifest), metadata=pod.metadata))
             except InvalidObject as error:
@@ -266,7 +270,7 @@ class _Loader:
 
     def _add_to_admission(self, source: SourceObject) -> bool:
         try:
-            self._cluster.admission.add(source.kind, source.manifest)
+            self._cluster.admission.add(source.kind, without_nulls(source.manifest))
         except (InvalidObject, AttributeError, TypeError, ValueError) as error:
             self._report(source, f"invalid {source.kind}: {error}")
             return False
