@@ -21,8 +21,9 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.config import FeatureGates
+from kubestow.event_loop import new_event_loop
 from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
-from kubestow.flight_record.recording.event_loop import RecordedSelectorLoop
+from kubestow.flight_record.recording.event_loop import new_recorded_loop
 from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
@@ -93,9 +94,9 @@ def main() -> None:
     gc_tuning.raise_thresholds()  # as kubestow run does
     without, recorded, sizes = [], [], []
     for _ in range(options.rounds):
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             without.append(runner.run(measure(options.nodes, options.pods, None)))
-        with TemporaryDirectory() as folder, asyncio.Runner(loop_factory=RecordedSelectorLoop) as runner:
+        with TemporaryDirectory() as folder, asyncio.Runner(loop_factory=new_recorded_loop) as runner:
             recorded.append(runner.run(measure(options.nodes, options.pods, Path(folder))))
             sizes.append(sum(path.stat().st_size for path in Path(folder).iterdir()) / options.pods)
     least, least_recorded = min(without) * 1e6, min(recorded) * 1e6

@@ -31,7 +31,7 @@ from kubestow.client.rest.rate_limiter import RateLimit
 from kubestow.configuration_file import read_configuration
 from kubestow.event_loop import new_event_loop
 from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
-from kubestow.flight_record.recording.event_loop import RecordedSelectorLoop
+from kubestow.flight_record.recording.event_loop import new_recorded_loop
 from kubestow.flight_record.recording.recorder import FlightRecorder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -110,7 +110,7 @@ class SchedulerApp:
 
     def run_on_new_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program that runs this scheduler, on an event loop that can record it if that is configured."""
-        factory = new_event_loop if self.options.flight_record is None else RecordedSelectorLoop
+        factory = new_event_loop if self.options.flight_record is None else new_recorded_loop
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(program)
 
