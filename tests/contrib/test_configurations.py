@@ -113,6 +113,15 @@ def test_configurations_of_the_originals_run_as_they_are(document: str) -> None:
         build_profile(profile, registry, harness)
 
 
+def test_a_plugin_is_not_called_where_it_has_nothing_to_do() -> None:
+    registry, harness = find_plugins(), PluginHarness()
+    configuration = config.load(yaml.safe_load(KOORDINATOR), implements=implements(registry))
+    plugins = build_profile(configuration.profiles[0], registry, harness).runtime.plugins
+    assert {each.name for each in plugins.filter} >= {"LoadAwareScheduling"}
+    for point in (plugins.pre_filter, plugins.reserve):
+        assert "LoadAwareScheduling" not in {each.name for each in point}
+
+
 @pytest.mark.parametrize("name", sorted(CONTRIBUTED))
 def test_every_name_has_a_plugin(name: str) -> None:
     assert find_plugins()[name].name == name

@@ -16,14 +16,15 @@ S = TypeVar("S")
 class CycleState:
     """Values by their type: ``state.put(SpreadCounts(...))``, later ``state[SpreadCounts]``.
 
-    A state made from ``shared`` states also reads theirs, and keeps its own writes to itself.
+    A state made from ``shared`` states also reads theirs, and keeps its own writes to itself. What is written to a
+    shared state that was empty then is not read.
     """
 
     __slots__ = ("_shared", "_values")
 
     def __init__(self, *shared: CycleState) -> None:
         self._values: dict[type, object] = {}
-        self._shared = shared
+        self._shared: list[CycleState] = [state for state in shared if state._values or state._shared]
 
     def put(self, value: object) -> None:
         """Store a value in place of one of the same type."""

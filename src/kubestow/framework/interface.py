@@ -35,7 +35,7 @@ from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.config import Extender
+from kubestow.config import Extender, ExtensionPoint
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
@@ -227,6 +227,9 @@ class Plugin(ABC):
     #: Whether :meth:`applies_to`, :meth:`label_keys_for` and :meth:`signature` depend on the pod's requests and limits.
     #: If not, they are not called again for pods that differ in these only.
     reads_requests: ClassVar[bool] = True
+    #: Further extension points that configurations enable the plugin at, because the plugin of the same name in Go
+    #: needs them; there is nothing to do at them, so the plugin is not called there.
+    inert_at: ClassVar[Collection[ExtensionPoint]] = ()
     #: Kinds of objects that are only watched when a plugin names them, here or in a registration.
     kinds: Sequence[type[Any]] = ()
 

@@ -89,7 +89,9 @@ class _Implements(Mapping[str, frozenset[str]]):
 
     def __getitem__(self, name: str) -> frozenset[str]:
         plugin = self._registry[name]
-        return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+        return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base)).union(
+            plugin.inert_at
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self._registry
@@ -169,8 +171,10 @@ class _Instances:
             if name not in self.by_name:
                 self.by_name[name] = _construct(self._registry[name], self._configured, self._handle)
             plugin = self.by_name[name]
-            assert isinstance(plugin, base)
-            found.append((plugin, weight))
+            if isinstance(plugin, base):
+                found.append((plugin, weight))
+            else:
+                assert point in plugin.inert_at
         return found
 
 

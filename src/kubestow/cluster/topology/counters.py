@@ -42,7 +42,7 @@ class PodCounter:
     pod can have thousands of affinity terms that select nothing.
     """
 
-    __slots__ = ("__weakref__", "_column", "_columns", "_index_keys", "_weight_of", "listeners", "terminating")
+    __slots__ = ("__weakref__", "_column", "_columns", "_index_keys", "_listeners", "_weight_of", "terminating")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PodCounter:
         self._weight_of = weight_of
         self._index_keys = index_keys
         self.terminating = terminating
-        self.listeners: WeakValueDictionary[Hashable, CounterListener] = WeakValueDictionary()
+        self._listeners: WeakValueDictionary[Hashable, CounterListener] | None = None
 
     @property
     def index_keys(self) -> IndexKeys | None:
@@ -68,6 +68,13 @@ class PodCounter:
     def by_row(self) -> NDArray[np.int64]:
         """The sum per row of the node table, int64."""
         return self._columns.zeros(self._columns.size) if self._column is None else self._column.readonly
+
+    @property
+    def listeners(self) -> WeakValueDictionary[Hashable, CounterListener]:
+        """The listeners by key."""
+        if self._listeners is None:
+            self._listeners = WeakValueDictionary()
+        return self._listeners
 
     @property
     def has_counted(self) -> bool:
@@ -83,7 +90,9 @@ class PodCounter:
     def add(self, row: int, amount: int) -> None:
         """Add an amount to the sum of a row."""
         self._own_column()[row] += amount
-        for reference in self.listeners.valuerefs():
+        if self._listeners is None:
+            return
+        for reference in self._listeners.valuerefs():
             follower = reference()
             if follower is not None:
                 follower.add(row, amount)

@@ -20,20 +20,14 @@ from numpy.typing import NDArray
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.config import ExtensionPoint
 from kubestow.contrib.koordinator.args import LoadAwareSchedulingArgs
 from kubestow.contrib.koordinator.estimation import LABEL_KEYS, PROD, estimate, priority_class
 from kubestow.contrib.koordinator.node_loads import NodeLoads
 from kubestow.contrib.koordinator.node_metric import NodeMetric, Vector
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import (
-    MAX_SCORE,
-    FilterPlugin,
-    Handle,
-    PreFilterPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
+from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["LoadAwareScheduling"]
@@ -53,11 +47,13 @@ class _Traits(NamedTuple):
     is_of_daemon_set: bool
 
 
-class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin):
+class LoadAwareScheduling(FilterPlugin, ScorePlugin):
     """Limits and balances the usage that koordlets report."""
 
     name = "LoadAwareScheduling"
     Args = LoadAwareSchedulingArgs
+    #: Pods count on their nodes as soon as they are assumed, so there is nothing to reserve.
+    inert_at = (ExtensionPoint.PRE_FILTER, ExtensionPoint.RESERVE)
     label_keys = LABEL_KEYS
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.DELETE),
@@ -92,10 +88,6 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
         if self.args.allow_customize_estimation:
             return None
         return self._traits_of(pod)
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Nothing: configurations enable the extension point as upstream's plugin needs it."""
-        return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Rejects by the first resource above its threshold."""
@@ -173,13 +165,6 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlu
             if left < scarcest:
                 scarcest = left
         return (total + scarcest * self._dominant_weight) // self._total_weight
-
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Nothing: pods count on their nodes as soon as they are assumed."""
-        return None
-
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Nothing, as at Reserve."""
 
     def _estimate(self, pod: PodInfo) -> Vector:
         return self._traits_of(pod).estimate

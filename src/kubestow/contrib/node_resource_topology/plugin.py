@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, ShapeFamily
+from kubestow.config import ExtensionPoint
 from kubestow.contrib.node_resource_topology.alignment import (
     CONTAINER_KINDS,
     POD,
@@ -36,7 +37,6 @@ from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
     PostBindPlugin,
-    PreFilterPlugin,
     ReservePlugin,
     ScorePlugin,
 )
@@ -61,11 +61,12 @@ _STATUSES = {
 Int64s = NDArray[np.int64]
 
 
-class NodeResourceTopologyMatch(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin):
+class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin):
     """Aligns pods with the NUMA zones of nodes."""
 
     name = "NodeResourceTopologyMatch"
     Args = NodeResourceTopologyMatchArgs
+    inert_at = (ExtensionPoint.PRE_FILTER,)
     label_keys = ()
 
     def __init__(self, args: NodeResourceTopologyMatchArgs, handle: Handle) -> None:
@@ -95,9 +96,6 @@ class NodeResourceTopologyMatch(PreFilterPlugin, FilterPlugin, ScorePlugin, Rese
     def signature(self, pod: PodInfo) -> Hashable:
         """The requests of the containers."""
         return self._requests_of(pod).signature()
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Nothing: configurations enable the extension point as upstream's plugin needs it."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Rejects nodes with the policy ``single-numa-node`` on which the pod cannot be aligned."""

@@ -19,6 +19,7 @@ from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.counters import PodCounter
+from kubestow.config import ExtensionPoint
 from kubestow.contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow.contrib.trimaran.args import TrimaranArgs
 from kubestow.contrib.trimaran.beta_distribution import (
@@ -31,8 +32,7 @@ from kubestow.contrib.trimaran.beta_distribution import (
 from kubestow.contrib.trimaran.pod_amounts import limits, requests
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
-from kubestow.framework.status import Status
+from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 
 __all__ = ["Amounts", "LowRiskOverCommitment", "LowRiskOverCommitmentArgs", "limit_risk", "load_risk"]
 
@@ -73,18 +73,23 @@ class Amounts(NamedTuple):
 
 
 class _LoadDistribution(NamedTuple):
-    """The load of one resource per node, as fractions of the capacity: mean and deviation, and the distribution."""
+    """The load of one resource per node, as fractions of the capacity: mean and deviation, and the distribution.
+
+    ``by_row`` has the same in Python numbers, a tuple for each row: mean, deviation, alpha, beta and log_beta.
+    """
 
     mean: Floats
     deviation: Floats
     parameters: BetaParameters
+    by_row: list[tuple[float, ...]]
 
 
-class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
+class LowRiskOverCommitment(ScorePlugin):
     """Prefers nodes where limits exceed the capacity little, and the load rarely exceeds the requests."""
 
     name = "LowRiskOverCommitment"
     Args = LowRiskOverCommitmentArgs
+    inert_at = (ExtensionPoint.PRE_SCORE,)
     label_keys = ()
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
@@ -105,10 +110,6 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         """Requests and limits of CPU and memory."""
         return requests(pod.shape), limits(pod.shape)
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Nothing: configurations enable the extension point as upstream's plugin needs it."""
-        return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """100 x (1 - risk); 0 for pods without requests and limits, and on nodes without metrics."""
@@ -143,11 +144,10 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
             request_counter, limit_counter = self._counters[index]
             requests_there, limits_there = request_counter.by_row.item(row), limit_counter.by_row.item(row)
             capacity = node.allocatable(_RESOURCES[index])
-            mean = load.mean.item(row)
-            of_load = 0.0
-            if not math.isnan(mean):
+            of_load, load_there = 0.0, load.by_row[row]
+            if not math.isnan(load_there[0]):
                 measured = True
-                of_load = _load_risk_of_one(requests_there, limits_there, capacity, load, row)
+                of_load = _load_risk_of_one(requests_there, limits_there, capacity, load_there)
             requests_with, limits_with = requests_there + requested[index], limits_there + limited[index]
             of_limits = 0.0
             if limits_with > capacity:
@@ -171,7 +171,9 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         widest = np.sqrt(np.clip(mean * (1 - mean), 0.0, None) * _VARIANCE_ALLOWANCE)
         spread = np.minimum(np.clip(deviation / 100, 0.0, 1.0) * self._spread, widest)
         spread[spread < LEAST_DEVIATION] = 0.0
-        return _LoadDistribution(mean, spread, match_moments(mean, spread))
+        parameters = match_moments(mean, spread)
+        by_row = zip(*(column.tolist() for column in (mean, spread, *parameters)), strict=True)
+        return _LoadDistribution(mean, spread, parameters, list(by_row))
 
     def _counter(self, what: str, index: int) -> PodCounter:
         amounts = requests if what == "requests" else limits
@@ -182,15 +184,14 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         return self.handle.cluster.counter((self.name, what, index), amount, terminating=True)
 
 
-def _load_risk_of_one(requests: int, limits: int, capacity: int, load: _LoadDistribution, row: int) -> float:
+def _load_risk_of_one(requests: int, limits: int, capacity: int, load: tuple[float, ...]) -> float:
     """As :func:`load_risk`, for one row with metrics."""
-    mean, deviation = load.mean.item(row), load.deviation.item(row)
+    mean, deviation, alpha, beta, log_beta = load
     scale, allocated = max(capacity, 1), min(requests, capacity)
     threshold = min(max(allocated / scale, 0.0), 1.0)
     limited = limits < capacity and allocated <= limits
     if limited and limits == 0:
         return 0.0
-    alpha, beta, log_beta = (field.item(row) for field in load.parameters)
     if math.isnan(log_beta):
         return 0.0 if mean == 0 or (deviation == 0 and mean <= threshold) else 1.0
     probability = cumulative_of_one(alpha, beta, log_beta, threshold)
