@@ -18,7 +18,7 @@ from kubestow import config
 from kubestow.errors import ConfigurationError
 from kubestow.framework.interface import Plugin
 
-__all__ = ["decode_arguments"]
+__all__ = ["argument_errors", "decode_arguments"]
 
 #: Separates the problem and the path in messages of msgspec.
 _PATH = " - at `$"
@@ -44,6 +44,21 @@ def decode_arguments(profile: config.KubeSchedulerProfile, kind: type[Plugin]) -
     raise ConfigurationError(
         f'profile "{profile.scheduler_name}"', [(args + path, f"plugin {kind.name}: {text}") for path, text in problems]
     )
+
+
+def argument_errors(
+    configuration: config.KubeSchedulerConfiguration, registry: Mapping[str, type[Plugin]]
+) -> Iterator[config.FieldError]:
+    """The errors of :func:`decode_arguments` for all plugins with ``args`` that are registered."""
+    for index, profile in enumerate(configuration.profiles):
+        for entry in profile.plugin_config:
+            if entry.name not in registry:
+                continue
+            try:
+                decode_arguments(profile, registry[entry.name])
+            except ConfigurationError as error:
+                for path, text in error.problems:
+                    yield config.FieldError(f"profiles[{index}].{path}", text)
 
 
 def _path(profile: config.KubeSchedulerProfile, plugin: str) -> str:

@@ -80,6 +80,34 @@ def test_an_unknown_plugin_is_an_error(capsys: pytest.CaptureFixture[str], file:
     assert (status, 'ScorePlugin "Mine" does not exist' in out) == (1, True)
 
 
+def test_mistakes_in_the_arguments_of_contributed_plugins_are_errors(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    plugins = "  plugins: {multiPoint: {enabled: [{name: TargetLoadPacking}, {name: NodeResourceTopologyMatch}]}}\n"
+    packing = "  - {name: TargetLoadPacking, args: {targetUtilization: 150}}\n"
+    topology = "  - {name: NodeResourceTopologyMatch, args: {discardReserved: true}}\n"
+    file.write_text(f"{HEAD}profiles:\n- schedulerName: a\n{plugins}  pluginConfig:\n{packing}{topology}")
+    status, out, _ = run(capsys, "check", str(file))
+    args = "profiles[0].pluginConfig[{}].args"
+    assert (status, out.splitlines()) == (
+        1,
+        [
+            f"{file}:7:31: {args.format(0)}: plugin TargetLoadPacking: targetUtilization is 150, expected 1 to 100",
+            f"{file}:8:46: {args.format(1)}.discardReserved: plugin NodeResourceTopologyMatch: unknown field, "
+            'did you mean "discardReservedNodes"?',
+        ],
+    )
+
+
+def test_a_configuration_of_volcano_is_checked_and_shown(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text('actions: "allocate"\ntiers:\n- plugins:\n  - name: drff\n')
+    message = 'tiers[0].plugins[0].name: unknown plugin "drff", did you mean "drf"?'
+    assert run(capsys, "check", str(file))[:2] == (1, f"{file}:4:5: {message}\n")
+    file.write_text('actions: "allocate"\ntiers:\n- plugins:\n  - name: drf\n')
+    assert run(capsys, "check", str(file))[:2] == (0, f"{file}: valid\n")
+    assert yaml.safe_load(run(capsys, "show", str(file))[1])["profiles"][0]["schedulerName"] == "volcano"
+
+
 def test_for_an_old_version_the_conversion_command_is_printed(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     file.write_text(HEAD.replace("/v1", "/v1beta3"))
     status, _, err = run(capsys, "check", str(file))

@@ -14,6 +14,7 @@ from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
+    from kubestow.framework.profile import Registry
 
 __all__ = ["config"]
 
@@ -46,17 +47,19 @@ def config() -> None:
 def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, output: str) -> int:
     """Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message.
 
-    FILE is a configuration, or a ConfigMap with one; "-" is standard input. All independent errors are reported, also
-    those that kube-scheduler reports only when others are corrected. The exit status is 1 if there are errors.
+    FILE is a configuration, or one of Volcano, or a ConfigMap with one; "-" is standard input. All independent errors
+    are reported, also those that kube-scheduler reports only when others are corrected. The exit status is 1 if there
+    are errors.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
+    from kubestow.plugins.registry import find_plugins
 
-    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    gates, registry = configuration.FeatureGates.parse(feature_gates), find_plugins(plugins)
     found: dict[str, list[FieldError]] = {}
     for file in files:
         source = _read(file)
-        errors = found[file] = configuration.diagnose(source, gates=gates, implements=implements)
+        errors = found[file] = _errors(source, gates, registry)
         for error in errors if output == "text" else ():
             click.echo(_located(file, error))
         if errors and legacy.is_legacy(source):
@@ -68,6 +71,25 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
     if output != "text":
         print_data([{"file": file, "errors": list(map(_as_data, errors))} for file, errors in found.items()], output)
     return int(any(found.values()))
+
+
+def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[FieldError]:
+    """The errors of a configuration; those in the ``args`` of plugins that are not in-tree if there are no others."""
+    from kubestow import config as configuration
+    from kubestow.config.document import parse_document, unwrap_config_map
+    from kubestow.contrib.volcano import conversion
+    from kubestow.framework.plugin_arguments import argument_errors
+    from kubestow.framework.profile import implements
+
+    of_volcano = conversion.check(source)
+    if of_volcano is not None:
+        return of_volcano
+    errors = configuration.diagnose(source, gates=gates, implements=implements(registry))
+    if errors:
+        return errors
+    document = unwrap_config_map(parse_document(source))
+    loaded = configuration.load(source, gates=gates)
+    return [document.located(error) for error in argument_errors(loaded, registry)]
 
 
 def _located(file: str, error: FieldError) -> str:
@@ -98,12 +120,15 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
     """
     from kubestow import config as configuration
     from kubestow.config.diff import annotated
+    from kubestow.contrib.volcano.conversion import converted
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
     default = configuration.default_configuration(gates)
     effective = default
     if file is not None:
-        effective = configuration.load(_read(file), subject=file, gates=gates, implements=implements)
+        source = _read(file)
+        document = converted(source, file) or source
+        effective = configuration.load(document, subject=file, gates=gates, implements=implements)
     if output == "table" and not points:
         raise click.UsageError("--output table requires --points")
     if points and output in (None, "table"):

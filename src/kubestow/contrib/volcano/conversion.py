@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubestow import config
-from kubestow.config.document import DocumentError, parse_document, unwrap_config_map
+from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
 from kubestow.contrib.volcano.configuration import (
     NODE_ORDER_WEIGHTS,
     PREDICATES,
@@ -21,7 +21,7 @@ from kubestow.contrib.volcano.configuration import (
 )
 from kubestow.errors import InputError
 
-__all__ = ["SCHEDULER_NAME", "converted", "to_scheduler_configuration"]
+__all__ = ["SCHEDULER_NAME", "check", "converted", "to_scheduler_configuration"]
 
 SCHEDULER_NAME = "volcano"
 """The schedulerName of the profile, and of the pods that Volcano schedules."""
@@ -37,21 +37,48 @@ def converted(source: bytes, subject: str) -> dict[str, Any] | None:
     None if it is something else: a configuration of Volcano has ``actions`` or ``tiers``, and no kind. Raises
     InputError, with file, line and field, for the first mistake.
     """
+    document = _document(source)
+    if document is None:
+        return None
+    try:
+        return _convert(document)
+    except ConfigurationProblem as problem:
+        error = _located(document, problem)
+        place = f"{subject}:{error.line}:{error.column}" if error.line else subject
+        raise InputError(place, error.message, place=error.path) from None
+
+
+def check(source: bytes) -> list[config.FieldError] | None:
+    """The first mistake in a configuration of Volcano, empty if there is none; None if it is something else."""
+    document = _document(source)
+    if document is None:
+        return None
+    try:
+        _convert(document)
+    except ConfigurationProblem as problem:
+        return [_located(document, problem)]
+    return []
+
+
+def _document(source: bytes) -> Document | None:
+    """A configuration of Volcano, None if it is something else."""
     try:
         document = unwrap_config_map(parse_document(source))
     except DocumentError:
         return None
     data = document.data
-    if not isinstance(data, Mapping) or "kind" in data or not ("actions" in data or "tiers" in data):
-        return None
-    try:
-        for duplicate in document.duplicates:
-            raise ConfigurationProblem(duplicate.path, duplicate.message)
-        return to_scheduler_configuration(data)
-    except ConfigurationProblem as error:
-        position = document.position_of(error.path)
-        place = subject if position is None else f"{subject}:{position.line}:{position.column}"
-        raise InputError(place, error.problem, place=error.path) from None
+    is_volcano = isinstance(data, Mapping) and "kind" not in data and ("actions" in data or "tiers" in data)
+    return document if is_volcano else None
+
+
+def _convert(document: Document) -> dict[str, Any]:
+    for duplicate in document.duplicates:
+        raise ConfigurationProblem(duplicate.path, duplicate.message)
+    return to_scheduler_configuration(document.data)
+
+
+def _located(document: Document, problem: ConfigurationProblem) -> config.FieldError:
+    return document.located(config.FieldError(problem.path, problem.problem))
 
 
 def to_scheduler_configuration(data: Any) -> dict[str, Any]:
