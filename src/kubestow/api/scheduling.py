@@ -6,6 +6,8 @@ plugin (scheduling.x-k8s.io/v1alpha1) and that of Volcano (scheduling.volcano.sh
 
 from __future__ import annotations
 
+import msgspec
+
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
@@ -115,8 +117,30 @@ class VolcanoPodGroupSpec(APIObject, frozen=True):
     priority_class_name: str = ""
 
 
+class VolcanoPodGroupCondition(APIObject, frozen=True):
+    """``status.conditions[]`` of Volcano's PodGroup."""
+
+    type: str = ""
+    status: str = ""
+    transition_id: str = msgspec.field(default="", name="transitionID")
+    last_transition_time: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class VolcanoPodGroupStatus(APIObject, frozen=True):
+    """``status`` of Volcano's PodGroup, with numbers of pods; the plugin Volcano writes it."""
+
+    phase: str = ""
+    conditions: list[VolcanoPodGroupCondition] = []
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class VolcanoPodGroup(APIObject, frozen=True):
     """The PodGroup of Volcano (scheduling.volcano.sh/v1beta1)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()
+    status: VolcanoPodGroupStatus = VolcanoPodGroupStatus()

@@ -177,6 +177,8 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
     assert sum((q.admitted_minimum for q in accounts.queues.values()), Counter[str]()) == minimum
     for name in list(changes.pods):
         changes.remove(name)
+    for name in changes.groups:
+        cluster.catalog(VolcanoPodGroup).remove("default", name)
     assert not accounts.jobs
     assert not accounts.queues
     assert not accounts.unused_minimum

@@ -8,7 +8,7 @@ admitted jobs count, so that no share lies idle for pods that may not be schedul
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
@@ -23,13 +23,17 @@ from kubestow.contrib.volcano.fair_share import TOLERANCE, dominant_share
 from kubestow.contrib.volcano.queues import DEFAULT_QUEUE, Amounts, Queue, QueueRules, amounts_of, read_queues
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["Accounts", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
+__all__ = ["Accounts", "EndedPod", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
 
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _UNLIMITED = float("inf")
 #: A capability of 0 does not limit these.
 _UNLIMITED_IF_ZERO = ("cpu", "memory")
 _NEVER: Hashable = object()
+#: The phases of PodGroups that may still be admitted, and those that have been.
+_WAITING, _ADMITTED = ("", "Pending", "Inqueue"), ("Inqueue", "Running", "Unknown")
+#: So many pods that have ended are kept until they are counted.
+_MOST_ENDED = 10_000
 
 
 class JobKey(NamedTuple):
@@ -41,6 +45,14 @@ class JobKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+class EndedPod(NamedTuple):
+    """A pod of a PodGroup that has finished or was deleted."""
+
+    job: JobKey
+    name: str
+    uid: str
 
 
 class Job:
@@ -140,6 +152,8 @@ class Accounts:
         #: Incremented when pods end or leave their nodes, and when queues, pod groups or nodes change: only then may
         #: a job be admitted that was not before.
         self.freed = 0
+        #: The pods of PodGroups that have ended, for the reader to take.
+        self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
         self._pod_groups.subscribe(self._pod_group_changed)
         cluster.listen_to_pods(self)
         cluster.listen_to_placements(self)
@@ -249,13 +263,20 @@ class Accounts:
         if known is None and _job_key(info) is None:
             return
         if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != _job_key(info)):
-            self.pod_ended(info.uid)
+            self._end(info.uid)
         if not info.terminating and not info.spec.scheduling_gates:
             self._unobserved.discard(info.uid)
             self._request(info)
 
     def pod_ended(self, uid: str) -> None:
-        """A pod has finished or was deleted, or is not requested any more."""
+        """A pod has finished or was deleted."""
+        job = self._job_of.get(uid)
+        if job is not None and not job.key.uid:
+            self.ended.append(EndedPod(job.key, job.pods[uid].name, uid))
+        self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        """A pod is not requested any more."""
         self._unobserved.discard(uid)
         if self._withdraw(uid) and uid not in self._placed_in:
             self._on_withdrawal()
@@ -341,23 +362,35 @@ class Accounts:
     def _pod_group_changed(self, before: VolcanoPodGroup | None, after: VolcanoPodGroup | None) -> None:
         group = after or before
         assert group is not None
-        job = self.jobs.get(JobKey(group.metadata.namespace, group.metadata.name))
+        key = JobKey(group.metadata.namespace, group.metadata.name)
+        job = self.jobs.get(key)
+        if job is not None and before is not None and after is not None and before.spec == after.spec:
+            return  # its status was written
         self.freed += 1
         if job is not None:
             self._leave_queue(job)
-            self._describe(job, next(iter((*job.pods.values(), *job.placed.values()))))
+            if after is None and not job.pods and not job.placed:
+                del self.jobs[key]
+            else:
+                self._describe(job, None)
+        elif after is not None and after.status.phase in _WAITING:
+            # Pods may be created only after it is admitted.
+            job = self.jobs[key] = Job(key)
+            self._describe(job, None)
 
-    def _describe(self, job: Job, pod: PodInfo) -> None:
+    def _describe(self, job: Job, pod: PodInfo | None) -> None:
         """Read what the pod group says of a job, or the pod if it is the whole job."""
         key = job.key
         job.problem, job.min_resources, job.priority_class = "", None, ""
         if key.uid:
+            assert pod is not None
             job.queue, job.min_member = _queue_annotation(pod), 1
             job.created = pod.metadata.creation_timestamp or ""
         else:
             group = self._pod_groups.get(key.namespace, key.name)
             job.queue = "" if group is None else group.spec.queue or DEFAULT_QUEUE
             if group is not None:
+                job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED
                 job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
                 job.created = group.metadata.creation_timestamp or ""
                 try:

@@ -31,6 +31,7 @@ from kubestow.contrib.volcano.accounts import Accounts, Job, QueueAccount, lacki
 from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
 from kubestow.contrib.volcano.enqueueing import Enqueueing
 from kubestow.contrib.volcano.job_order import JobOrder
+from kubestow.contrib.volcano.phases import PodGroupPhases
 from kubestow.contrib.volcano.queues import Amounts, Queue
 from kubestow.contrib.volcano.victims import Eviction, EvictionRules
 from kubestow.errors import InputError
@@ -81,6 +82,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._order = JobOrder(configuration, self.accounts)
         self.subqueues = self._order
         self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
+        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.refusal)
         self._limits = configuration.enabled("proportion", "allocatable")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
@@ -96,7 +98,11 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self.events_to_register = (
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
-            on_change(EventResource.POD_GROUP, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(
+                EventResource.POD_GROUP,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                event_filter=_is_more_than_status,
+            ),
             on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
             on_change(Queue, Action.ADD | Action.UPDATE | Action.DELETE),
             on_change(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE),
@@ -169,6 +175,11 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             return 0
         waiting = job.pods.keys() - job.placed.keys() - {pod.uid}
         return sum(cluster.nomination(uid) is not None for uid in waiting)
+
+
+def _is_more_than_status(old: Any, new: Any) -> bool:
+    """Whether a pod group is new or gone, or its ``spec`` has changed."""
+    return old is None or new is None or old.spec != new.spec
 
 
 class _Shares:

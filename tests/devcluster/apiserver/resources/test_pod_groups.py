@@ -118,11 +118,16 @@ async def test_the_group_of_a_pod_is_immutable(client: Client) -> None:
     assert (await client.post(PODS, pod("q", schedulingGroup={"podGroupName": "No!"}))).status == 422
 
 
-@pytest.mark.parametrize("path", CUSTOM.values(), ids=CUSTOM.keys())
-async def test_custom_groups_have_a_status_subresource(client: Client, path: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "subresource"), [("coscheduling", "/status"), ("volcano", "")], ids=["subresource", "without subresource"]
+)
+async def test_custom_groups_have_a_status(client: Client, name: str, subresource: str) -> None:
+    """In Volcano's CustomResourceDefinition it is a field like any other."""
+    path = CUSTOM[name]
     new = {"metadata": {"name": "g"}, "spec": {"minMember": 3, "queue": "q"}, "status": {"phase": "Mine"}}
     assert "status" not in (await client.post(path, new)).json
-    await client.patch(f"{path}/g/status", {"status": {"phase": "Running", "running": 3}, "spec": {"minMember": 9}})
+    assert (await client.patch(f"{path}/g/status", {"status": {}})).status == (200 if subresource else 404)
+    await client.patch(f"{path}/g{subresource}", {"status": {"phase": "Running", "running": 3}})
     (row,) = (await client.get(path, accept=TABLE)).json["rows"]
     assert row["cells"][:4] == ["g", "Running", 3, 3]
 

@@ -311,7 +311,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
         rest=RESTOptions(pod_groups.CustomPodGroupStrategy()),
     ),
     Kind(
-        _VOLCANO, KindNames("PodGroup", "podgroups", ("pg", "podgroup-v1beta1")), subresources=_STATUS,
+        _VOLCANO, KindNames("PodGroup", "podgroups", ("pg", "podgroup-v1beta1")),
         rest=RESTOptions(pod_groups.CustomPodGroupStrategy()),
     ),
     Kind(
