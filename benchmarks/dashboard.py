@@ -6,9 +6,9 @@ One process has a scheduler in memory, its secure port, and a load of pods that 
 the given rate. Viewers are connections over TLS from another process, which reads and drops what it gets; so the CPU
 time of the first process contains everything that viewers cost, encryption included. Periods with 0, 1 and all viewers
 follow each other in turn. Shown is the CPU time per second: of the process, which varies with what else the machine
-does, and of the dashboard alone, which is measured around the ticks of the stream and the writes to viewers (without
-the event loop's work to wake their tasks). For the page, in Chromium, the time from the navigation until it is first
-painted, and until the nodes are drawn.
+does, together with the median of its increase within a round, and of the dashboard alone, which is measured around the
+ticks of the stream and the writes to viewers (without the event loop's work to wake their tasks). For the page, in
+Chromium, the time from the navigation until it is first painted, and until the nodes are drawn.
 """
 
 from __future__ import annotations
@@ -163,7 +163,9 @@ async def measure(options: argparse.Namespace) -> None:
         load = Load(harness.cluster, options.rate)
         loading = asyncio.create_task(load.run())
         await asyncio.sleep(_ALIVE / options.rate + 2)  # from then on pods are deleted, too
-        figures: dict[int, list[float]] = {count: [] for count in (0, 1, options.viewers)}
+        counts = (0, 1, options.viewers)
+        figures: dict[int, list[float]] = {count: [] for count in counts}
+        wholes: dict[int, list[float]] = {count: [] for count in counts}
         for _ in range(options.rounds):
             for count, found in figures.items():
                 async with viewers(server.port, count):
@@ -174,12 +176,17 @@ async def measure(options: argparse.Namespace) -> None:
                     elapsed = time.monotonic() - wall
                     whole = (time.process_time() - cpu) / elapsed * 100
                     found.append(dashboard.seconds / elapsed * 100)
+                    wholes[count].append(whole)
                     rate = (load.created - created) / elapsed
                 shares = f"{found[-1]:.2f} % CPU for the dashboard, {whole:.1f} % in all"
                 print(f"{count:4} viewers: {shares}, {rate:.0f} pods/s", flush=True)
         loading.cancel()
         for count, found in figures.items():
-            print(f"{count:4} viewers: {median(found):.2f} % CPU for the dashboard, at most {max(found):.2f} %")
+            more = median(now / without - 1 for now, without in zip(wholes[count], wholes[0], strict=True)) * 100
+            print(
+                f"{count:4} viewers: {median(found):.2f} % CPU for the dashboard, at most {max(found):.2f} %;"
+                f" the process {median(wholes[count]):.1f} %, {more:+.1f} % against the period before without viewers"
+            )
         await first_paint(server.port, options.rounds)
 
 
@@ -216,7 +223,7 @@ async def first_paint(port: int, rounds: int) -> None:
     first = sum(len(page_file(name).compressed) for name in (*names, "vendor/uplot.css", "icon.svg"))
     others = ("queue.js", "pending.js", "pod.js", "decisions.js", "try.js", "vendor/uplot.js")
     rest = sum(len(page_file(name).compressed) for name in others)
-    print(f"bytes, compressed: {first:,} for the cluster, {rest:,} more for all other views")
+    print(f"bytes, compressed: {first:,} for the cluster, {first + rest:,} for all views")
 
 
 def main() -> None:

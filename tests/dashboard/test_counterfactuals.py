@@ -51,9 +51,13 @@ async def searches(
 
 
 async def search(scheduler: Scheduler, found: CounterfactualSearches, name: str) -> dict[str, Any]:
+    return await found.search([pending(scheduler, name)])
+
+
+def pending(scheduler: Scheduler, name: str) -> PodInfo:
     info = scheduler.pods.named("default", name)
     assert info is not None
-    return await found.search(info)
+    return info
 
 
 async def test_the_smallest_change_is_verified_in_a_copy_of_the_cluster() -> None:
@@ -70,6 +74,21 @@ async def test_a_pod_that_fits_needs_no_change() -> None:
     async with searches(node("a"), pod("small", cpu="1")) as (scheduler, found):
         result = await search(scheduler, found, "small")
         assert (result["feasible"], result["counterfactuals"]) == (1, [])
+
+
+async def test_what_helps_most_pods_of_a_group_comes_first() -> None:
+    """With a request of 3 CPU, one fits beside the other pod; without that pod, or on one more node, three do."""
+    waiting = [pod(f"web-{number}", cpu="4") for number in range(5)]
+    async with searches(node("a", cpu="12"), pod("other", cpu="9", node="a"), *waiting) as (scheduler, found):
+        infos = [pending(scheduler, f"web-{number}") for number in range(5)]
+        result = await found.search(infos, "the group")
+        assert (result["pod"], result["pods"]) == ("default/web-0", 5)
+        helped = [(change["helped"], change["text"].partition(":")[0]) for change in result["counterfactuals"]]
+        assert helped == [
+            (3, "delete default/other from node a"),
+            (3, "add one more node like a"),
+            (1, "request 3 cpu instead of 4"),
+        ]
 
 
 async def test_a_result_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

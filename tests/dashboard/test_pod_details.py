@@ -12,10 +12,14 @@ from tests.observability.harness import Observed, observe
 Details = dict[str, Any]
 
 
+def pod_details(observed: Observed) -> PodDetails:
+    scheduler, observability = observed.harness.scheduler, observed.observability
+    return PodDetails(scheduler, observability.attempts, observability.preemptions, scheduler.environment.clock)
+
+
 def look(scenario: Callable[[Observed, Callable[[str], Details]], Awaitable[None]], *objects: Any) -> None:
     async def run_scenario(observed: Observed) -> None:
-        scheduler = observed.harness.scheduler
-        details = PodDetails(scheduler, observed.observability.attempts, scheduler.environment.clock)
+        details = pod_details(observed)
 
         def of(name: str) -> Details:
             found = details.of("default", name)
@@ -102,10 +106,30 @@ def test_preemption_candidates_are_in_the_order_of_the_criteria() -> None:
     )
 
 
+def test_an_attempt_that_preempted_shows_the_victims_when_they_are_gone() -> None:
+    async def scenario(observed: Observed, details: Callable[[str], Details]) -> None:
+        observed.harness.cluster.put(pod("urgent", cpu="4", priority=100))
+        await observed.harness.advance(5)
+        found = details("urgent")
+        assert (found["node"], "preemption" in found) == ("only", False)
+        first, last = found["attempts"]
+        assert first["preemption"]["chosen"] == {
+            "node": "only",
+            "violations": 0,
+            "highestPriority": 1,
+            "prioritySum": 1,
+            "count": 1,
+            "earliestStart": None,
+            "victims": ({"pod": "default/low", "priority": 1},),
+        }
+        assert "preemption" not in last
+
+    look(scenario, node("only", cpu="4"), pod("low", cpu="3", priority=1, node="only"))
+
+
 def test_an_unknown_pod_has_no_details() -> None:
     async def scenario(observed: Observed) -> None:
-        scheduler = observed.harness.scheduler
-        details = PodDetails(scheduler, observed.observability.attempts, scheduler.environment.clock)
+        details = pod_details(observed)
         assert details.of("default", "none") is None
 
     observe(scenario, node("a"))

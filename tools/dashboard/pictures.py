@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +128,7 @@ def take(page: Page, directory: Path, name: str) -> None:
         raise SystemExit(f"{file}: more than {MOST_BYTES:,} bytes")
 
 
-def take_all(url: str, directory: Path) -> None:
+def take_all(cluster: Cluster, directory: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or "/usr/bin/chromium"
@@ -138,9 +137,13 @@ def take_all(url: str, directory: Path) -> None:
         page = browser.new_page(viewport={"width": 1200, "height": 580})
 
         def show(view: str) -> None:
-            page.goto(f"{url}/dashboard#/{view}")
+            page.goto(f"{cluster.url}/dashboard#/{view}")
             page.locator("main h1").wait_for()
 
+        show("decisions")  # the candidates of preemptions are recorded while a page is open
+        cluster.fill()
+        page.get_by_role("link", name="default/urgent").first.wait_for()
+        page.wait_for_timeout(3000)  # until the last pods have been attempted
         show("cluster/node-004")
         page.get_by_label("Group by").select_option("rack")
         take(page, directory, "cluster")
@@ -156,6 +159,10 @@ def take_all(url: str, directory: Path) -> None:
         page.get_by_role("heading", name="Attempts").scroll_into_view_if_needed()
         page.evaluate("document.querySelector('main h2').scrollIntoView()")
         take(page, directory, "pod")
+        show("pod/default/urgent")
+        page.get_by_role("heading", name="Plugins by node").wait_for()
+        page.evaluate("document.querySelector('main h2').scrollIntoView()")
+        take(page, directory, "preemption")
         page.emulate_media(color_scheme="dark")
         show("decisions")
         take(page, directory, "decisions")
@@ -171,9 +178,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         cluster = Cluster(Path(temporary))
         try:
-            cluster.fill()
-            time.sleep(3)  # until the last pods have been attempted
-            take_all(cluster.url, directory)
+            take_all(cluster, directory)
         finally:
             cluster.process.terminate()
             cluster.process.wait()

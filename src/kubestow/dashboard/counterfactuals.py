@@ -15,7 +15,7 @@ import pickle
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -49,9 +49,9 @@ class SearchFailed(KubestowError):
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """What is searched for, and with which scheduler."""
+    """The pods that wait for the same reason, and with which scheduler."""
 
-    pod: str
+    pods: list[str]
     configuration: KubeSchedulerConfiguration
     gates: FeatureGates
     plugins: list[type[Plugin]]
@@ -66,50 +66,53 @@ class CounterfactualSearches:
         self._scheduler, self._configuration, self._gates, self._clock = scheduler, configuration, gates, clock
         self._lock = asyncio.Lock()
         self._waiting = 0
-        #: When each result was found, in seconds of the clock, and the result; by uid.
+        #: When each result was found, in seconds of the clock, and the result; by uid or group.
         self._results: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
-    async def search(self, info: PodInfo) -> dict[str, Any]:
-        """The counterfactuals of a pod, the smallest change first, as plain data. Raises SearchFailed."""
+    async def search(self, infos: Sequence[PodInfo], group: str = "") -> dict[str, Any]:
+        """The counterfactuals of the first of some pods, as plain data: those that help most pods first.
+
+        For one pod these are the smallest changes. ``group`` is the id of their reason. Raises SearchFailed.
+        """
         if self._waiting >= _MAX_WAITING:
             raise SearchFailed("other searches are in progress; try again in a few seconds")
         self._waiting += 1
         try:
             async with self._lock:
-                return await self._search(info)
+                return await self._search(infos, group or infos[0].uid)
         finally:
             self._waiting -= 1
 
-    async def _search(self, info: PodInfo) -> dict[str, Any]:
-        found_at, result = self._results.get(info.uid, (0.0, None))
+    async def _search(self, infos: Sequence[PodInfo], subject: str) -> dict[str, Any]:
+        found_at, result = self._results.get(subject, (0.0, None))
         if result is not None and self._clock.monotonic() - found_at < _RESULT_SECONDS:
             return result
-        result = await _run(self._encoded(info))
-        self._results[info.uid] = self._clock.monotonic(), result
-        self._results.move_to_end(info.uid)
+        result = await _run(self._encoded(infos))
+        self._results[subject] = self._clock.monotonic(), result
+        self._results.move_to_end(subject)
         if len(self._results) > _MAX_RESULTS:
             self._results.popitem(last=False)
         return result
 
-    def _encoded(self, info: PodInfo) -> Iterator[bytes]:
+    def _encoded(self, infos: Sequence[PodInfo]) -> Iterator[bytes]:
         """The input of the process: the search, then nodes, pods and other objects, each with the number of bytes."""
         cluster = self._scheduler.cluster
-        search = _Search(info.key, self._configuration, self._gates, self._third_party_plugins())
+        search = _Search([info.key for info in infos], self._configuration, self._gates, self._third_party_plugins())
         objects = [obj for catalog in cluster.catalogs() for obj in catalog]
         # The objects are immutable, so these lists are the cluster as it is now, however long sending takes.
-        collections = (list(cluster.nodes.objects), self._pods(info), objects)
+        collections = (list(cluster.nodes.objects), self._pods(infos), objects)
         yield _framed(search)
         for number, collection in enumerate(collections):
             for start in range(0, len(collection), _BATCH):
                 yield _framed((number, collection[start : start + _BATCH]))
 
-    def _pods(self, wanted: PodInfo) -> list[Any]:
-        """The pods that count: the one that is explained, those on nodes, and those nominated for one."""
-        cluster = self._scheduler.cluster
+    def _pods(self, explained: Sequence[PodInfo]) -> list[Any]:
+        """The pods that count: those that are explained, those on nodes, and those nominated for one."""
+        cluster, wanted = self._scheduler.cluster, {info.uid for info in explained}
         found = []
         for info in self._scheduler.pods.pods():
             placed_pod = cluster.placed_pod(info.uid)
-            if info.uid == wanted.uid or info.spec.node_name or cluster.nomination(info.uid):
+            if info.uid in wanted or info.spec.node_name or cluster.nomination(info.uid):
                 found.append(info.pod)
             elif placed_pod is not None:
                 found.append(info.on(placed_pod.node_name).pod)
@@ -185,7 +188,7 @@ def main() -> None:
 
 
 def _explain(stream: BinaryIO) -> dict[str, Any]:
-    from kubestow.simulation.explanation.explain import explain
+    from kubestow.simulation.explanation.explain import explain_group
     from kubestow.simulation.input.cluster import Cluster
     from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 
@@ -195,12 +198,16 @@ def _explain(stream: BinaryIO) -> dict[str, Any]:
     for number, batch in messages:
         collections[number].extend(batch)
     options = SchedulerOptions(search.configuration, search.plugins, search.gates)
-    explanation = explain(Cluster.of(*collections), search.pod, options)
+    explanation = explain_group(Cluster.of(*collections), search.pods, options)
     return {
-        "summary": explanation.summary(),
-        "feasible": explanation.feasible,
-        "counterfactuals": [found.document() | {"text": found.text} for found in explanation.counterfactuals],
-        "remarks": list(explanation.remarks),
+        "pod": explanation.first.pod,
+        "pods": len(search.pods),
+        "summary": explanation.first.summary(),
+        "feasible": explanation.first.feasible,
+        "counterfactuals": [
+            found.document() | {"text": found.text, "helped": helped} for found, helped in explanation.helpful
+        ],
+        "remarks": list(explanation.first.remarks),
     }
 
 

@@ -19,10 +19,14 @@ from kubestow.dashboard.sections.queue import QueueSection
 from kubestow.dashboard.sections.section import Section
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import RecentAttempts
+from kubestow.observability.recent_preemptions import RecentPreemptions
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["Dashboard"]
+
+#: Pods of a group for which a change is tried.
+_MOST_HELPED = 100
 
 
 class Dashboard:
@@ -32,13 +36,14 @@ class Dashboard:
         self,
         scheduler: Scheduler,
         attempts: RecentAttempts,
+        preemptions: RecentPreemptions,
         clock: Clock,
         configuration: KubeSchedulerConfiguration,
         gates: FeatureGates,
     ) -> None:
-        self._scheduler, self._attempts, self._clock = scheduler, attempts, clock
+        self._scheduler, self._attempts, self._preemptions, self._clock = scheduler, attempts, preemptions, clock
         self._pages = QueuePages(scheduler, self._queue_rows, clock)
-        self._pods = PodDetails(scheduler, attempts, clock)
+        self._pods = PodDetails(scheduler, attempts, preemptions, clock)
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
@@ -55,11 +60,12 @@ class Dashboard:
 
     def events(self, *, compressed: bool) -> AsyncGenerator[bytes, None]:
         """The stream for one more viewer. Raises TooManyViewers."""
+        self._preemptions.watch()
         return self.stream.events(compressed=compressed)
 
-    def queue(self, place: str, text: str, offset: int) -> dict[str, Any]:
-        """A page of the queue: pods of a place ("" for all) whose key contains a text."""
-        return self._pages.page(place, text, offset)
+    def queue(self, place: str, group: str, text: str, offset: int) -> dict[str, Any]:
+        """A page of the queue: pods of a place and of a group ("" for all) whose key contains a text."""
+        return self._pages.page(place, group, text, offset)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The details of a pod; None for an unknown one."""
@@ -68,7 +74,15 @@ class Dashboard:
     async def counterfactuals(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The changes that would make a pod fit; None for an unknown one. Raises SearchFailed."""
         info = self._scheduler.pods.named(namespace, name)
-        return None if info is None else await self._searches.search(info)
+        return None if info is None else await self._searches.search([info])
+
+    async def group_counterfactuals(self, group: str) -> dict[str, Any] | None:
+        """The changes that would help pods that wait for the same reason; None if there is none. Raises SearchFailed.
+
+        The first of them are counted, up to a number.
+        """
+        infos = [queued.info for queued in self._pages.pods_of(group)[:_MOST_HELPED]]
+        return await self._searches.search(infos, group) if infos else None
 
     def node(self, name: str) -> dict[str, Any] | None:
         """The details of a node; None for an unknown one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
+from kubestow.observability.recent_preemptions import Candidate, RecentPreemptions
 from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
 from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubestow.plugins.default_preemption.dry_run import below, dry_run
@@ -37,8 +39,10 @@ _MOST_DRY_RUNS, _MOST_CANDIDATES, _MOST_VICTIMS = 256, 20, 50
 class PodDetails:
     """The details of any pod of one scheduler."""
 
-    def __init__(self, scheduler: Scheduler, attempts: RecentAttempts, clock: Clock) -> None:
-        self._scheduler, self._attempts = scheduler, attempts
+    def __init__(
+        self, scheduler: Scheduler, attempts: RecentAttempts, preemptions: RecentPreemptions, clock: Clock
+    ) -> None:
+        self._scheduler, self._attempts, self._preemptions = scheduler, attempts, preemptions
         self._states, self._clock = PodStates(scheduler, attempts, clock), clock
 
     def of(self, namespace: str, name: str) -> dict[str, Any] | None:
@@ -60,8 +64,20 @@ class PodDetails:
             "nominatedNode": self._scheduler.cluster.nomination(info.uid) or "",
             "summary": self._states.summary(info),
             **self._queued(info),
-            "attempts": [_attempt(record) for record in self._attempts.of(info.key) if record.uid == info.uid],
+            "attempts": [self._attempt(record) for record in self._attempts.of(info.key) if record.uid == info.uid],
             **({} if profile is None else self._evaluated(info, profile)),
+        }
+
+    def _attempt(self, record: AttemptRecord) -> dict[str, Any]:
+        preemption = self._preemptions.of(record.uid, record.number)
+        return {
+            "number": record.number,
+            "time": round(record.ended_at.timestamp(), 1),
+            "seconds": round(record.seconds, 6),
+            "result": record.result.value,
+            "node": record.node_name,
+            "message": record.message,
+            **({} if preemption is None else {"preemption": msgspec.to_builtins(preemption)}),
         }
 
     def _queued(self, info: PodInfo) -> dict[str, Any]:
@@ -120,37 +136,16 @@ class PodDetails:
         positions = [at for at in order.tolist() if run.victims.lengths[at]][:_MOST_CANDIDATES]
         return {
             "candidates": [
-                _candidate(cluster.nodes.names[rows[at]], run.victims.at(at), int(run.violations[at]))
+                msgspec.to_builtins(
+                    Candidate.of(
+                        cluster.nodes.names[rows[at]], run.victims.at(at), int(run.violations[at]), _MOST_VICTIMS
+                    )
+                )
                 for at in positions
             ],
             "tried": len(rows),
             "note": "" if len(rows) == len(resolvable) else f"tried for {len(rows)} of {len(resolvable)} nodes",
         }
-
-
-def _candidate(node: str, victims: list[PodInfo], violations: int) -> dict[str, Any]:
-    priorities = [victim.priority for victim in victims]
-    started = [v.status.start_time for v in victims if v.priority == max(priorities) and v.status.start_time]
-    return {
-        "node": node,
-        "violations": violations,
-        "highestPriority": max(priorities),
-        "prioritySum": sum(priorities),
-        "count": len(victims),
-        "earliestStart": min(started).timestamp() if started else None,
-        "victims": [{"pod": victim.key, "priority": victim.priority} for victim in victims[:_MOST_VICTIMS]],
-    }
-
-
-def _attempt(record: AttemptRecord) -> dict[str, Any]:
-    return {
-        "number": record.number,
-        "time": round(record.ended_at.timestamp(), 1),
-        "seconds": round(record.seconds, 6),
-        "result": record.result.value,
-        "node": record.node_name,
-        "message": record.message,
-    }
 
 
 def _evaluation(evaluated: EvaluatedNodes) -> dict[str, Any]:

@@ -6,11 +6,11 @@ costs a comparison per pod and the rows of the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from kubestow.dashboard.queue_rows import WAITING_ON_PERMIT, QueueRows, next_first
+from kubestow.dashboard.queue_rows import WAITING_ON_PERMIT, QueueRows, Reason, next_first
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -43,20 +43,22 @@ class QueuePages:
         #: All pods by place, and until when they are used, in seconds of the clock.
         self._listed_until = -inf
         self._listed: dict[str, list[_Listed]] = {}
+        #: The pods that have been rejected or gated, by the id of their reason; made when it is first needed.
+        self._by_group: dict[str, list[tuple[str, QueuedPod]]] | None = None
 
-    def page(self, place: str, text: str, offset: int) -> dict[str, Any]:
-        """Pods of a place, "" for all, whose ``namespace/name`` contains a text: a page from an offset on.
+    def page(self, place: str, group: str, text: str, offset: int) -> dict[str, Any]:
+        """Pods of a place and of a group ("" for all) whose ``namespace/name`` contains a text, from an offset on.
 
-        With it come the number of ``matches``, and the ``groups`` of the same reason that pods of the page belong to.
+        A group is that of the pods with the reason of this id. With the page come the number of ``matches``, and the
+        ``groups`` of the same reason that its pods belong to.
         """
-        began = self._clock.monotonic()
-        if began >= self._listed_until:
-            self._rows = self._create_rows()
-            self._listed = self._list()
-            ended = self._clock.monotonic()
-            self._listed_until = ended + max(_ORDER_SECONDS, _ORDER_FACTOR * (ended - began))
-        places = [place] if place else PLACES
-        matching = [pod for one in places for key, pod in self._listed.get(one, ()) if text in key]
+        self._refresh()
+        listed: Iterable[_Listed]
+        if group:
+            listed = (entry for entry in self._group(group) if place in ("", entry[1].place.value))
+        else:
+            listed = (entry for one in ([place] if place else PLACES) for entry in self._listed.get(one, ()))
+        matching = [pod for key, pod in listed if text in key]
         shown = matching[offset : offset + _PAGE]
         queued = (pod for pod in shown if isinstance(pod, QueuedPod) and pod.place is not Place.ACTIVE)
         reasons = dict.fromkeys(map(self._rows.reason, queued))
@@ -66,6 +68,35 @@ class QueuePages:
             "pods": [self._rows.queued(pod) if isinstance(pod, QueuedPod) else pod for pod in shown],
             "groups": [self._rows.describe(reason) for reason in reasons],
         }
+
+    def pods_of(self, group: str) -> list[QueuedPod]:
+        """The pods with the reason of this id, those that are tried next first."""
+        self._refresh()
+        return [queued for _, queued in self._group(group)]
+
+    def _refresh(self) -> None:
+        """Make the order again if it is too old."""
+        began = self._clock.monotonic()
+        if began >= self._listed_until:
+            self._rows, self._by_group = self._create_rows(), None
+            self._listed = self._list()
+            ended = self._clock.monotonic()
+            self._listed_until = ended + max(_ORDER_SECONDS, _ORDER_FACTOR * (ended - began))
+
+    def _group(self, group: str) -> list[tuple[str, QueuedPod]]:
+        if self._by_group is None:
+            began = self._clock.monotonic()
+            self._by_group = self._grouped()
+            self._listed_until += _ORDER_FACTOR * (self._clock.monotonic() - began)
+        return self._by_group.get(group, [])
+
+    def _grouped(self) -> dict[str, list[tuple[str, QueuedPod]]]:
+        by_reason: dict[Reason, list[tuple[str, QueuedPod]]] = {}
+        for entries in self._listed.values():
+            for key, pod in entries:
+                if isinstance(pod, QueuedPod) and pod.place is not Place.ACTIVE:
+                    by_reason.setdefault(self._rows.reason(pod), []).append((key, pod))
+        return {reason.id: entries for reason, entries in by_reason.items()}
 
     def _list(self) -> dict[str, list[_Listed]]:
         by_place: dict[str, list[QueuedPod]] = {}

@@ -7,6 +7,7 @@ also logged at error level where they occur. Below its level a call costs one co
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.logs import V, fields
@@ -45,7 +46,7 @@ class LoggingObserver(Observer):
             values = fields(pod=queued.info.key, node=node_name, attempts=queued.attempts, seconds=round(seconds, 6))
             _log.log(V(2), "Successfully bound pod to node", extra=values)
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
         if _log.isEnabledFor(V(2)):
-            values = fields(preemptor=preemptor.key, node=node_name, victims=victims)
+            values = fields(preemptor=preemptors[0].key, node=node_name, victims=len(victims))
             _log.log(V(2), "Preemptor pod selected victims", extra=values)

@@ -7,6 +7,7 @@ calls is always counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kubestow.cluster.pods.shapes import PodInfo
@@ -66,8 +67,8 @@ class MetricsRecorder(Observer):
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         self.metrics.permit_wait_duration.labels(code.value).observe(seconds)
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
-        self.metrics.preemption_victims.labels().observe(victims)
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        self.metrics.preemption_victims.labels().observe(len(victims))
 
     def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         result = "success" if succeeded else "error"

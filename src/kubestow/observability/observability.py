@@ -20,6 +20,7 @@ from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.pod_resources import PodResourceCollector
 from kubestow.observability.recent_attempts import RecentAttempts
+from kubestow.observability.recent_preemptions import RecentPreemptions
 from kubestow.observability.state_gauges import add_state_gauges
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership
@@ -43,11 +44,14 @@ class Observability:
     ) -> None:
         self.metrics = SchedulerMetrics(disabled=disabled_metrics, allowed=allowed_labels)
         self.attempts = RecentAttempts(clock)
+        self.preemptions = RecentPreemptions(clock)
         self.scheduler: Scheduler | None = None
         #: Whether the process is shutting down gracefully.
         self.is_shutting_down: Callable[[], bool] = lambda: False
         additional = [also] if also else []
-        self.observer = CompositeObserver(MetricsRecorder(self.metrics), self.attempts, LoggingObserver(), *additional)
+        self.observer = CompositeObserver(
+            MetricsRecorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *additional
+        )
         self._pod_resources = PodResourceCollector()
         add_state_gauges(self.metrics, gates, scheduler=lambda: self.scheduler, is_leader=self._is_leader)
 

@@ -6,6 +6,7 @@ pending pods, is not reported; read it from the queue and the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from kubestow.cluster.pods.shapes import PodInfo
@@ -62,8 +63,12 @@ class Observer:
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
-        """A preemption was decided on: its node (``cluster`` for a gang) and the number of victims."""
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        """A preemption was decided on: its node (``cluster`` for a gang), and the victims, the most important first.
+
+        A gang has all members that the preemption is for. Nothing in the cluster has changed since the decision, apart
+        from nominations of pods of lower priority.
+        """
 
     def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         """The evictions of a preemption ended; not ``succeeded`` if any of them failed."""

@@ -26,7 +26,7 @@ def snapshot() -> dict[str, Any]:
         "message": MARKUP,
         "words": [MARKUP],
         "waitsFor": {MARKUP: [MARKUP]},
-        "count": 1,
+        "count": 9,
         "oldest": 1,
         "examples": [KEY],
     }
@@ -75,7 +75,20 @@ def snapshot() -> dict[str, Any]:
     }
 
 
+def candidate() -> dict[str, Any]:
+    return {
+        "node": MARKUP,
+        "violations": 0,
+        "highestPriority": 0,
+        "prioritySum": 0,
+        "count": 2,
+        "earliestStart": None,
+        "victims": [{"pod": KEY, "priority": 0}],
+    }
+
+
 def details() -> dict[str, Any]:
+    attempt = {"number": 1, "time": 1, "seconds": 1, "result": MARKUP, "node": "", "message": MARKUP}
     statuses = [{"code": MARKUP, "reasons": [MARKUP]}]
     return {
         "pod": KEY,
@@ -89,7 +102,7 @@ def details() -> dict[str, Any]:
         "nominatedNode": MARKUP,
         "summary": MARKUP,
         "queue": {"place": MARKUP, "since": 1, "retryAt": 2, "gatedBy": MARKUP, "waitsFor": {MARKUP: [MARKUP]}},
-        "attempts": [{"number": 1, "time": 1, "seconds": 1, "result": MARKUP, "node": "", "message": MARKUP}],
+        "attempts": [{**attempt, "preemption": {"chosen": candidate(), "best": [candidate()], "found": 1}}],
         "error": MARKUP,
         "evaluation": {
             "nodes": [MARKUP, "other"],
@@ -98,21 +111,7 @@ def details() -> dict[str, Any]:
             "totals": [],
             "scores": [],
         },
-        "preemption": {
-            "candidates": [
-                {
-                    "node": MARKUP,
-                    "violations": 0,
-                    "highestPriority": 0,
-                    "prioritySum": 0,
-                    "count": 1,
-                    "earliestStart": None,
-                    "victims": [{"pod": KEY, "priority": 0}],
-                }
-            ],
-            "tried": 1,
-            "note": MARKUP,
-        },
+        "preemption": {"candidates": [candidate()], "tried": 1, "note": MARKUP},
     }
 
 
@@ -127,8 +126,8 @@ def queue_page() -> dict[str, Any]:
 
 
 def counterfactuals() -> dict[str, Any]:
-    changes = [{"text": MARKUP}, {"text": MARKUP}]
-    return {"summary": [MARKUP], "feasible": 0, "counterfactuals": changes, "remarks": [MARKUP]}
+    changes = [{"text": MARKUP, "helped": 1}, {"text": MARKUP, "helped": 1}]
+    return {"pod": KEY, "pods": 2, "summary": [MARKUP], "feasible": 0, "counterfactuals": changes, "remarks": [MARKUP]}
 
 
 def respond(route: Route) -> None:
@@ -146,7 +145,7 @@ def respond(route: Route) -> None:
         route.fulfill(json=details())
 
 
-@pytest.mark.parametrize("view", ["cluster", "queue", "pending", "pod", "pod/a/b", "decisions", "try"])
+@pytest.mark.parametrize("view", ["cluster", "queue", "queue/a", "pending", "pod", "pod/a/b", "decisions", "try"])
 def test_markup_is_text_in_every_view(page: Page, cluster: Cluster, view: str) -> None:
     page.route("**/dashboard/events", respond)
     page.route(re.compile(r"/dashboard/queue\?"), respond)
@@ -159,10 +158,11 @@ def test_markup_is_text_in_every_view(page: Page, cluster: Cluster, view: str) -
         page.keyboard.press("Home")
         page.locator(".aside li").first.wait_for()
     elif view == "pod/a/b":
-        page.get_by_role("heading", name="Preemption").wait_for()
-    elif view == "queue":
+        page.get_by_role("heading", name="Preemption in past attempts").wait_for()
+    elif view.startswith("queue"):
         page.get_by_role("status").get_by_text("of 7 pods").wait_for()
     if view in ("pending", "pod/a/b"):
+        page.route("**/dashboard/groups/**", respond)
         page.get_by_role("button", name="What would help?").click()
         page.get_by_text(MARKUP, exact=True).first.wait_for()
     if view != "try":

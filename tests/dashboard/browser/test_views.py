@@ -157,6 +157,49 @@ def test_pending_pods_are_told_what_would_help(page: Page, cluster: Cluster) -> 
     group.get_by_text(re.compile(r"request \d+ cpu instead of 100: fits on")).wait_for()
 
 
+def test_all_pods_of_a_group_are_listed_and_the_change_helps_so_many(
+    page: Page, start_cluster: Callable[..., Cluster]
+) -> None:
+    cluster = start_cluster()
+    for number in range(120):
+        cluster.create(f"big-{number}", "100")
+    cluster.create("picky", nodeSelector={"disk": "ssd"})
+    main = open_view(page, cluster, "pending")
+    group = main.get_by_role("region").filter(has_text="too little CPU is free")
+    group.get_by_text("all 120 pods").wait_for()
+    group.get_by_role("button", name="What would help?").click()
+    group.get_by_text(re.compile(r"helps \d+ of 100 pods")).first.wait_for()
+    group.get_by_role("link", name="all 120 pods").click()
+    main.get_by_role("heading", level=1, name="Pods with the same reason").wait_for()
+    main.get_by_text("1 to 100 of 120 pods").wait_for()
+    main.get_by_role("button", name="Last").click()
+    main.get_by_text("101 to 120 of 120 pods").wait_for()
+    assert main.get_by_role("link", name="default/picky").count() == 0
+    assert serious_violations(page) == []
+    main.get_by_role("link", name="The whole queue").click()
+    main.get_by_role("heading", level=1, name="Scheduling queue").wait_for()
+
+
+def test_past_attempts_show_the_candidates_of_their_preemption(
+    page: Page, start_cluster: Callable[..., Cluster]
+) -> None:
+    cluster = start_cluster()
+    cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 9})
+    main = open_view(page, cluster, "decisions")  # candidates are recorded while a dashboard is open
+    for number in range(6):
+        cluster.create(f"low-{number}", "31")
+    main.get_by_role("link", name="default/low-5").wait_for()
+    cluster.create("urgent", "30", priorityClassName="high")
+    main.get_by_role("link", name="default/urgent").first.wait_for()
+    main = open_view(page, cluster, "pod/default/urgent")
+    main.get_by_text("Attempt 1, ").wait_for()
+    table = main.get_by_role("region", name="Preemption candidates of attempt 1")
+    assert table.locator("tbody tr").count() == 6
+    assert "(chosen)" in table.locator("tbody tr").first.inner_text()
+    assert "default/low-" in table.locator("tbody tr").first.inner_text()
+    assert serious_violations(page) == []
+
+
 def test_the_plugins_of_a_pod_are_sorted_and_filtered(page: Page, cluster: Cluster) -> None:
     main = open_view(page, cluster, "pod/default/web-1")
     table = main.get_by_role("region", name="Verdicts and scores by node")
@@ -199,6 +242,16 @@ def test_a_view_can_be_opened_with_the_keyboard(page: Page, cluster: Cluster) ->
     page.get_by_label("Pod, as namespace/name").fill("big")
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="default/big").wait_for()
+
+
+def test_a_view_is_opened_at_its_top(page: Page, cluster: Cluster) -> None:
+    page.set_viewport_size({"width": 390, "height": 500})
+    open_view(page, cluster, "pod/default/web-1")
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    assert page.evaluate("scrollY") > 0
+    page.evaluate("location.hash = '#/decisions'")
+    page.get_by_role("heading", level=1, name="Decisions").wait_for()
+    assert page.evaluate("scrollY") == 0
 
 
 def test_a_lost_connection_is_shown_and_established_again(page: Page, cluster: Cluster) -> None:

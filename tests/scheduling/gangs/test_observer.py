@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Observer, Result
@@ -27,8 +29,8 @@ class RecordingObserver(Observer):
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         self.ended_pods.append((queued.info.metadata.name, result))
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
-        self.preemptions.append((node_name, victims))
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        self.preemptions.append((node_name, len(victims)))
 
 
 def test_an_unschedulable_gang_counts_one_attempt_per_pod() -> None:

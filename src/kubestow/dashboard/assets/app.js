@@ -91,7 +91,10 @@ function App() {
   const subject = view === 'pod' && names.length ? names.join('/') : TITLES[view];
   useEffect(() => {
     document.title = `${subject} – kubestow`;
-    if (!isFirst.current) main.current?.focus({ preventScroll: true });
+    if (!isFirst.current) {
+      main.current?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
     isFirst.current = false;
   }, [subject]);
   const shown = ['cluster', 'queue', 'pending', 'decisions', ...(state.api ? ['try'] : [])];

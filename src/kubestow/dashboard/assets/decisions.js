@@ -58,9 +58,11 @@ const reasonsOf = (points) => {
 
 function Gang({ gang }) {
   const missing = gang.minCount === null ? 0 : Math.max(0, gang.minCount - gang.placed);
+  const absent = gang.minCount === null ? 0 : Math.max(0, gang.minCount - gang.pods);
+  const need = absent ? `, ${absent} more must be created` : missing ? `, ${missing} more must be placed` : '';
   return html`<section class="panel" aria-label=${`Gang ${gang.name}`}>
     <h3><span class="mono">${gang.name}</span> <span class=${missing ? 'warn' : 'good'}>${gang.placed} of ${plural(gang.pods, 'pod')} placed</span></h3>
-    <p class="quiet">${gang.api}${gang.minCount === null ? '; its profile schedules the pods one by one' : `; at least ${gang.minCount} at the same time${missing ? `, ${missing} missing` : ''}`}</p>
+    <p class="quiet">${gang.api}${gang.minCount === null ? '; its profile schedules the pods one by one' : `; at least ${gang.minCount} at the same time${need}`}</p>
     <ul class="members">${gang.members.map((member) => html`<li key=${member.pod}><a href=${podLink(member.pod)}>${member.pod.split('/')[1]}</a> ${member.state}${member.node && html` on <a href=${nodeLink(member.node)}>${member.node}</a>`}</li>`)}</ul>
     ${gang.members.length < gang.pods && html`<p class="quiet">The first ${gang.members.length} are listed.</p>`}
   </section>`;
@@ -79,7 +81,7 @@ export function View() {
     { title: 'Attempt', number: true, value: (one) => one.number },
     { title: 'Result', value: (one) => one.result, cell: (one) => html`<span class=${one.result === 'scheduled' ? 'good' : 'bad'}>${one.result}</span>` },
     { title: 'Took', number: true, value: (one) => one.seconds, cell: (one) => duration(one.seconds) },
-    { title: 'Node or message', value: (one) => one.node || one.message },
+    { title: 'Node or message', isLong: true, value: (one) => one.node || one.message },
   ];
   const reasons = [
     { title: 'Attempts', number: true, value: (one) => one.count },

@@ -21,11 +21,11 @@ export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share 
 /** A duration in seconds: 0.4 ms, 12 s, 3 min, 2 h. */
 export function duration(seconds) {
   const size = Math.abs(seconds);
-  if (size < 0.001) return `${decimals(seconds * 1e6, 0)} µs`;
-  if (size < 1) return `${decimals(seconds * 1000, 1)} ms`;
-  if (size < 100) return `${decimals(seconds, size < 10 ? 1 : 0)} s`;
-  if (size < 6000) return `${decimals(seconds / 60, 0)} min`;
-  return `${decimals(seconds / 3600, 1)} h`;
+  if (size < 0.001) return `${decimals(seconds * 1e6, 0)}\u00a0µs`;
+  if (size < 1) return `${decimals(seconds * 1000, 1)}\u00a0ms`;
+  if (size < 100) return `${decimals(seconds, size < 10 ? 1 : 0)}\u00a0s`;
+  if (size < 6000) return `${decimals(seconds / 60, 0)}\u00a0min`;
+  return `${decimals(seconds / 3600, 1)}\u00a0h`;
 }
 
 /** How long ago a time was, in whole seconds, minutes or hours. */
@@ -40,5 +40,8 @@ export const plural = (count, noun) => `${count.toLocaleString('en')} ${noun}${c
 
 /** The address of a pod's view. */
 export const podLink = (key) => `#/pod/${key.split('/').map(encodeURIComponent).join('/')}`;
+
+/** The address of the view of all pods that wait for the same reason. */
+export const groupLink = (id) => `#/queue/${encodeURIComponent(id)}`;
 
 export const nodeLink = (name) => `#/cluster/${encodeURIComponent(name)}`;

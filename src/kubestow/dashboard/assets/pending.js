@@ -1,29 +1,30 @@
-// Pending pods: groups with the same reason, and the change that would help most.
+// Pending pods: groups with the same reason, and the change that would help most of them.
 
 import { html, useState } from './vendor/preact-htm.js';
 import { now, read, useStore } from './store.js';
-import { duration, plural, podLink } from './format.js';
+import { duration, groupLink, plural, podLink } from './format.js';
 import { useSeconds, waitsFor } from './queue.js';
 
-/** The changes that would make a pod fit, searched for when the button is pressed. */
-export function Counterfactuals({ pod }) {
+/** The changes at a path, that would make a pod or pods of a group fit, searched for when the button is pressed. */
+export function Counterfactuals({ path }) {
   const [search, setSearch] = useState({ state: 'idle' });
   const start = async () => {
     setSearch({ state: 'running' });
     try {
-      const found = await read(`pods/${pod.split('/').map(encodeURIComponent).join('/')}/counterfactuals`);
+      const found = await read(`${path}/counterfactuals`);
       setSearch({ state: 'found', found });
     } catch (error) {
       setSearch({ state: 'failed', problem: error.message });
     }
   };
   const { found } = search;
+  const helped = (change) => (found.pods > 1 ? html` <span class="quiet">(helps ${change.helped.toLocaleString('en')} of ${plural(found.pods, 'pod')})</span>` : '');
   const [best, ...others] = found?.counterfactuals ?? [];
   return html`<div aria-live="polite">
     <div class="toolbar"><button type="button" disabled=${search.state === 'running'} onClick=${start}>${search.state === 'running' ? 'Searching …' : 'What would help?'}</button></div>
     ${search.state === 'failed' && html`<p class="bad">${search.problem}</p>`}
-    ${found && (best ? html`<p><strong>${best.text}</strong></p>` : html`<p>${found.feasible ? `It fits on ${plural(found.feasible, 'node')} now.` : 'No small change was found with which the pod fits.'}</p>`)}
-    ${others.length > 0 && html`<details><summary>${plural(others.length, 'other change')}</summary><ul>${others.map((other) => html`<li>${other.text}</li>`)}</ul></details>`}
+    ${found && (best ? html`<p><strong>${best.text}</strong>${helped(best)}</p>` : html`<p>${found.feasible ? `It fits on ${plural(found.feasible, 'node')} now.` : 'No small change was found with which the pod fits.'}</p>`)}
+    ${others.length > 0 && html`<details><summary>${plural(others.length, 'other change')}</summary><ul>${others.map((other) => html`<li>${other.text}${helped(other)}</li>`)}</ul></details>`}
     ${found?.remarks.map((remark) => html`<p class="quiet">${remark}</p>`)}
   </div>`;
 }
@@ -35,8 +36,8 @@ function Group({ group }) {
     ${group.message && html`<p class="quiet">The scheduler: <code>${group.message}</code></p>`}
     <dl><dt>Rejected by</dt><dd>${group.plugins.join(', ') || 'no plugin'}</dd>
       <dt>Tried again after</dt><dd>${waitsFor(group.waitsFor)}</dd>
-      <dt>Pods</dt><dd>${group.examples.map((pod) => html`<a href=${podLink(pod)}>${pod}</a> `)}${group.count > group.examples.length ? '…' : ''}</dd></dl>
-    <${Counterfactuals} pod=${group.examples[0]} key=${group.examples[0]} />
+      <dt>Pods</dt><dd>${group.examples.map((pod) => html`<a href=${podLink(pod)}>${pod}</a> `)}${group.count > group.examples.length && html`<a href=${groupLink(group.id)}>all ${plural(group.count, 'pod')}</a>`}</dd></dl>
+    <${Counterfactuals} path=${`groups/${encodeURIComponent(group.id)}`} />
   </section>`;
 }
 

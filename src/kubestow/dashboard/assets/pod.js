@@ -72,7 +72,7 @@ function Evaluation({ pod }) {
   const columns = useMemo(() => [
     { title: 'Node', isShort: true, value: (row) => row.name, cell: (row) => html`<a href=${nodeLink(row.name)}>${row.name}</a>${row.name === pod.node ? html` <strong>(its node)</strong>` : ''}` },
     { title: 'Verdict', value: (row) => (row.total === null ? 1 : 0), cell: (row) => (row.total === null ? html`<span class="bad">rejected</span>` : html`<span class="good">fits</span>`) },
-    { title: 'Reason', value: (row) => row.reason, cell: (row) => (row.reason ? `${row.by}: ${row.reason}${row.rejections > 1 ? ` (and ${plural(row.rejections - 1, 'plugin')} more)` : ''}` : '') },
+    { title: 'Reason', isLong: true, value: (row) => row.reason, cell: (row) => (row.reason ? `${row.by}: ${row.reason}${row.rejections > 1 ? ` (and ${plural(row.rejections - 1, 'plugin')} more)` : ''}` : '') },
     { title: 'Total', number: true, value: (row) => row.total },
     { title: 'Rank', number: true, value: (row) => row.rank },
     ...scores.map((score) => ({
@@ -135,22 +135,46 @@ function Difference({ one, other, scores }) {
   return html`<p aria-live="polite">${text}</p><${Table} caption="Scores of both nodes" columns=${columns} rows=${lines} keyOf=${(line) => line.plugin} />`;
 }
 
-function Preemption({ pod }) {
-  const { candidates, note, tried } = pod.preemption;
+/** Preemption candidates with the scheduler's criteria, which are compared from left to right. */
+function Candidates({ candidates, caption, marked, mark }) {
   const rows = candidates.map((candidate, at) => ({ ...candidate, at }));
   const columns = [
     { title: 'Order', number: true, value: (row) => row.at + 1 },
-    { title: 'Node', value: (row) => row.node, cell: (row) => html`<a href=${nodeLink(row.node)}>${row.node}</a>${row.node === pod.nominatedNode ? html` <strong>(nominated)</strong>` : ''}` },
+    { title: 'Node', isShort: true, value: (row) => row.node, cell: (row) => html`<a href=${nodeLink(row.node)}>${row.node}</a>${row.node === marked ? html` <strong>(${mark})</strong>` : ''}` },
     { title: 'Budget violations', number: true, value: (row) => row.violations },
     { title: 'Highest priority', number: true, value: (row) => row.highestPriority },
     { title: 'Sum of priorities', number: true, value: (row) => row.prioritySum },
     { title: 'Victims', number: true, value: (row) => row.count },
     { title: 'Started first', value: (row) => row.earliestStart, cell: (row) => (row.earliestStart ? clock(row.earliestStart) : '') },
-    { title: 'Pods', value: (row) => row.victims.length, cell: (row) => row.victims.map((victim) => html`<a href=${podLink(victim.pod)}>${victim.pod}</a> `) },
+    { title: 'Pods', value: (row) => row.victims.length, cell: (row) => html`<${Victims} candidate=${row} />` },
   ];
-  return html`<h2>Preemption</h2>
+  return html`<${Table} caption=${caption} columns=${columns} rows=${rows} keyOf=${(row) => row.node} empty="No evictions would make the pod fit." />`;
+}
+
+function Victims({ candidate }) {
+  const others = candidate.count - candidate.victims.length;
+  return html`${candidate.victims.map((victim) => html`<a href=${podLink(victim.pod)}>${victim.pod}</a> `)}${others > 0 ? `and ${others} more` : ''}`;
+}
+
+function Preemption({ pod }) {
+  const { candidates, note, tried } = pod.preemption;
+  if (!tried) return html`<h2>Preemption now</h2><p>${note[0].toUpperCase()}${note.slice(1)}.</p>`;
+  return html`<h2>Preemption now</h2>
     <p class="quiet">Nodes where evictions would make the pod fit, of ${plural(tried, 'node')} tried. The criteria are compared from left to right; less is better, and a later start.${note ? ` ${note[0].toUpperCase()}${note.slice(1)}.` : ''}</p>
-    <${Table} caption="Preemption candidates" columns=${columns} rows=${rows} keyOf=${(row) => row.node} empty="No evictions would make the pod fit." />`;
+    <${Candidates} caption="Preemption candidates" candidates=${candidates} marked=${pod.nominatedNode} mark="nominated" />`;
+}
+
+/** The preemptions of past attempts, as they were decided on. */
+function PastPreemptions({ attempts }) {
+  const preempting = attempts.filter((attempt) => attempt.preemption).reverse();
+  if (!preempting.length) return null;
+  return html`<h2>Preemption in past attempts</h2>${preempting.map(({ number, time, preemption: { chosen, best, found } }, at) => html`
+    <details key=${number} class="panel" open=${at === 0}>
+      <summary>Attempt ${number}, ${clock(time)}: ${plural(chosen.count, 'pod')} evicted from ${chosen.node === 'cluster' ? 'the nodes of the gang' : chosen.node}</summary>
+      ${found === null ? html`<p class="quiet">${chosen.violations === null ? 'The victims of a gang are chosen in the whole cluster.' : 'The other candidates were not recorded: that is done while a dashboard is open.'}</p>`
+        : html`<p class="quiet">The best of ${plural(found, 'candidate')} at that time. The criteria are compared from left to right; less is better, and a later start.</p>`}
+      <${Candidates} caption=${`Preemption candidates of attempt ${number}`} candidates=${best.length ? best : [chosen]} marked=${chosen.node} mark="chosen" />
+    </details>`)}`;
 }
 
 function Attempts({ attempts }) {
@@ -159,7 +183,7 @@ function Attempts({ attempts }) {
     { title: 'Time', value: (one) => one.time, cell: (one) => clock(one.time) },
     { title: 'Took', number: true, value: (one) => one.seconds, cell: (one) => duration(one.seconds) },
     { title: 'Result', value: (one) => one.result, cell: (one) => html`<span class=${one.result === 'scheduled' ? 'good' : 'bad'}>${one.result}</span>` },
-    { title: 'Node or message', value: (one) => one.node || one.message },
+    { title: 'Node or message', isLong: true, value: (one) => one.node || one.message },
   ];
   return html`<h2>Attempts</h2><${Table} caption="Scheduling attempts of the pod" columns=${columns} rows=${attempts} sortBy=${0} descending=${true} keyOf=${(one) => one.number} empty="None is known." />`;
 }
@@ -190,8 +214,9 @@ function Pod({ name }) {
         ${Object.keys(pod.labels).length > 0 && html`<dt>Labels</dt><dd>${Object.entries(pod.labels).map(([key, value]) => html`<code>${key}=${value}</code> `)}</dd>`}
       </dl>
       <div class="toolbar"><button type="button" onClick=${reload}>Evaluate again</button></div>
-      ${pod.evaluation && !pod.evaluation.rows.length && html`<${Counterfactuals} pod=${name} />`}</div>
+      ${pod.evaluation && !pod.evaluation.rows.length && html`<${Counterfactuals} path=${`pods/${name.split('/').map(encodeURIComponent).join('/')}`} />`}</div>
     <${Attempts} attempts=${pod.attempts} />
+    <${PastPreemptions} attempts=${pod.attempts} />
     ${pod.error && html`<p class="bad">${pod.error}</p>`}
     ${pod.evaluation && html`<${Evaluation} pod=${pod} />`}
     ${pod.preemption && html`<${Preemption} pod=${pod} />`}`;

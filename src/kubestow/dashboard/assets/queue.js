@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from './vendor/preact-htm.js';
 import { now, read, useStore } from './store.js';
-import { ago, plural, podLink, until } from './format.js';
+import { ago, groupLink, plural, podLink, until } from './format.js';
 import { Table } from './table.js';
 
 const PLACES = [
@@ -52,8 +52,8 @@ function retryOf(pod) {
 }
 
 /** A page of the queue, read again when the queue changes; null while the stream lists all its pods, or none is read. */
-function usePage(isNeeded, place, text, offset, stamp) {
-  const wanted = `${place} ${offset} ${text}`;
+function usePage(isNeeded, place, group, text, offset, stamp) {
+  const wanted = `${place} ${group} ${offset} ${text}`;
   const [found, setFound] = useState({ wanted: '', page: null, problem: '', readAt: 0 });
   useEffect(() => {
     if (!isNeeded) return undefined;
@@ -61,7 +61,7 @@ function usePage(isNeeded, place, text, offset, stamp) {
     const wait = found.wanted === wanted ? Math.max(0, found.readAt + RELOAD_MS - Date.now()) : TYPING_MS;
     const timer = setTimeout(async () => {
       try {
-        const page = await read(`queue?${new URLSearchParams({ place, text, offset })}`, { signal: controller.signal });
+        const page = await read(`queue?${new URLSearchParams({ place, group, text, offset })}`, { signal: controller.signal });
         setFound({ wanted, page, problem: '', readAt: Date.now() });
       } catch (error) {
         if (error.name !== 'AbortError') setFound({ wanted, page: null, problem: error.message, readAt: Date.now() });
@@ -79,15 +79,15 @@ function Pager({ offset, shown, matches, onMove }) {
     <span class="quiet" role="status">${shown ? `${(offset + 1).toLocaleString('en')} to ${(offset + shown).toLocaleString('en')} of ` : ''}${plural(matches, 'pod')}, those that are tried next first</span></nav>`;
 }
 
-/** The pods of a place: all of them from the stream if it lists them, else page by page from the server. */
-function Pods({ queue, place, total }) {
+/** The pods of a place or a group: all of them from the stream if it lists them, else page by page from the server. */
+function Pods({ queue, place, group, total }) {
   const [text, setText] = useState('');
   const [offset, setOffset] = useState(0);
-  useEffect(() => setOffset(0), [place, text]);
-  const listed = useMemo(() => queue.pods.filter((pod) => !place || pod.place === place), [queue.pods, place]);
+  useEffect(() => setOffset(0), [place, group, text]);
+  const listed = useMemo(() => queue.pods.filter((pod) => (!place || pod.place === place) && (!group || pod.group === group)), [queue.pods, place, group]);
   const wanted = text.trim().toLowerCase();
   const isComplete = listed.length >= total;
-  const { page, problem } = usePage(!isComplete, place, wanted, offset, queue);
+  const { page, problem } = usePage(!isComplete, place, group, wanted, offset, queue);
   const pods = useMemo(
     () => (isComplete || !page ? listed.filter((pod) => pod.pod.includes(wanted)) : page.pods),
     [isComplete, page, listed, wanted],
@@ -100,8 +100,8 @@ function Pods({ queue, place, total }) {
     { title: 'Attempts', number: true, value: (pod) => pod.attempts ?? null },
     { title: 'Priority', number: true, value: (pod) => pod.priority },
     { title: 'Node', value: (pod) => pod.node ?? '' },
-    { title: 'Waits for', value: (pod) => reasonOf(pod, groups) },
-    { title: 'Tried again', value: (pod) => pod.retryAt ?? pod.deadline ?? null, cell: retryOf },
+    { title: 'Waits for', isLong: true, value: (pod) => reasonOf(pod, groups) },
+    { title: 'Tried again', isShort: true, value: (pod) => pod.retryAt ?? pod.deadline ?? null, cell: retryOf },
   ];
   return html`<div class="controls"><label>Search <input type="search" value=${text} maxlength="320" placeholder="namespace/name"
       onInput=${(event) => setText(event.currentTarget.value)} /></label></div>
@@ -110,17 +110,31 @@ function Pods({ queue, place, total }) {
     <${Table} caption="Pending pods" columns=${columns} rows=${pods} keyOf=${(pod) => pod.pod} empty=${wanted ? 'No pod matches.' : 'No pod is pending.'} />`;
 }
 
-export function View() {
+/** The pods that wait for the same reason. The stream has the largest groups only; of others the number is not known. */
+function Group({ queue, id }) {
+  const group = queue.groups.find((one) => one.id === id);
+  return html`<h1>Pods with the same reason</h1>
+    <div class="panel">${group ? html`<p>${group.place}: ${group.words.join('; ') || group.message}</p>
+      <dl><dt>Rejected by</dt><dd>${group.plugins.join(', ') || 'no plugin'}</dd><dt>Waits for</dt><dd>${waitsFor(group.waitsFor)}</dd></dl>` : html`<p>The reason is not among the commonest now.</p>`}
+      <p><a href="#/queue">The whole queue</a></p></div>
+    <${Pods} key=${id} queue=${queue} place="" group=${id} total=${group ? group.count : Infinity} />`;
+}
+
+export function View({ names: [group] }) {
   const { queue } = useStore();
   useSeconds();
+  return group ? html`<${Group} queue=${queue} id=${group} />` : html`<${Queue} queue=${queue} />`;
+}
+
+function Queue({ queue }) {
   const [place, setPlace] = useState('');
   const total = place ? queue.counts[place] : PLACES.reduce((count, [name]) => count + queue.counts[name], 0);
   const byReason = [
-    { title: 'Pods', number: true, value: (group) => group.count },
+    { title: 'Pods', number: true, value: (group) => group.count, cell: (group) => html`<a href=${groupLink(group.id)} aria-label=${`${plural(group.count, 'pod')}: list them`}>${group.count.toLocaleString('en')}</a>` },
     { title: 'Place', value: (group) => group.place },
-    { title: 'Reason', value: (group) => group.words.join('; ') || group.message },
+    { title: 'Reason', isLong: true, value: (group) => group.words.join('; ') || group.message },
     { title: 'Rejected by', value: (group) => group.plugins.join(', ') },
-    { title: 'Waits for', value: (group) => waitsFor(group.waitsFor) },
+    { title: 'Waits for', isLong: true, value: (group) => waitsFor(group.waitsFor) },
     { title: 'Oldest', isShort: true, value: (group) => group.oldest, cell: (group) => ago(group.oldest, now()) },
   ];
   return html`<h1>Scheduling queue</h1>
@@ -129,5 +143,5 @@ export function View() {
     <h2>By reason</h2>
     <${Table} caption="Pending pods by reason" columns=${byReason} rows=${queue.groups.filter((group) => !place || group.place === place)} keyOf=${(group) => group.id} empty="No pod has been rejected." />
     <h2>By pod</h2>
-    <${Pods} queue=${queue} place=${place} total=${total} />`;
+    <${Pods} queue=${queue} place=${place} group="" total=${total} />`;
 }

@@ -14,7 +14,7 @@ function compare(one, other, sign) {
 
 /**
  * `columns` have a `title`, `value(row)` to sort by, and optionally `cell(row)` to show, `number`, `hint`
- * and `isShort` for cells in one line.
+ * `isShort` for cells in one line and `isLong` for sentences.
  * `caption` is for screen readers.
  */
 export function Table({ columns, rows, caption, sortBy = -1, descending = false, keyOf = (row, at) => at, empty = 'None.' }) {
@@ -42,7 +42,7 @@ export function Table({ columns, rows, caption, sortBy = -1, descending = false,
       <button type="button" onClick=${change}>${column.title}${isSorted && html`<span aria-hidden="true">${sort.descending ? ' ▾' : ' ▴'}</span>`}</button></th>`;
   });
   const body = sorted.slice(first, last).map((row, at) => html`<tr key=${keyOf(row, first + at)} aria-rowindex=${isWindowed ? first + at + 2 : undefined}>
-    ${columns.map((column) => html`<td class=${`${column.number ? 'number' : ''} ${isWindowed || column.isShort ? 'nowrap' : ''}`}>${(column.cell ?? column.value)(row)}</td>`)}</tr>`);
+    ${columns.map((column) => html`<td class=${`${column.number ? 'number' : ''} ${isWindowed || column.isShort ? 'nowrap' : ''} ${column.isLong ? 'long' : ''}`}>${(column.cell ?? column.value)(row)}</td>`)}</tr>`);
 
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="scroll" ref=${scroller} tabindex="0" role="region" aria-label=${caption}

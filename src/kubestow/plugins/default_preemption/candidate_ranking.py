@@ -48,6 +48,12 @@ class CandidateRanking:
         """Replace the costs of some nodes."""
         self._columns[:, rows] = costs._columns
 
+    def select(self, rows: NDArray[np.intp]) -> CandidateRanking:
+        """The costs of some nodes (intp), in this order."""
+        selected = CandidateRanking(0)
+        selected._columns = self._columns[:, rows]
+        return selected
+
     def violations(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The number of victims on each of some nodes whose eviction violates a disruption budget, int64."""
         violations: NDArray[np.int64] = self._columns[_VIOLATIONS, rows]

@@ -7,7 +7,8 @@ changed since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "FoundCandidates"]
 
 #: Outcomes of a row: no dry run yet, a candidate, or a number from which its status is found.
 _UNKNOWN, _CANDIDATE, _FIRST_STATUS = 0, 1, 2
@@ -99,16 +100,9 @@ class Candidates:
         pods = self._run[row].victims.at(self._position[row])
         return Victims(tuple(pods), int(self._costs.violations(np.array([row], np.intp))[0]))
 
-    def victims_by_node(self, rows: Rows) -> Callable[[], Mapping[str, Victims]]:
-        """The victims on some candidates by node name, read when called; call it before the cluster changes."""
-        names = [self._table.names[row] for row in rows.tolist()]
-        runs, positions, violations = self._run[rows], self._position[rows], self._costs.violations(rows)
-
-        def collect() -> Mapping[str, Victims]:
-            results = zip(names, runs.tolist(), positions.tolist(), violations.tolist(), strict=True)
-            return {name: Victims(tuple(run.victims.at(at)), violated) for name, run, at, violated in results}
-
-        return collect
+    def found(self, rows: Rows) -> FoundCandidates:
+        """Some candidates as they are now, whatever is dropped afterwards."""
+        return FoundCandidates(self._table, rows, self._run[rows], self._position[rows], self._costs.select(rows))
 
     def tally(self, rows: Rows) -> Iterator[tuple[Status, int]]:
         """The statuses of those of some rows that are not candidates, each with its number of rows."""
@@ -119,3 +113,35 @@ class Candidates:
 def _filter_error(plugin: str, status: Status) -> Status:
     """An error of a filter in kube-scheduler's wording."""
     return Status.error(f'running "{plugin}" filter plugin: {status.message}')
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCandidates:
+    """The candidates of one attempt. They are read from the node table: call no method after the cluster has changed.
+
+    ``runs`` (DryRun) and ``positions`` (intp) say where the victims of each of the ``rows`` (intp) are.
+    """
+
+    table: NodeTable
+    rows: Rows
+    runs: NDArray[Any]
+    positions: NDArray[np.intp]
+    costs: CandidateRanking
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def victims_by_node(self) -> Mapping[str, Victims]:
+        """The victims on each candidate, by node name."""
+        return dict(self._at(np.arange(len(self))))
+
+    def ranked(self, limit: int) -> list[tuple[str, Victims]]:
+        """The candidates with the lowest costs, at most so many, in the order of the criteria (semantics 9.5)."""
+        by_name = self.table.name_rank()[self.rows].argsort()
+        return list(self._at(by_name[self.costs.select(by_name).order()[:limit]]))
+
+    def _at(self, places: NDArray[np.intp]) -> Iterator[tuple[str, Victims]]:
+        violations = self.costs.violations(places)
+        found = zip(self.rows[places], self.runs[places], self.positions[places], violations.tolist(), strict=True)
+        for row, run, position, violated in found:
+            yield self.table.names[row], Victims(tuple(run.victims.at(position)), violated)

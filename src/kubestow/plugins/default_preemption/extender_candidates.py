@@ -16,6 +16,7 @@ from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.interface import PostFilterResult, Victims
 from kubestow.framework.status import Status
 from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
+from kubestow.plugins.default_preemption.candidates import FoundCandidates
 
 __all__ = ["PreemptionCandidates", "pick_one_node"]
 
@@ -26,15 +27,15 @@ _NO_CANDIDATE = Status.unschedulable("preemption: no candidate node for preempti
 class PreemptionCandidates:
     """Implements :class:`kubestow.framework.interface.ExtenderCandidates`.
 
-    ``collect`` returns the victims by node name; ``nominate`` makes the result for a node and its victims.
+    ``nominate`` makes the result for a node and its victims.
     """
 
-    collect: Callable[[], Mapping[str, Victims]]
+    found: FoundCandidates
     nominate: Callable[[str, Victims], PostFilterResult]
 
     def victims_by_node(self) -> Mapping[str, Victims]:
         """The candidates before any extender is called."""
-        return self.collect()
+        return self.found.victims_by_node()
 
     def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
         """The result for the best of the remaining candidates."""

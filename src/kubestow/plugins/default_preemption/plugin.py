@@ -182,7 +182,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
     def _nominate_best(self, pod: PodInfo, candidates: Candidates, found: Rows) -> PostFilterResult:
         row = candidates.best(found)
-        for_extenders = PreemptionCandidates(candidates.victims_by_node(found), partial(self._nominate, pod))
+        for_extenders = PreemptionCandidates(candidates.found(found), partial(self._nominate, pod))
         return self._nominate(pod, self.handle.cluster.nodes.names[row], candidates.victims_on(row), for_extenders)
 
     def _nominate(

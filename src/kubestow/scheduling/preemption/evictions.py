@@ -156,7 +156,7 @@ class Evictions:
         """Clear the nominations in memory, and evict those victims that are not being deleted already."""
         for pod in lower_priority_nominated:
             self._cluster.drop_nomination(pod.uid)
-        self._observer.preemption_started(preemption.preemptors[0], preemption.node_name, len(victims))
+        self._observer.preemption_started(preemption.preemptors, preemption.node_name, victims)
         remaining = [victim for victim in victims if not victim.terminating]
         if not remaining:
             return

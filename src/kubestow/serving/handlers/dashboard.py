@@ -3,9 +3,10 @@
     /dashboard                                        the page
     /dashboard/assets/<file>                          its files
     /dashboard/events                                 server-sent events: a snapshot, then what changes
-    /dashboard/queue?place=&text=&offset=             a page of the queue
+    /dashboard/queue?place=&group=&text=&offset=      a page of the queue
     /dashboard/pods/<namespace>/<name>                a pod: attempts, every plugin on every node, preemption candidates
     /dashboard/pods/<namespace>/<name>/counterfactuals  the changes that would make it fit
+    /dashboard/groups/<id>/counterfactuals            the changes that would help pods that wait for the same reason
     /dashboard/nodes/<name>                           a node: its pods, and what is free
 
 All of it is read-only. The page and its files contain no data of the cluster. Data is for the page itself, and for
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,7 +83,12 @@ class DashboardHandler:
             from kubestow.dashboard.dashboard import Dashboard
 
             self._dashboard_of_scheduler = Dashboard(
-                scheduler, self._observability.attempts, self._clock, self._configuration, self._gates
+                scheduler,
+                self._observability.attempts,
+                self._observability.preemptions,
+                self._clock,
+                self._configuration,
+                self._gates,
             )
         return self._dashboard_of_scheduler
 
@@ -118,7 +125,11 @@ class DashboardHandler:
             case ["pods", namespace, name]:
                 return _data(request, self._dashboard().pod(namespace, name), _unknown_pod(namespace, name))
             case ["pods", namespace, name, "counterfactuals"]:
-                return self._counterfactuals(request, namespace, name)
+                search = self._dashboard().counterfactuals(namespace, name)
+                return _searched(request, search, _unknown_pod(namespace, name))
+            case ["groups", group, "counterfactuals"]:
+                search = self._dashboard().group_counterfactuals(group)
+                return _searched(request, search, "no pod waits for this reason any more")
             case _:
                 raise StatusError.not_found()
 
@@ -133,19 +144,12 @@ class DashboardHandler:
         return HTTPResponse(200, b"", content_type, headers, None if request.method == "HEAD" else stream)
 
     def _queue(self, request: HTTPRequest) -> HTTPResponse:
-        place, text = request.parameter("place") or "", request.parameter("text") or ""
+        place, group, text = (request.parameter(name) or "" for name in ("place", "group", "text"))
         offset = request.parameter("offset") or "0"
         if not _OFFSET.fullmatch(offset) or len(text) > _MAX_TEXT:
             expected = f"expected an offset of at most 9 digits, and a text of at most {_MAX_TEXT} characters"
             raise StatusError(400, "BadRequest", expected)
-        return _data(request, self._dashboard().queue(place, text.lower(), int(offset)), "")
-
-    async def _counterfactuals(self, request: HTTPRequest, namespace: str, name: str) -> HTTPResponse:
-        try:
-            found = await self._dashboard().counterfactuals(namespace, name)
-        except SearchFailed as error:
-            raise StatusError(503, "ServiceUnavailable", str(error)) from None
-        return _data(request, found, _unknown_pod(namespace, name))
+        return _data(request, self._dashboard().queue(place, group, text.lower(), int(offset)), "")
 
 
 def _unknown_pod(namespace: str, name: str) -> str:
@@ -169,6 +173,15 @@ def _data(request: HTTPRequest, data: dict[str, Any] | None, problem: str) -> HT
     if len(body) >= _MIN_GZIP_SIZE and _accepts_gzip(request):
         body, headers["Content-Encoding"] = gzip.compress(body, 1), "gzip"
     return HTTPResponse(200, body, JSON, headers)
+
+
+async def _searched(request: HTTPRequest, search: Awaitable[dict[str, Any] | None], problem: str) -> HTTPResponse:
+    """The result of a search. Raises StatusError: 503 if it failed, 404 with the ``problem`` if there is no subject."""
+    try:
+        found = await search
+    except SearchFailed as error:
+        raise StatusError(503, "ServiceUnavailable", str(error)) from None
+    return _data(request, found, problem)
 
 
 def _accepts_gzip(request: HTTPRequest) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ from kubestow.simulation.explanation.changes import (
 )
 from kubestow.simulation.explanation.evaluated_nodes import EvaluatedNodes
 from kubestow.simulation.explanation.remedies import Remedy, pod_alterations, remedies
-from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, unbound
 
 __all__ = ["Counterfactual", "CounterfactualSearch"]
 
@@ -147,6 +148,33 @@ class CounterfactualSearch:
             if not isinstance(decision, Scheduled):
                 return None
             return Counterfactual(change, decision.node_name, decision.feasibility.count)
+
+    def count_helped(self, change: Change, pods: Sequence[PodInfo]) -> int:
+        """How many of some pods of the same profile fit beside each other with a change. Raises PluginError."""
+        cache = self._scheduler.cache
+        with ExitStack() as undo:
+            undo.enter_context(change.on_cluster(cache))
+            undo.enter_context(cache.simulate())
+            return sum(self._place(change, pod, undo) for pod in pods)
+
+    def _place(self, change: Change, pod: PodInfo, undo: ExitStack) -> bool:
+        """Place one pod in a simulation; False if it does not fit."""
+        cache, runtime = self._scheduler.cache, self._profile.runtime
+        try:
+            info = cache.shapes.info(change.on_pod(unbound(pod.pod)))
+        except InvalidObject:
+            return False
+        if not runtime.run_pre_enqueue_plugins(info).ok:
+            return False
+        decision = self._scheduler.pipeline.decide(info, self._scope)
+        if not isinstance(decision, Scheduled):
+            return False
+        cache.assume(info, decision.node_name)
+        undo.callback(runtime.run_unreserve_plugins, decision.state, info, decision.node_name)
+        if runtime.run_reserve_plugins(decision.state, info, decision.node_name).ok:
+            return True
+        cache.forget(info.uid)
+        return False
 
     # -- what one node lacks -------------------------------------------------------------------------------------------
 

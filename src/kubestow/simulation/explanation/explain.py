@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
@@ -22,7 +23,19 @@ from kubestow.simulation.pipeline.offline_scheduler import (
     unbound,
 )
 
-__all__ = ["explain", "explain_pending"]
+__all__ = ["GroupExplanation", "explain", "explain_group", "explain_pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """Pods that wait for the same reason: the explanation of the first, and what would help how many of them.
+
+    ``helpful`` are the counterfactuals of the first pod, each with the number of pods that fit beside each other with
+    it: the highest number first, and of equal ones the smallest change.
+    """
+
+    first: Explanation
+    helpful: tuple[tuple[Counterfactual, int], ...]
 
 
 def explain(
@@ -45,6 +58,21 @@ def explain(
         if target is not None and target not in scheduler.cache.nodes.rows:
             raise InputError(f"node {target}", "no such node" + similar(target, scheduler.cache.nodes.names))
         return _explain(scheduler, found, target, counterfactuals)
+
+
+def explain_group(cluster: Cluster, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
+    """Explain pending pods ``namespace/name`` of one profile, of which there has to be one. Raises as :func:`explain`.
+
+    The counterfactuals are those of the first pod. A change of its requests takes as much off those of the others.
+    """
+    with gc_tuning.paused():
+        first, *others = (find_pod(cluster, pod) for pod in pods)
+        scheduler = OfflineScheduler(cluster, options, without=first)
+        found = _explain(scheduler, first, None, counterfactuals=True)
+        infos = [scheduler.cache.shapes.info(pod) for pod in (first, *others)]
+        search = CounterfactualSearch(scheduler, scheduler.profile(first), infos[0], found.evaluated)
+        helpful = [(each, search.count_helped(each.change, infos)) for each in found.counterfactuals]
+        return GroupExplanation(found, tuple(sorted(helpful, key=lambda pair: (-pair[1], pair[0].change.size))))
 
 
 def explain_pending(cluster: Cluster, pods: Iterable[Pod], options: SchedulerOptions) -> list[Explanation]:

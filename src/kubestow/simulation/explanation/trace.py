@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -186,9 +186,9 @@ class _TraceRecorder(OutcomeRecorder):
     def permit_wait_ended(self, info: PodInfo, code: Code, seconds: float) -> None:
         self.add("Permit", given=f"waited {seconds:.3f} s", result=code.value)
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
-        super().preemption_started(preemptor, node_name, victims)
-        self.add("preemption", given=f"{victims} victims", result=f"nominated for {node_name}")
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        super().preemption_started(preemptors, node_name, victims)
+        self.add("preemption", given=f"{len(victims)} victims", result=f"nominated for {node_name}")
 
     def evictions_ended(self, preemptor: PodInfo, *, succeeded: bool, seconds: float) -> None:
         self.add("preemption", result="victims are gone" if succeeded else "an eviction failed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -160,10 +160,12 @@ class OutcomeRecorder(Observer):
         self.counts.pending -= 1
         self._on_change()
 
-    def preemption_started(self, preemptor: PodInfo, node_name: str, victims: int) -> None:
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
         self.counts.preemptions += 1
-        priority = preemptor.spec.priority or 0
-        self.preemptions.append(StartedPreemption(self._now(), preemptor.key, priority, node_name, victims))
+        preemptor = preemptors[0]
+        self.preemptions.append(
+            StartedPreemption(self._now(), preemptor.key, preemptor.priority, node_name, len(victims))
+        )
 
 
 def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
