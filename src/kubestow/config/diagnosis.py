@@ -15,7 +15,7 @@ from kubestow.config.configuration import KIND, ExtensionPoint, KubeSchedulerCon
 from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import set_data_defaults, set_defaults
 from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
-from kubestow.config.expansion import Implements, plugin_errors
+from kubestow.config.expansion import ConstructionError, Implements, plugin_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.legacy.versions import LEGACY_VERSIONS
@@ -90,11 +90,30 @@ def _plugin_errors(
     implements: Implements,
     invalid_paths: set[str],
 ) -> Iterator[FieldError]:
-    """Errors of building a scheduler, at the entry of the plugin that the text has; ``decoded`` has no defaults."""
+    """Errors of building a scheduler, at what the text has of the plugin; ``decoded`` has no defaults."""
     for error in plugin_errors(configuration, implements):
-        path = "" if error.profile is None else _entry(decoded, error.profile, error.plugin)
-        if _is_independent(path or "profiles", invalid_paths):
-            yield FieldError(path, error.message)
+        for found in _located(decoded, error):
+            if _is_independent(found.path or "profiles", invalid_paths):
+                yield found
+
+
+def _located(decoded: KubeSchedulerConfiguration, error: ConstructionError) -> Iterator[FieldError]:
+    """An error of building a scheduler at its path; one of several arguments as an error of each."""
+    if error.profile is None:
+        yield FieldError("", error.message)
+        return
+    arguments = _arguments(decoded, error.profile, error.plugin)
+    if not error.details or not arguments:
+        yield FieldError(_entry(decoded, error.profile, error.plugin), error.message)
+    for detail in error.details if arguments else ():
+        yield FieldError(child(arguments, detail.path), detail.message)
+
+
+def _arguments(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> str:
+    """The path of the arguments of a plugin that count, the last of several; empty if the text has none."""
+    configs = decoded.profiles[profile].plugin_config
+    indices = [index for index, found in enumerate(configs) if found.name == plugin and found.args is not None]
+    return f"profiles[{profile}].pluginConfig[{indices[-1]}].args" if indices else ""
 
 
 def _entry(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> str:

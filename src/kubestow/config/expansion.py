@@ -63,11 +63,15 @@ def construction_errors(configuration: KubeSchedulerConfiguration, implements: I
 
 
 class ConstructionError(NamedTuple):
-    """An error of building a scheduler; with the index of the profile and the plugin, if it is about one."""
+    """An error of building a scheduler; with the index of the profile and the plugin, if it is about one.
+
+    If it combines errors of the plugin's arguments, these are its ``details``, with paths below the arguments.
+    """
 
     message: str
     profile: int | None = None
     plugin: str = ""
+    details: tuple[FieldError, ...] = ()
 
 
 def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[ConstructionError]:
@@ -81,6 +85,7 @@ def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Impleme
             f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: {error.message}",
             index,
             error.plugin,
+            error.details,
         )
         for index, profile in enumerate(configuration.profiles)
         for error in (*_fit_errors(profile, implements), *_profile_errors(profile, implements))
@@ -258,10 +263,10 @@ def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterat
     if _FIT not in profile.plugins.enabled_names or _FIT not in implements:
         return
     if isinstance(args, NodeResourcesFitArgs):
-        errors = [str(error) for error in node_resources_fit_errors(args, "")]
+        errors = tuple(node_resources_fit_errors(args, ""))
         if errors:
-            message = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-            yield ConstructionError(f'initializing plugin "{_FIT}": {message}', plugin=_FIT)
+            message = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
+            yield ConstructionError(f'initializing plugin "{_FIT}": {message}', plugin=_FIT, details=errors)
 
 
 def _queue_sort_errors(
