@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kubestow.benchmark.scheduler_process import scheduler_configuration, supported_gates
 from kubestow.cli import main
@@ -72,6 +73,21 @@ def test_workloads_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "SchedulingBasic/5Nodes  [short]  initNodes=7 initPods=5 measurePods=10"
 
 
+def test_lists_results_and_comparisons_are_data_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("SchedulingBasic", "--list", "--param", "nodes=7", "-o", "yaml") == 0
+    first = yaml.safe_load(capsys.readouterr().out)[0]
+    assert first["name"] == "SchedulingBasic/5Nodes" and first["parameters"]["initNodes"] == 7
+    assert run("SchedulingBasic/5Nodes", "--core", "-o", "yaml") == 0
+    result = yaml.safe_load(capsys.readouterr().out)
+    assert [workload["name"] for workload in result["workloads"]] == ["SchedulingBasic/5Nodes"]
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(result))
+    assert run("--compare", str(file), str(file), "-o", "json") == 0
+    comparison = json.loads(capsys.readouterr().out)
+    assert comparison["rows"] and {row["ratio"] for row in comparison["rows"]} <= {1.0, None}
+    assert comparison["unmatched"] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -80,7 +96,7 @@ def test_workloads_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (("SchedulingBasic", "--external-scheduler"), "--external-scheduler requires --kubeconfig"),
         (("SchedulingBasic", "--scheduler-pid", "1"), "require --external-scheduler"),
         (("SchedulingBasic", "--fail-above", "10%"), "--fail-above requires --compare"),
-        (("SchedulingBasic", "-o", "xml"), "expected table, json or html=FILE, got 'xml'"),
+        (("SchedulingBasic", "-o", "xml"), "expected table, json, yaml or html=FILE, got 'xml'"),
         (("NoSuchCase",), "no such file or installed workload"),
         (("missing.yaml",), "missing.yaml: cannot be read: No such file or directory"),
     ],

@@ -30,7 +30,7 @@ def log_calls() -> Iterator[tuple[Path, ast.Call]]:
                 yield file, node
 
 
-def test_every_log_call_with_values_has_fields() -> None:
+def test_every_log_call_with_values_or_about_a_problem_has_fields() -> None:
     unstructured = []
     for file, call in log_calls():
         assert isinstance(call.func, ast.Attribute)
@@ -38,7 +38,8 @@ def test_every_log_call_with_values_has_fields() -> None:
         has_values = len(call.args) > message + 1 or not isinstance(
             call.args[message], (ast.Constant, ast.Name, ast.IfExp)
         )
-        if has_values and "extra" not in {keyword.arg for keyword in call.keywords}:
+        is_problem = call.func.attr not in ("debug", "info", "log")
+        if (has_values or is_problem) and "extra" not in {keyword.arg for keyword in call.keywords}:
             unstructured.append(f"{file.relative_to(SOURCE)}:{call.lineno}")
     assert unstructured == []
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubestow.cli.output.formats import print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _percentage(context: click.Context, parameter: click.Parameter, text: str | 
     default="table",
     show_default=True,
     metavar="FORMAT",
-    help="table, json, or html=FILE for a table and a page with plots.",
+    help="table, json or yaml; or html=FILE for a table and a page with plots.",
 )
 @click.option(
     "--compare",
@@ -109,24 +111,22 @@ def bench(
     from kubestow.benchmark.workload_files.catalog import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    write_html = _html_file(output)
     if compare is not None:
         if workloads or lists:
             raise click.UsageError("--compare takes two results, and no workloads")
-        return _compare(*compare, fail_above)
+        return _compare(*compare, fail_above, output)
     if fail_above is not None:
         raise click.UsageError("--fail-above requires --compare")
     if not (workloads or lists or name_filter or label_filter):
         raise click.UsageError("expected a workload, such as SchedulingBasic/500Nodes; --list prints all of them")
-    write_html = _html_file(output)
     run_options = _run_options(options)
     selected = plans(Selection(workloads, name_filter, label_filter, overrides))
     if lists:
-        for plan in selected:
-            parameters = " ".join(f"{name}={value}" for name, value in plan.parameters.items())
-            click.echo(f"{plan.name}  [{', '.join(sorted(plan.labels))}]  {parameters}")
+        _list(selected, output)
         return 0
     result = asyncio.run(_run_all(selected, run_options))
-    _print(result, as_json=output == "json")
+    _print(result, output)
     if write_html is not None:
         from kubestow.benchmark.reports.html import html_page
 
@@ -135,11 +135,11 @@ def bench(
 
 
 def _html_file(output: str) -> Path | None:
-    if output in ("table", "json"):
+    if output in ("table", "json", "yaml"):
         return None
     form, _, file = output.partition("=")
     if form != "html" or not file:
-        raise InputError("--output", f"expected table, json or html=FILE, got {output!r}")
+        raise InputError("--output", f"expected table, json, yaml or html=FILE, got {output!r}")
     return Path(file)
 
 
@@ -183,11 +183,23 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
     return BenchmarkResult(machine, results, failures)
 
 
-def _print(result: BenchmarkResult, *, as_json: bool) -> None:
-    if as_json:
+def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
+    if output in ("json", "yaml"):
+        listed = [
+            {"name": plan.name, "labels": sorted(plan.labels), "parameters": dict(plan.parameters)} for plan in selected
+        ]
+        print_data(listed, output)
+        return
+    for plan in selected:
+        parameters = " ".join(f"{name}={value}" for name, value in plan.parameters.items())
+        click.echo(f"{plan.name}  [{', '.join(sorted(plan.labels))}]  {parameters}")
+
+
+def _print(result: BenchmarkResult, output: str) -> None:
+    if output in ("json", "yaml"):
         from kubestow.benchmark.reports.result import write_result
 
-        click.echo(write_result(result), nl=False)
+        print_data(json.loads(write_result(result)), output)
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
         return
@@ -196,7 +208,7 @@ def _print(result: BenchmarkResult, *, as_json: bool) -> None:
     print_result(_console(), result)
 
 
-def _compare(first: Path, second: Path, fail_above: float | None) -> int:
+def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
     from kubestow.benchmark.reports.comparison import compare
     from kubestow.benchmark.reports.result import read_result
     from kubestow.benchmark.reports.tables import print_comparison
@@ -204,7 +216,10 @@ def _compare(first: Path, second: Path, fail_above: float | None) -> int:
     comparison = compare(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:
         raise InputError(str(second), f"has no workload in common with {first}")
-    print_comparison(_console(), comparison)
+    if output in ("json", "yaml"):
+        print_data(comparison.document(), output)
+    else:
+        print_comparison(_console(), comparison)
     return int(bool(comparison.regressions))
 
 

@@ -145,7 +145,9 @@ async def _repeated(seconds: float, work: Callable[[], Awaitable[None]]) -> None
         try:
             await work()
         except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the server
-            _log.exception("periodic work of a plugin failed")
+            _log.exception(
+                "periodic work of a plugin failed", extra=fields(work=getattr(work, "__qualname__", str(work)))
+            )
         await asyncio.sleep(seconds)
 
 
@@ -153,4 +155,6 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the server
-        _log.exception("background task of a plugin failed")
+        _log.exception(
+            "background task of a plugin failed", extra=fields(work=getattr(work, "__qualname__", str(work)))
+        )

@@ -45,4 +45,4 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     except (APIError, Unreachable) as error:
         _log.warning("%s", error, extra=fields(err=str(error)))
     except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the scheduler
-        _log.exception("background work failed")
+        _log.exception("background work failed", extra=fields(work=getattr(work, "__qualname__", str(work))))

@@ -49,5 +49,7 @@ class PeriodicWork:
             except (APIError, Unreachable) as error:
                 _log.warning("%s", error, extra=fields(err=str(error)))
             except (Exception, SystemExit):  # not even sys.exit() in a plugin ends the scheduler
-                _log.exception("periodic work of a plugin failed")
+                _log.exception(
+                    "periodic work of a plugin failed", extra=fields(work=getattr(work, "__qualname__", str(work)))
+                )
             await self._clock.sleep(seconds)

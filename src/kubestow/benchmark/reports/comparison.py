@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from kubestow.benchmark.measurements.phase import PhaseResult
 from kubestow.benchmark.reports.result import BenchmarkResult
@@ -43,6 +44,21 @@ class Comparison:
     rows: list[Row]
     regressions: list[Row]
     unmatched: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        rows = [
+            {
+                "workload": row.workload,
+                "figure": row.figure,
+                "first": row.first,
+                "second": row.second,
+                "ratio": row.ratio,
+                "isRegression": row in self.regressions,
+            }
+            for row in self.rows
+        ]
+        return {"rows": rows, "unmatched": self.unmatched}
 
 
 def compare(first: BenchmarkResult, second: BenchmarkResult, *, fail_above: float | None = None) -> Comparison:

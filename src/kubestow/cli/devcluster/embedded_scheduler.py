@@ -232,7 +232,7 @@ class SchedulerProcess:
     async def stop(self) -> None:
         """Stop the process gracefully, or after ten seconds at once."""
         if not await stop_process(self._process, _STOP_TIMEOUT):
-            _log.warning("the scheduler's process did not stop and was killed")
+            _log.warning("the scheduler's process did not stop and was killed", extra=fields(pid=self._process.pid))
 
 
 @asynccontextmanager

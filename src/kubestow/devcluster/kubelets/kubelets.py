@@ -89,8 +89,8 @@ class Kubelets(WatchLoop):
             # Not found and conflict: another client's write came first, and its event leads to the next step.
             if failure.code not in (404, 409):
                 _log.warning("kubelets: write rejected: %s", failure.message, extra=fields(err=failure.message))
-        except Exception:
-            _log.exception("kubelets: a node or pod could not be handled")
+        except Exception as error:
+            _log.exception("kubelets: a node or pod could not be handled", extra=fields(err=str(error)))
 
     def _handle_node(self, event: WatchEvent) -> None:
         if event.type == "DELETED":

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from kubestow.log_fields import fields
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
 __all__ = ["PodHeap"]
@@ -74,7 +75,10 @@ class PodHeap:
         try:
             change(self._entries, *entry)
         except Exception:
-            _log.exception("keys of the QueueSort plugin cannot be compared; pods are ordered by arrival from now on")
+            _log.exception(
+                "keys of the QueueSort plugin cannot be compared; pods are ordered by arrival from now on",
+                extra=fields(pods=len(self._entries)),
+            )
             self._is_ranked = False
             self._entries = [(until, _UNRANKED, ticket, queued) for until, _, ticket, queued in self._entries]
             heapq.heapify(self._entries)
