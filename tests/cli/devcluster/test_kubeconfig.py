@@ -47,6 +47,7 @@ def test_a_context_is_current_until_the_cluster_ends(file: Path) -> None:
         assert read_kubeconfig([file]).cluster.value.server == URL
         assert read_kubeconfig([file], context="production").user.value.token == "secret"
         assert file.stat().st_mode & 0o777 == 0o600
+        assert "*id" not in file.read_text()  # no aliases: people read the file, and programs without all of YAML do
     assert content(file) == OTHER
 
 

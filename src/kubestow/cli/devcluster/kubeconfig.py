@@ -11,6 +11,7 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ def added_context(path: Path, url: str, security: SecureServing) -> Iterator[Non
         before = config.get("current-context", "")
         for kind, field in _KINDS.items():
             _remove(config, kind, subject=str(path))
-            entry = {**values[kind], "extensions": [_EXTENSION]}
+            entry = {**values[kind], "extensions": [deepcopy(_EXTENSION)]}  # one object thrice would be an alias
             config[kind].append({"name": _NAME, field: entry})
         config["current-context"] = _NAME
         _write(path, config)
