@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from kubestow.log_fields import fields
+
 __all__ = ["notify"]
 
 _log = logging.getLogger(__name__)
@@ -21,7 +23,10 @@ def notify(listener: Callable[..., object], *arguments: object) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        _log.exception("%s failed; what it keeps about the cluster may be wrong from now on", _name(listener))
+        name = _name(listener)
+        _log.exception(
+            "%s failed; what it keeps about the cluster may be wrong from now on", name, extra=fields(listener=name)
+        )
 
 
 def _name(listener: Callable[..., object]) -> str:
