@@ -49,11 +49,8 @@ def test_bad_args_are_rejected(args: dict[str, Any], problem: str) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ({"cacheResyncPeriodSeconds": 3}, "cacheResyncPeriodSeconds is not supported"),
-        (
-            {"cacheResyncPeriodSeconds": 3, "preemptionMode": "Enabled"},
-            "cacheResyncPeriodSeconds and preemptionMode is not supported",
-        ),
+        ({"cacheResyncPeriodSeconds": 3}, ""),
+        ({"cacheResyncPeriodSeconds": 3, "preemptionMode": "Enabled"}, "preemptionMode is not supported"),
         ({"cacheResyncPeriodSeconds": 3, "discardReservedNodes": True, "cache": {"informerMode": "Shared"}}, ""),
         ({}, ""),
     ],
@@ -107,8 +104,9 @@ def test_a_node_is_rejected_while_a_pod_is_placed_on_it() -> None:
     assert found.feasible(SMALL) == {"n", "other"}
 
 
+@pytest.mark.parametrize("cache", [{"discardReservedNodes": True}, {"cacheResyncPeriodSeconds": 5}], ids=str)
 @pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"])
-def test_the_contract_is_kept(strategy: str) -> None:
+def test_the_contract_is_kept(strategy: str, cache: dict[str, Any]) -> None:
     policies = ["SingleNUMANodePodLevel", "SingleNUMANodeContainerLevel", "BestEffortPodLevel", ""]
     topologies = [
         topology(
@@ -127,5 +125,5 @@ def test_the_contract_is_kept(strategy: str) -> None:
         requesting({NIC: 2}),
         pod("none"),
     ]
-    args = {"scoringStrategy": {"type": strategy}, "discardReservedNodes": True}
+    args = {"scoringStrategy": {"type": strategy}, **cache}
     check_plugin(NodeResourceTopologyMatch, args=args, nodes=nodes, pods=pods, objects=topologies)

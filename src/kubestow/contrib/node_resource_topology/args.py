@@ -29,7 +29,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True):
 
 
 class CacheArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """``cache``: how upstream's cache of topologies behaves, which is not there."""
+    """``cache``: which pods the reports of nodes have to account for; ``informer_mode`` has no effect."""
 
     foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] | None = None
     resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] | None = None
@@ -46,9 +46,12 @@ class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel")
     cache: CacheArgs | None = None
     preemption_mode: Literal["Disabled", "Enabled"] | None = None
 
+    @property
+    def resync_period(self) -> int:
+        """The seconds between comparisons of the cache with reports, 0 if reports are used as they are."""
+        return 0 if self.discard_reserved_nodes else max(0, self.cache_resync_period_seconds or 0)
+
     def unsupported(self) -> Iterator[str]:
         """The fields that are accepted and have no effect."""
-        if not self.discard_reserved_nodes and (self.cache_resync_period_seconds or 0) > 0:
-            yield "cacheResyncPeriodSeconds"
         if self.preemption_mode == "Enabled":
             yield "preemptionMode"

@@ -24,8 +24,9 @@ from kubestow.contrib.node_resource_topology.alignment import (
     unaligned_containers,
     unaligned_pods,
 )
-from kubestow.contrib.node_resource_topology.args import NodeResourceTopologyMatchArgs
+from kubestow.contrib.node_resource_topology.args import CacheArgs, NodeResourceTopologyMatchArgs
 from kubestow.contrib.node_resource_topology.least_zones import score_zones_needed
+from kubestow.contrib.node_resource_topology.over_reserve import RESYNCED, OverReserve
 from kubestow.contrib.node_resource_topology.pod_requests import PodRequests
 from kubestow.contrib.node_resource_topology.scoring import score_containers, score_pods
 from kubestow.contrib.node_resource_topology.topologies import Layout, NodeResourceTopology
@@ -76,14 +77,15 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
             on(NodeResourceTopology, Action.ADD | Action.UPDATE | Action.DELETE),
         ]
-        if args.discard_reserved_nodes:
+        if args.discard_reserved_nodes or args.resync_period:
             self.events_to_register += [
                 on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
                 on(_RESERVATION_ENDED, Action.UPDATE),
+                on(RESYNCED, Action.UPDATE),
             ]
         if unsupported := " and ".join(args.unsupported()):
             _log.warning(
-                "plugin %s: %s is not supported, zones are used as nodes report them",
+                "plugin %s: %s is not supported, victims do not make room in zones",
                 self.name,
                 unsupported,
                 extra=fields(plugin=self.name),
@@ -92,6 +94,13 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
         self._requests: WeakKeyDictionary[ShapeFamily, PodRequests] = WeakKeyDictionary()
         #: The pods that are being placed on a node, uids by name of the node; for ``discardReservedNodes``.
         self._reserved: dict[str, set[str]] = {}
+        self._cache: OverReserve | None = None
+        if args.resync_period:
+            self._cache = OverReserve(
+                handle, self._zones, args.cache or CacheArgs(), args.resync_period, self._requests_of
+            )
+        else:
+            handle.cluster.catalog(NodeResourceTopology).subscribe(self._zones.report)
 
     def signature(self, pod: PodInfo) -> Hashable:
         """The requests of the containers."""
@@ -130,12 +139,16 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
         return scores
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """With ``discardReservedNodes``, the node is rejected until the pod is bound."""
+        """With ``discardReservedNodes`` the node is rejected until the pod is bound; with a cache, zones have less."""
+        if self._cache is not None:
+            self._cache.reserve(pod, node_name)
         if self.args.discard_reserved_nodes:
             self._reserved.setdefault(node_name, set()).add(pod.uid)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """End the reservation; that the pod leaves the node is an event."""
+        if self._cache is not None:
+            self._cache.release(pod, node_name)
         self._end_reservation(pod, node_name)
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -150,9 +163,10 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
         return not pods and self._reserved.pop(node_name, None) is not None
 
     def _is_reserved(self, nodes: Nodes) -> NDArray[np.intp]:
-        """The positions of the nodes on which a pod is being placed, intp."""
+        """The positions of the nodes on which a pod is being placed, or others have placed pods, intp."""
         rows = self.handle.cluster.nodes.rows
-        reserved = [rows[name] for name in self._reserved if name in rows]
+        names = self._reserved if self._cache is None else self._cache.foreign
+        reserved = [rows[name] for name in names if name in rows]
         return np.flatnonzero(np.isin(nodes.row_numbers, reserved)) if reserved else np.zeros(0, np.intp)
 
     def _score_zones_needed(self, requests: PodRequests, nodes: Nodes) -> Int64s:

@@ -1,6 +1,6 @@
 """What is available in the NUMA zones of all nodes, as arrays with one row per zone and one column per node.
 
-Arrays follow the node table, and a NodeResourceTopology that changes is read into the entries of its node only.
+Arrays follow the node table, and a topology that changes is written into the entries of its node only.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class Zones:
         self._topologies: dict[str, tuple[Layout, Mapping[str, Mapping[int, int]]]] = {}
         #: What has been read into the columns, by node.
         self._changed_nodes = ChangedNodes(handle.cluster, Action.ADD)
-        handle.cluster.catalog(NodeResourceTopology).subscribe(self._topology_changed)
 
     def layouts(self, nodes: Nodes, function: Callable[[Layout | None], Any], dtype: Any = np.bool_) -> NDArray[Any]:
         """A function of the layout of each node, None without a topology; called once per distinct layout."""
@@ -88,15 +87,19 @@ class Zones:
         for row in self._changed_nodes.rows():
             self._write(row, {})
 
-    def _topology_changed(self, before: NodeResourceTopology | None, after: NodeResourceTopology | None) -> None:
+    def report(self, before: NodeResourceTopology | None, after: NodeResourceTopology | None) -> None:
+        """Take over the topology of a node as it is reported; None if there is none any more."""
         changed = after or before
         assert changed is not None
-        name = changed.metadata.name
+        self.put(changed.metadata.name, None if after is None else (read_layout(after), read_available(after)))
+
+    def put(self, name: str, topology: tuple[Layout, Mapping[str, Mapping[int, int]]] | None) -> None:
+        """Replace the layout of a node, and what is available by resource and zone; None if it has no topology."""
         self._refresh()
         old = self._topologies.pop(name, None)
-        if after is not None:
-            self._topologies[name] = read_layout(after), read_available(after)
-            self._listed.update(self._topologies[name][1].keys())
+        if topology is not None:
+            self._topologies[name] = topology
+            self._listed.update(topology[1].keys())
         if (row := self._table.rows.get(name)) is not None:
             self._write(row, {} if old is None else old[1])
         if old is not None:
