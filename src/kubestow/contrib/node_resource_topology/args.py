@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -47,11 +46,11 @@ class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel")
     preemption_mode: Literal["Disabled", "Enabled"] | None = None
 
     @property
+    def depends_on_pods(self) -> bool:
+        """Whether pods that come and go change the results for their node, before it reports."""
+        return self.discard_reserved_nodes or self.resync_period > 0 or self.preemption_mode == "Enabled"
+
+    @property
     def resync_period(self) -> int:
         """The seconds between comparisons of the cache with reports, 0 if reports are used as they are."""
         return 0 if self.discard_reserved_nodes else max(0, self.cache_resync_period_seconds or 0)
-
-    def unsupported(self) -> Iterator[str]:
-        """The fields that are accepted and have no effect."""
-        if self.preemption_mode == "Enabled":
-            yield "preemptionMode"

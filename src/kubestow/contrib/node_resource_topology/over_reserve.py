@@ -13,7 +13,7 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.node_resource_topology.args import CacheArgs
 from kubestow.contrib.node_resource_topology.fingerprint import fingerprint
-from kubestow.contrib.node_resource_topology.pod_requests import Amounts, PodRequests, is_native
+from kubestow.contrib.node_resource_topology.pod_requests import Amounts, PodRequests, is_exclusive
 from kubestow.contrib.node_resource_topology.topologies import (
     Layout,
     NodeResourceTopology,
@@ -102,7 +102,7 @@ class OverReserve:
         requests = self._requests_of(pod)
         listed: Collection[str] = self._used[node][1] if node in self._used else ()
         return any(
-            _is_exclusive(name, amount, listed, is_guaranteed=requests.is_guaranteed)
+            is_exclusive(name, amount, listed, is_guaranteed=requests.is_guaranteed)
             for container in requests.containers
             if container.kind != "init"
             for name, amount in container.amounts.items()
@@ -119,7 +119,7 @@ class OverReserve:
             self._reserved.pop(name, None)
             self.foreign.discard(name)
             self._zones.put(name, None)
-        elif name not in self._used or not self._is_pending(name) or self._changes_layout(after):
+        elif name not in self._used or not self.is_pending(name) or self._changes_layout(after):
             self._use(after)
 
     def _changes_layout(self, topology: NodeResourceTopology) -> bool:
@@ -127,7 +127,7 @@ class OverReserve:
         used = self._used[topology.metadata.name][0]
         return self._args.resync_scope != "OnlyResources" and read_layout(topology) != used
 
-    def _is_pending(self, node: str) -> bool:
+    def is_pending(self, node: str) -> bool:
         """Whether the next report has to account for pods of which the last one did not know."""
         return bool(self._reserved.get(node)) or node in self.foreign
 
@@ -146,7 +146,7 @@ class OverReserve:
         self._has_started = True
         for node in [*self.foreign, *(name for name in self._reserved if name not in self.foreign)]:
             topology = self._topologies.get("", node)
-            if topology is None or not self._is_pending(node):
+            if topology is None or not self.is_pending(node):
                 continue
             counted = self._counted(topology)
             if counted is None:
@@ -178,14 +178,6 @@ class OverReserve:
         if fingerprint((info.namespace, info.name) for info in compared) != expected:
             return None
         return {info.uid for info in started}
-
-
-def _is_exclusive(resource: str, amount: int, listed: Collection[str], *, is_guaranteed: bool) -> bool:
-    if not is_native(resource):
-        return resource in listed
-    if resource == "cpu":
-        return is_guaranteed and amount > 0 and amount % 1000 == 0
-    return is_guaranteed and amount > 0 and (resource == "memory" or resource.startswith("hugepages-"))
 
 
 def _less(available: Available, reserved: Iterable[Amounts]) -> Available:

@@ -7,7 +7,6 @@ topology, pass. Guaranteed pods are scored, by the configured strategy; for othe
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable
 from weakref import WeakKeyDictionary
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, ShapeFamily
 from kubestow.config import ExtensionPoint
 from kubestow.contrib.node_resource_topology.alignment import (
@@ -25,6 +24,7 @@ from kubestow.contrib.node_resource_topology.alignment import (
     unaligned_pods,
 )
 from kubestow.contrib.node_resource_topology.args import CacheArgs, NodeResourceTopologyMatchArgs
+from kubestow.contrib.node_resource_topology.evictions import Evictions
 from kubestow.contrib.node_resource_topology.least_zones import score_zones_needed
 from kubestow.contrib.node_resource_topology.over_reserve import RESYNCED, OverReserve
 from kubestow.contrib.node_resource_topology.pod_requests import PodRequests
@@ -42,11 +42,8 @@ from kubestow.framework.interface import (
     ScorePlugin,
 )
 from kubestow.framework.status import Status, Verdict
-from kubestow.log_fields import fields
 
 __all__ = ["NodeResourceTopologyMatch"]
-
-_log = logging.getLogger(__name__)
 
 _RESERVATION_ENDED = "topology.node.k8s.io/ReservationEnded"
 _RESERVED = POD + len(CONTAINER_KINDS) + 1
@@ -77,19 +74,12 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
             on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
             on(NodeResourceTopology, Action.ADD | Action.UPDATE | Action.DELETE),
         ]
-        if args.discard_reserved_nodes or args.resync_period:
+        if args.depends_on_pods:
             self.events_to_register += [
                 on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
                 on(_RESERVATION_ENDED, Action.UPDATE),
                 on(RESYNCED, Action.UPDATE),
             ]
-        if unsupported := " and ".join(args.unsupported()):
-            _log.warning(
-                "plugin %s: %s is not supported, victims do not make room in zones",
-                self.name,
-                unsupported,
-                extra=fields(plugin=self.name),
-            )
         self._zones = Zones(handle)
         self._requests: WeakKeyDictionary[ShapeFamily, PodRequests] = WeakKeyDictionary()
         #: The pods that are being placed on a node, uids by name of the node; for ``discardReservedNodes``.
@@ -101,6 +91,9 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
             )
         else:
             handle.cluster.catalog(NodeResourceTopology).subscribe(self._zones.report)
+        self._evictions: Evictions | None = None
+        if args.preemption_mode == "Enabled":
+            self._evictions = Evictions(handle, self._requests_of, self._is_pending)
 
     def signature(self, pod: PodInfo) -> Hashable:
         """The requests of the containers."""
@@ -116,7 +109,10 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
             positions = np.flatnonzero(self._zones.layouts(nodes, _needs_single_zone(aligns_pods)))
             if len(positions):
                 some = nodes.select(positions)
-                keys[positions] = unaligned(requests, some, self._zones.available(some, requests.together))
+                available = self._zones.available(some, requests.together)
+                if self._evictions is not None and isinstance(some, HypotheticalNodes):
+                    self._evictions.release(some, available)
+                keys[positions] = unaligned(requests, some, available)
         keys[self._is_reserved(nodes)] = _RESERVED
         return Verdict(keys, _STATUSES.__getitem__)
 
@@ -161,6 +157,10 @@ class NodeResourceTopologyMatch(FilterPlugin, ScorePlugin, ReservePlugin, PostBi
         pods = self._reserved.get(node_name, set())
         pods.discard(pod.uid)
         return not pods and self._reserved.pop(node_name, None) is not None
+
+    def _is_pending(self, node_name: str) -> bool:
+        """Whether pods have been placed on a node since the report that is used."""
+        return self._cache is not None and self._cache.is_pending(node_name)
 
     def _is_reserved(self, nodes: Nodes) -> NDArray[np.intp]:
         """The positions of the nodes on which a pod is being placed, or others have placed pods, intp."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import NamedTuple
 
 from kubestow.api.core import Container
@@ -11,7 +11,15 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.contrib.node_resource_topology.topologies import amount
 from kubestow.contrib.qos_class import QOSClass, qos_class
 
-__all__ = ["Amounts", "ContainerRequests", "PodRequests", "is_at_node_level", "is_in_zones", "is_native"]
+__all__ = [
+    "Amounts",
+    "ContainerRequests",
+    "PodRequests",
+    "is_at_node_level",
+    "is_exclusive",
+    "is_in_zones",
+    "is_native",
+]
 
 Amounts = Mapping[str, int]
 """Millicores of CPU, bytes, or counts, by resource."""
@@ -70,6 +78,18 @@ class PodRequests(NamedTuple):
 def is_native(resource: str) -> bool:
     """Whether a resource is one of Kubernetes' own."""
     return "/" not in resource or "kubernetes.io/" in resource
+
+
+def is_exclusive(resource: str, amount: int, listed: Collection[str], *, is_guaranteed: bool) -> bool:
+    """Whether a container has so much of a resource for itself as long as it runs.
+
+    Devices if zones list them (``listed``); of a Guaranteed pod whole CPUs, memory and huge pages.
+    """
+    if not is_native(resource):
+        return resource in listed
+    if resource == "cpu":
+        return is_guaranteed and amount > 0 and amount % 1000 == 0
+    return is_guaranteed and amount > 0 and is_in_zones(resource)
 
 
 def is_in_zones(resource: str) -> bool:

@@ -14,7 +14,7 @@ from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["MOST_ZONES", "Layout", "NodeResourceTopology", "amount", "read_available", "read_layout"]
+__all__ = ["MOST_ZONES", "Layout", "NodeResourceTopology", "amount", "read_available", "read_layout", "zone_number"]
 
 #: NUMA zones have numbers below this one; others are ignored.
 MOST_ZONES = 64
@@ -46,6 +46,13 @@ class ZoneCost(APIObject, frozen=True):
     value: int = 0
 
 
+class Attribute(APIObject, frozen=True):
+    """``attributes[]`` of a topology and of its zones."""
+
+    name: str = ""
+    value: str = ""
+
+
 class Zone(APIObject, frozen=True):
     """``zones[]``."""
 
@@ -53,13 +60,7 @@ class Zone(APIObject, frozen=True):
     type: str = ""
     resources: list[ZoneResource] = []
     costs: list[ZoneCost] = []
-
-
-class Attribute(APIObject, frozen=True):
-    """``attributes[]``."""
-
-    name: str = ""
-    value: str = ""
+    attributes: list[Attribute] = []
 
 
 class NodeResourceTopology(CustomObject, frozen=True):
@@ -110,7 +111,7 @@ def read_layout(topology: NodeResourceTopology) -> Layout:
         elif attribute.name == "topologyManagerMaxNUMANodes" and value.isascii() and value.isdigit() and int(value) > 1:
             max_zones = min(int(value), _LIMIT_OF_MAX_ZONES)
     zones = _numa_zones(topology)
-    costs = {number: {_number(cost.name): cost.value for cost in zone.costs} for number, zone in zones.items()}
+    costs = {number: {zone_number(cost.name): cost.value for cost in zone.costs} for number, zone in zones.items()}
     distances = tuple(tuple(costs[a].get(b, _UNKNOWN_DISTANCE) for b in zones) for a in zones)
     return Layout(policy, scope, max_zones, tuple(zones), distances)
 
@@ -134,11 +135,11 @@ def amount(resource: str, quantity: Quantity) -> int:
 
 def _numa_zones(topology: NodeResourceTopology) -> dict[int, Zone]:
     """The NUMA zones by number, ascending; of several with one number, the last."""
-    found = {_number(zone.name): zone for zone in topology.zones if zone.type == "Node"}
+    found = {zone_number(zone.name): zone for zone in topology.zones if zone.type == "Node"}
     return {number: zone for number, zone in sorted(found.items()) if 0 <= number < MOST_ZONES}
 
 
-def _number(name: str) -> int:
+def zone_number(name: str) -> int:
     """The number of a zone, -1 if the name is not that of a NUMA zone."""
     prefix, _, number = name.rpartition("-")
     return int(number) if prefix == "node" and number.isascii() and number.isdigit() else -1

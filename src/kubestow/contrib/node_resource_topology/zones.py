@@ -44,6 +44,12 @@ class Available:
         """The array of a resource."""
         return self._by_resource.get(resource, self._nothing)
 
+    def add(self, resource: str, zone: int, node: int, amount: int) -> None:
+        """Add an amount to a zone of one node, by its position, if the zone lists the resource."""
+        available = self.of(resource)
+        if zone < len(available) and available[zone, node] != ABSENT:
+            available[zone, node] += amount
+
     def subtract(self, resource: str, zones: NDArray[np.intp], request: int) -> None:
         """Subtract a request from one zone of each node (intp, one per node), if the zone lists the resource."""
         available = self.of(resource)
