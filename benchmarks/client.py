@@ -1,7 +1,7 @@
 """The client: CPU time per binding, watch events per second, and the initial list of a large cluster.
 
 Run with ``python benchmarks/client.py``. Servers run in separate processes and send prepared responses, so that the CPU
-time is that of the client alone; it varies by some 10 % between runs.
+time is that of the client alone; it varies by some 10 % between runs. The event loop is that of ``kubestow run``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import socket
+import ssl
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,16 +23,18 @@ import msgspec
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
+from kubestow.certificates import CertificateAuthority
 from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
 from kubestow.client.pod_client import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
+from kubestow.event_loop import run as run_on_loop
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.wall_clock import WallClock
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod)
-BINDINGS, IN_FLIGHT = 12_800, 32
+BINDINGS, IN_FLIGHT, BURST = 12_800, 32, 1000
 LISTED = 50_000
 
 
@@ -98,11 +103,11 @@ class _Server(asyncio.Protocol):
             self._transport.write(self.response)
 
 
-def _serve(listening: socket.socket, response: bytes) -> None:
+def _serve(listening: socket.socket, response: bytes, tls: ssl.SSLContext | None) -> None:
     _Server.response = response
 
     async def forever() -> None:
-        server = await asyncio.get_running_loop().create_server(_Server, sock=listening)
+        server = await asyncio.get_running_loop().create_server(_Server, sock=listening, ssl=tls)
         await server.serve_forever()
 
     with suppress(KeyboardInterrupt):
@@ -136,6 +141,18 @@ async def bindings(url: str) -> None:
         await asyncio.gather(*(bind(BINDINGS // IN_FLIGHT) for _ in range(IN_FLIGHT)))
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     print(f"binding: {cpu / BINDINGS * 1e6:.0f} µs CPU each, {BINDINGS / wall:,.0f}/s ({IN_FLIGHT} in flight)")
+
+
+async def bursts(url: str, tls: ssl.SSLContext) -> None:
+    """POST bindings over TLS, many at the same time, with no connection open before the first burst."""
+    async with Transport(Credentials(url, tls=tls), clock=WallClock()) as transport:
+        pods = PodClient(transport)
+        for name in ("first", "second"):
+            subjects = [ObjectReference("Pod", "default", f"web-{number}", "0baec05a-3bb9") for number in range(BURST)]
+            cpu = time.process_time()
+            await asyncio.gather(*(pods.bind(subject, "node-1") for subject in subjects))
+            cpu = time.process_time() - cpu
+            print(f"{name} burst of {BURST:,} bindings over TLS: {cpu / BURST * 1e6:.0f} µs CPU each")
 
 
 class _Complete(Exception):
@@ -195,18 +212,32 @@ def decoding_a_list() -> None:
     print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs per pod")
 
 
-def _run_against(response: bytes, run: Callable[[str], Any]) -> None:
+def _run_against(response: bytes, run: Callable[[str], Any], *, tls: ssl.SSLContext | None = None) -> None:
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-    server = multiprocessing.get_context("fork").Process(target=_serve, args=(listening, response), daemon=True)
+    process = multiprocessing.get_context("fork").Process
+    server = process(target=_serve, args=(listening, response, tls), daemon=True)
     server.start()
     try:
-        asyncio.run(run(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        run_on_loop(run(f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.getsockname()[1]}"))
     finally:
         server.terminate()
+
+
+def _tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The contexts of a server and of its client."""
+    authority = CertificateAuthority.generate("benchmark")
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        authority.issue_server_certificate(["127.0.0.1"]).write(certificate, key)
+        server.load_cert_chain(certificate, key)
+    return server, ssl.create_default_context(cadata=authority.certificate.decode())
 
 
 if __name__ == "__main__":
     decoding()
     decoding_a_list()
     _run_against(_binding_response(), bindings)
+    server_tls, client_tls = _tls()
+    _run_against(_binding_response(), lambda url: bursts(url, client_tls), tls=server_tls)
     _run_against(_watch_response(), streaming_list)
