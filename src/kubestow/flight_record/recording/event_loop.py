@@ -49,7 +49,7 @@ def new_recorded_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return RecordedSelectorLoop()
 
-    class RecordedUVLoop(RecordedLoop, uvloop.Loop):
+    class RecordedUVLoop(RecordedLoop, uvloop.Loop):  # type: ignore[misc]  # uvloop is not installed everywhere
         """uvloop sets all timers with ``call_later``."""
 
         def call_later(
