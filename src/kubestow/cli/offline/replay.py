@@ -170,9 +170,9 @@ def _placements(pod: PodComparison) -> dict[str, Any]:
 
 
 def _redecision_lines(result: Redecision) -> list[str]:
-    differing = result.victims_differ()
+    differing, count = result.victims_differ(), len(result.pods)
     return [
-        f"{len(result.pods):,} pods in {result.seconds:,.1f} s, {result.same():,} as recorded",
+        f"{count:,} {'pod' if count == 1 else 'pods'} in {result.seconds:,.1f} s, {result.same():,} as recorded",
         *_section("on another node", [f"{p.pod}  {p.recorded} -> {p.redecided}" for p in result.moved()]),
         *_section("no longer placed", [f"{p.pod}  {p.recorded} -> -  {p.message}" for p in result.newly_pending()]),
         *_section("newly placed", [f"{p.pod}  - -> {p.redecided}" for p in result.newly_placed()]),
