@@ -226,3 +226,21 @@ def test_usage_is_kept_only_for_namespaces_with_pods() -> None:
 def test_the_contract_is_kept() -> None:
     pods = [sized("a", "ns1", 100), sized("b", "ns2", 100, HIGH), pod("none")]
     check_plugin(CapacityScheduling, pods=pods, objects=[of_memory("ns1", 1000, 5000), of_memory("ns2", 500, 900)])
+
+
+def test_what_namespaces_use_together_follows_pods_and_quotas() -> None:
+    found = harness([of_memory("a", 10, 100), of_memory("b", 10, 100)], [sized("one", "a", 8, node="n")])
+    quotas = ElasticQuotas(found.cluster)
+    assert not quotas.over_min_in_total({"memory": 12})
+    assert quotas.over_min_in_total({"memory": 13})
+    placed = found.info(sized("two", "b", 5))
+    found.cluster.assume(placed, "n")
+    assert quotas.over_min_in_total({"memory": 8})
+    assert not quotas.over_min_in_total({"memory": 8}, {"b": {"memory": 1}, "none": {"memory": 9}})
+    # A namespace that has no quota any more neither adds to the guarantees nor uses any of them.
+    found.cluster.catalog(ElasticQuota).remove("b", "b-quota")
+    assert not quotas.over_min_in_total({"memory": 2})
+    assert quotas.over_min_in_total({"memory": 3})
+    found.cluster.catalog(ElasticQuota).put(of_memory("b", 10, 100))
+    found.cluster.forget(placed.uid)
+    assert not quotas.over_min_in_total({"memory": 12})

@@ -86,6 +86,8 @@ class ElasticQuotas:
         self._guaranteed: Counter[str] = Counter()
         #: What the pods of each namespace use, whether or not it has a quota.
         self._used: dict[str, Counter[str]] = {}
+        #: What the pods of all namespaces with a quota use together.
+        self._used_in_total: Counter[str] = Counter()
         cluster.listen_to_placements(self)
 
     def __bool__(self) -> bool:
@@ -98,9 +100,10 @@ class ElasticQuotas:
         if self._version != self._catalog.version:
             self._version = self._catalog.version
             self._quotas = _quotas(self._catalog)
-            self._guaranteed = Counter()
-            for quota in self._quotas.values():
+            self._guaranteed, self._used_in_total = Counter(), Counter()
+            for namespace, quota in self._quotas.items():
                 self._guaranteed.update(quota.min or {})
+                self._used_in_total.update(self.used(namespace))
         return self._quotas
 
     def used(self, namespace: str) -> Amounts:
@@ -112,20 +115,23 @@ class ElasticQuotas:
 
         ``removed`` is what they use less, by namespace.
         """
-        total: Counter[str] = Counter()
-        for namespace in self.by_namespace:
-            total.update(self.used(namespace))
-            for name, amount in (removed or {}).get(namespace, {}).items():
-                total[name] -= amount
+        quotas, total = self.by_namespace, self._used_in_total.copy()
+        for namespace, amounts in (removed or {}).items():
+            if namespace in quotas:
+                total.subtract(amounts)
         total.update(request)
         return exceeds(total, self._guaranteed)
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod."""
+        if info.namespace in self.by_namespace:
+            self._used_in_total.update(info.requests)
         self._used.setdefault(info.namespace, Counter()).update(info.requests)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod any more."""
+        if info.namespace in self.by_namespace:
+            self._used_in_total.subtract(info.requests)
         used = self._used.setdefault(info.namespace, Counter())
         used.subtract(info.requests)
         if not any(used.values()):
