@@ -78,11 +78,14 @@ class InvalidSelector(InvalidObject):
 
 
 class PluginError(KubestowError):
-    """A plugin raised an exception at an extension point, or returned a value that its contract does not allow."""
+    """A plugin raised an exception at an extension point, or returned a value that its contract does not allow.
 
-    def __init__(self, plugin: str, extension_point: str, problem: str) -> None:
+    ``message`` replaces the text for what kube-scheduler reports as well, in its words.
+    """
+
+    def __init__(self, plugin: str, extension_point: str, problem: str, *, message: str = "") -> None:
         self.plugin, self.extension_point, self.problem = plugin, extension_point, problem
-        super().__init__(f"plugin {plugin!r} failed at {extension_point}: {problem}")
+        super().__init__(message or f"plugin {plugin!r} failed at {extension_point}: {problem}")
 
 
 class ExtenderError(KubestowError):

@@ -119,8 +119,10 @@ def test_a_result_of_the_wrong_type(point: str, expected: str) -> None:
     ],
 )
 def test_an_invalid_result(point: str, answer: Any, problem: str) -> None:
-    if problem == "no":  # an error status of Filter has kube-scheduler's wording
+    if problem == "no":  # kube-scheduler's wording, as for an error status of Filter …
         check_recovery(broken(point, answer), "filter plugin", problem)
+    elif "invalid score" in problem:  # … and a score that is out of range
+        check_recovery(broken(point, answer), "applying score defaultWeights on Score plugins", problem)
     else:
         check_recovery(broken(point, answer), point.removesuffix("Node"), problem)
 

@@ -6,8 +6,10 @@ of pods and namespaces; node selectors are vectorised in :mod:`kubestow.cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from kubestow.api.meta import LabelSelector
 from kubestow.errors import InvalidSelector
@@ -87,6 +89,14 @@ def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(sorted(set(requirements), key=lambda r: (r.key, r.operator, sorted(r.values))))
 
 
+def _invalid_values(values: Sequence[str]) -> str:
+    """The problem of a requirement with superfluous or without values, in the words of kube-scheduler."""
+    if not values:
+        return "Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+    found = msgspec.json.encode(values).decode()
+    return f"Invalid value: {found}: values set must be empty for exists and does not exist"
+
+
 def compile_selector(selector: LabelSelector | None) -> Selector:
     """Compile a label selector: None matches nothing, an empty selector matches everything.
 
@@ -99,7 +109,6 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
         if expression.operator not in _OPERATORS:
             raise InvalidSelector(f'"{expression.operator}" is not a valid label selector operator')
         if (expression.operator in _NEEDS_VALUES) != bool(expression.values):
-            expected = "at least one value" if expression.operator in _NEEDS_VALUES else "no values"
-            raise InvalidSelector(f'operator {expression.operator} on label "{expression.key}" takes {expected}')
+            raise InvalidSelector(_invalid_values(expression.values), path="values")
         requirements.append(Requirement(expression.key, expression.operator, frozenset(expression.values)))
     return Selector(_canonical(requirements))

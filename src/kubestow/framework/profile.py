@@ -274,4 +274,5 @@ class _ScoreWithoutPreScore(ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """Fail, as kube-scheduler does without the plugin's cycle state."""
-        raise PluginError(self.name, "Score", self._problem)
+        message = f'running Score plugins: plugin "{self.name}" failed with: {self._problem}'
+        raise PluginError(self.name, "Score", self._problem, message=message)

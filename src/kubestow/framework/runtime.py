@@ -315,7 +315,8 @@ class FrameworkRuntime:
         """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
         status = as_status(plugin, "PreScore", self.call(plugin, "PreScore", plugin.pre_score, state, pod, nodes))
         if not status.ok and status.code is not Code.SKIP:
-            raise PluginError(plugin.name, "PreScore", status.message)
+            message = f'running PreScore plugin "{plugin.name}": {status.message}'
+            raise PluginError(plugin.name, "PreScore", status.message, message=message)
         return status
 
     def run_score_plugin(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:

@@ -163,7 +163,8 @@ def _out_of_range(plugin: Plugin, extension_point: str, score: int) -> PluginErr
         f'plugin "{plugin.name}" returns an invalid score {score}, '
         f"it should in the range of [0, {MAX_SCORE}] after normalizing"
     )
-    return PluginError(plugin.name, extension_point, problem)
+    message = f"applying score defaultWeights on {extension_point.removeprefix('Normalize')} plugins: {problem}"
+    return PluginError(plugin.name, extension_point, problem, message=message)
 
 
 def as_permission(plugin: Plugin, result: Any) -> Permission:

@@ -107,12 +107,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         preferred_terms = self._preferred_terms(pod)
         if not preferred_terms:
             return Status.skip()
-        try:
-            for preferred in preferred_terms:
-                matches_term(nodes.select(_NO_ROWS), preferred.preference)
-        except InvalidSelector as error:
-            return Status.error(str(error))
-        return None
+        errors: dict[str, None] = {}
+        for position, preferred in enumerate(_preferred_terms(_node_affinity(pod))):
+            try:
+                if preferred.weight:
+                    matches_term(nodes.select(_NO_ROWS), preferred.preference)
+            except InvalidSelector as error:
+                errors[f"[{position}].{error}"] = None
+        if not errors:
+            return None
+        return Status.error(next(iter(errors)) if len(errors) == 1 else f"[{', '.join(errors)}]")
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The sum of the weights of the preferred terms that match the node."""

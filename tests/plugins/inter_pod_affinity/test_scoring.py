@@ -68,7 +68,10 @@ def test_weights_that_cancel_out_are_scored() -> None:
 def test_scoring_without_pre_score_fails() -> None:
     profile = {"plugins": {"preScore": {"disabled": [{"name": "InterPodAffinity"}]}}}
     decision = PluginHarness(nodes(2), profile=profile).decide(app("web"))
-    assert 'failed to read "PreScoreInterPodAffinity" from cycleState: not found' in decision.message
+    assert decision.message == (
+        'running Score plugins: plugin "InterPodAffinity" failed with: '
+        'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
+    )
 
 
 def test_an_invalid_term_is_an_error_in_pre_score() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,8 @@ __all__ = ["go_int64", "labels_match", "matches_any_term", "matches_term", "requ
 Mask = NDArray[np.bool_]
 
 _NAME_FIELD = "metadata.name"
+_FIELD_OPERATORS = ("In", "NotIn")
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 def required_terms(spec: PodSpec) -> Sequence[NodeSelectorTerm] | None:
@@ -60,30 +63,30 @@ def matches_term(nodes: Nodes, term: NodeSelectorTerm) -> Mask:
     if not term.match_expressions and not term.match_fields:
         return np.zeros(len(nodes), np.bool_)
     mask = np.ones(len(nodes), np.bool_)
-    for requirement in term.match_expressions:
-        mask &= _matches_labels(nodes, requirement)
-    for requirement in term.match_fields:
-        mask &= _matches_fields(nodes, requirement)
+    for position, requirement in enumerate(term.match_expressions):
+        mask &= _matches_labels(nodes, requirement, f"matchExpressions[{position}]")
+    for position, requirement in enumerate(term.match_fields):
+        mask &= _matches_fields(nodes, requirement, f"matchFields[{position}]")
     return mask
 
 
-def _matches_labels(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
+def _matches_labels(nodes: Nodes, requirement: NodeSelectorRequirement, path: str) -> Mask:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case "In" | "NotIn" as operator:
             if not values:
-                raise InvalidSelector(f"operator {operator} on label {key!r} needs at least one value")
+                raise _invalid_values(values, "for 'in', 'notin' operators, values set can't be empty", path)
             found = _has_value(nodes, key, values)
             return found if operator == "In" else ~found
         case "Exists" | "DoesNotExist" as operator:
             if values:
-                raise InvalidSelector(f"operator {operator} on label {key!r} takes no values")
+                raise _invalid_values(values, "values set must be empty for exists and does not exist", path)
             present: Mask = np.not_equal(nodes.label(key), 0)
             return present if operator == "Exists" else ~present
         case "Gt" | "Lt" as operator:
-            return _compares(nodes, requirement, greater=operator == "Gt")
+            return _compares(nodes, requirement, path, greater=operator == "Gt")
         case unknown:
-            raise InvalidSelector(f'"{unknown}" is not a valid node selector operator')
+            raise _unsupported(unknown, _LABEL_OPERATORS, path)
 
 
 def _has_value(nodes: Nodes, key: str, values: Sequence[str]) -> Mask:
@@ -94,10 +97,14 @@ def _has_value(nodes: Nodes, key: str, values: Sequence[str]) -> Mask:
     return np.isin(nodes.label(key), ids)
 
 
-def _compares(nodes: Nodes, requirement: NodeSelectorRequirement, *, greater: bool) -> Mask:
-    bound = go_int64(requirement.values[0]) if len(requirement.values) == 1 else None
+def _compares(nodes: Nodes, requirement: NodeSelectorRequirement, path: str, *, greater: bool) -> Mask:
+    values = requirement.values
+    if len(values) != 1:
+        raise _invalid_values(values, "for 'Gt', 'Lt' operators, exactly one value is required", path)
+    bound = go_int64(values[0])
     if bound is None:
-        raise InvalidSelector(f"operator {requirement.operator} on label {requirement.key!r} needs one integer value")
+        problem = f"Invalid value: {_as_json(values[0])}: for 'Gt', 'Lt' operators, the value must be an integer"
+        raise InvalidSelector(problem, path=f"{path}.values[0]")
 
     def holds(value: str | None) -> bool:
         number = None if value is None else go_int64(value)
@@ -106,14 +113,31 @@ def _compares(nodes: Nodes, requirement: NodeSelectorRequirement, *, greater: bo
     return nodes.by_label(requirement.key, holds, np.bool_)
 
 
-def _matches_fields(nodes: Nodes, requirement: NodeSelectorRequirement) -> Mask:
-    if len(requirement.values) != 1 or requirement.operator not in ("In", "NotIn"):
-        raise InvalidSelector("a field requirement takes In or NotIn and exactly one value")
+def _matches_fields(nodes: Nodes, requirement: NodeSelectorRequirement, path: str) -> Mask:
+    if requirement.operator not in _FIELD_OPERATORS:
+        raise _unsupported(requirement.operator, _FIELD_OPERATORS, path)
+    if len(requirement.values) != 1:
+        raise _invalid_values(requirement.values, "must have one element", path)
     found = np.zeros(len(nodes), np.bool_)
     position = nodes.position(requirement.values[0]) if requirement.key == _NAME_FIELD else None
     if position is not None:
         found[position] = True
     return found if requirement.operator == "In" else ~found
+
+
+def _invalid_values(values: Sequence[str], problem: str, path: str) -> InvalidSelector:
+    """An error in the words of kube-scheduler, which writes an empty list as null."""
+    return InvalidSelector(f"Invalid value: {_as_json(list(values) or None)}: {problem}", path=f"{path}.values")
+
+
+def _unsupported(operator: str, supported: Sequence[str], path: str) -> InvalidSelector:
+    known = ", ".join(map(_as_json, supported))
+    problem = f"Unsupported value: {_as_json(operator)}: supported values: {known}"
+    return InvalidSelector(problem, path=f"{path}.operator")
+
+
+def _as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def go_int64(text: str) -> int | None:
