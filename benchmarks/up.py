@@ -1,12 +1,13 @@
 """``kubestow up`` as a whole: a Deployment fills the cluster, with the scheduler in a process of its own.
 
     python benchmarks/up.py [--nodes 5000] [--pods 1000,50000]
-    python benchmarks/up.py --nodes 200 --pods 5000 --churn 15
+    python benchmarks/up.py --nodes 300 --pods 2000 --churn 60 --every 10
 
 Each size runs in a new cluster. Printed are the CPU time from the start until the cluster is ready, the CPU time per
 pod from the creation of the Deployment until all pods are available, and the resident memory of each process. CPU time
 is comparable between machines under different load. ``--churn`` scales the Deployment down to half and up again for as
-many minutes, with events that expire after a minute, and prints the memory each minute.
+many minutes, with events that expire after a minute, and prints the memory and the CPU time each minute; ``--every`` is
+the least number of seconds between two changes of scale.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _figures(values: dict[str, float], unit: str) -> str:
     return ", ".join(f"{name} {value:.0f} {unit}" for name, value in values.items())
 
 
-async def _measure(nodes: int, pods: int, churn_minutes: float) -> None:
+async def _measure(nodes: int, pods: int, churn_minutes: float, every: float) -> None:
     with running(nodes, *(("--event-ttl", "1m") if churn_minutes else ())) as cluster:
         start = cluster.cpu()
         print(f"{nodes} nodes, ready: {_figures({name: 1000 * cpu for name, cpu in start.items()}, 'ms CPU')}")
@@ -113,20 +114,23 @@ async def _measure(nodes: int, pods: int, churn_minutes: float) -> None:
             per_pod = {name: 1e6 * (cpu - start[name]) / pods for name, cpu in cluster.cpu().items()}
             print(f"{pods} pods in {time.monotonic() - began:.0f} s: {_figures(per_pod, 'µs CPU per pod')}")
             print(f"memory: {_figures(cluster.memory(), 'MiB')}", flush=True)
-            await _churn(cluster, session, pods, churn_minutes)
+            await _churn(cluster, session, pods, churn_minutes, every)
 
 
-async def _churn(cluster: Cluster, session: aiohttp.ClientSession, pods: int, minutes: float) -> None:
+async def _churn(cluster: Cluster, session: aiohttp.ClientSession, pods: int, minutes: float, every: float) -> None:
     began, cycles = time.monotonic(), 0
     while time.monotonic() - began < minutes * 60:
         reported = time.monotonic()
         while time.monotonic() - reported < 60:
             for replicas in (pods // 2, pods):
+                pause = asyncio.create_task(asyncio.sleep(every))
                 await _scale(session, replicas)
                 await _available(session, replicas)
+                await pause
             cycles += 1
         passed = (time.monotonic() - began) / 60
-        print(f"{passed:.1f} min, {cycles * (pods // 2)} pods: {_figures(cluster.memory(), 'MiB')}", flush=True)
+        figures = f"{_figures(cluster.memory(), 'MiB')}; {_figures(cluster.cpu(), 's CPU')}"
+        print(f"{passed:.1f} min, {cycles * (pods // 2)} pods: {figures}", flush=True)
 
 
 def main() -> None:
@@ -134,9 +138,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", default="1000,50000")
     parser.add_argument("--churn", type=float, default=0, metavar="MINUTES")
+    parser.add_argument("--every", type=float, default=0, metavar="SECONDS")
     options = parser.parse_args()
     for pods in map(int, options.pods.split(",")):
-        asyncio.run(_measure(options.nodes, pods, options.churn))
+        asyncio.run(_measure(options.nodes, pods, options.churn, options.every))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "kubectl-create 1",
         "kubectl-explain-recursive 1",
     ),
-    "the watch history is bounded by events and not compacted: versions that had expired have not": (
+    "the watch history is not compacted between the requests of a recording: versions that had expired have not": (
         "list-watch 40-42",
     ),
     "the message is that of Go's JSON decoder": ("list-watch 9",),

@@ -52,6 +52,14 @@ class StoreStateMachine(RuleBasedStateMachine):
         self.store.put("nodes", StoredObject("n", self.store.next_resource_version, b"", {}))
         self.states[self.store.resource_version] = self._now()
 
+    @rule(back=st.integers(0, 12))
+    def compact(self, back: int) -> None:
+        version = max(self.store.resource_version - back, 0)
+        before = self.pods.compacted_version
+        self.store.compact(version)
+        dropped = [event.resource_version for event in self.log if before < event.resource_version <= version]
+        assert self.pods.compacted_version == max([before, *dropped])
+
     @rule(target=watchers, back=st.integers(0, 12))
     def watch(self, back: int) -> Watcher:
         start = max(self.store.resource_version - back, self.pods.compacted_version)

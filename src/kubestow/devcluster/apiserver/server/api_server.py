@@ -28,6 +28,7 @@ from kubestow.devcluster.apiserver.resources import BUILT_IN_KINDS, METRICS_KIND
 from kubestow.devcluster.apiserver.server.host_filter import DEFAULT_ACCEPT_HOSTS, HostFilter
 from kubestow.devcluster.apiserver.server.http import HTTPHandler, connection_log
 from kubestow.devcluster.apiserver.server.path_forwarder import ForwardedPaths, PathForwarder
+from kubestow.devcluster.apiserver.storage.compaction import compact_periodically
 from kubestow.devcluster.apiserver.storage.database import Database
 from kubestow.devcluster.apiserver.storage.group_commit import GroupCommit
 from kubestow.devcluster.apiserver.storage.store import Store
@@ -113,6 +114,7 @@ class APIServer:
         host_filter = HostFilter(options.accept_hosts)
         self._handler = HTTPHandler(self.api, authenticator, authorizer, host_filter, wait_durable, self._forwarder)
         self._runner: web.ServerRunner | None = None
+        self._compaction: asyncio.Task[None] | None = None
 
     @property
     def client_ca(self) -> str:
@@ -158,6 +160,7 @@ class APIServer:
                 ) from None
             raise
         self._runner = runner
+        self._compaction = asyncio.create_task(compact_periodically(self.store), name="compaction")
         self.port = runner.addresses[0][1]
         if self._group_commit is not None:
             self._group_commit.start()
@@ -171,6 +174,9 @@ class APIServer:
 
     async def stop(self) -> None:
         """Close all connections, watches included, and the database."""
+        if self._compaction is not None:
+            self._compaction.cancel()
+            self._compaction = None
         if self._forwarder is not None:
             await self._forwarder.close()
         if self._runner is not None:

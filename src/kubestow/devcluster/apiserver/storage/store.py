@@ -176,13 +176,21 @@ class Collection:
             if kept and (kept >= self._history_events or size + len(event.object.data) > self._history_bytes // 2):
                 break
             kept, size = kept + 1, size + len(event.object.data)
-        dropped = len(self._events) - kept
-        if not dropped:
+        self._drop(len(self._events) - kept)
+
+    def compact(self, resource_version: int) -> None:
+        """Drop the events up to ``resource_version``."""
+        self._drop(self._index_after(resource_version))
+
+    def _drop(self, count: int) -> None:
+        """Drop the oldest events."""
+        if not count:
             return
-        self.compacted_version = self._events[dropped - 1].resource_version
-        del self._events[:dropped]
-        self._dropped += dropped
-        self._bytes = size
+        dropped = self._events[:count]
+        self.compacted_version = dropped[-1].resource_version
+        del self._events[:count]
+        self._dropped += count
+        self._bytes -= sum(len(event.object.data) for event in dropped)
 
 
 class Cursor:
@@ -246,6 +254,11 @@ class Store:
                 resource_version=self._initial_version,
             )
         return found
+
+    def compact(self, resource_version: int) -> None:
+        """Drop the history up to ``resource_version`` of every resource."""
+        for collection in self._collections.values():
+            collection.compact(resource_version)
 
     def counts(self) -> dict[str, int]:
         """The number of objects of each resource."""

@@ -1,0 +1,30 @@
+"""The watch history is dropped by its age."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubestow.devcluster.apiserver.storage.compaction import COMPACTION_INTERVAL, compact_periodically
+from kubestow.devcluster.apiserver.storage.store import Expired, Store, StoredObject
+from kubestow.testing import virtual_time
+
+
+def test_history_is_kept_for_one_interval_and_dropped_after_two() -> None:
+    async def scenario() -> None:
+        store = Store()
+        compaction = asyncio.create_task(compact_periodically(store))
+        await asyncio.sleep(1)
+        store.put("pods", StoredObject("a", 1, b"{}", {}))
+        pods = store.collection("pods")
+        await asyncio.sleep(COMPACTION_INTERVAL)
+        assert len(pods.cursor(0).take()) == 1
+        await asyncio.sleep(COMPACTION_INTERVAL)
+        with pytest.raises(Expired):
+            pods.cursor(0)
+        assert [stored.key for stored in pods.snapshot()] == ["a"]
+        assert pods.cursor(1).take() == [], "the present is never dropped"
+        compaction.cancel()
+
+    virtual_time.run(scenario())
