@@ -267,7 +267,7 @@ async def test_a_definition_with_an_invalid_pattern_is_rejected(client: Client) 
     rejected = await client.post(DEFINITIONS, definition(version(spec=spec)))
     assert rejected.status == 422
     (cause,) = rejected.json["details"]["causes"]
-    assert cause["field"] == "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[line].pattern"
+    assert cause["field"] == "spec.validation.openAPIV3Schema.properties[spec].properties[line].pattern"
     assert "must be a valid regular expression, but isn't" in cause["message"]
 
 

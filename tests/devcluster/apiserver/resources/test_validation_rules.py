@@ -63,7 +63,7 @@ def causes(response: ClientResponse) -> list[tuple[str, str]]:
             "spec",
             "Invalid value: has 1 cars",
         ),
-        (rule("self.cars >= 3", "no", messageExpression="self.nothing"), {"cars": 1}, "spec", "Invalid value: no"),
+        (rule("self.cars >= 3", "no", messageExpression="self.line"), {"cars": 1}, "spec", "Invalid value: no"),
         (
             rule("self.cars >= 3", "few", fieldPath=".cars", reason="FieldValueForbidden"),
             {"cars": 1},
@@ -185,6 +185,10 @@ async def test_rules_are_not_evaluated_on_an_object_with_wrong_types(client: Cli
     ("one", "field", "problem"),
     [
         (rule("self.cars >"), "rule", "Syntax error"),
+        (rule("self.wheels > 1"), "rule", "<input>:1:5: undefined field 'wheels'\n | self.wheels > 1\n | ....^"),
+        (rule("self.line > 1"), "rule", "found no matching overload for '_>_' applied to '(string, int)'"),
+        (rule("wheels > 1"), "rule", "undeclared reference to 'wheels' (in container '')"),
+        (rule("true", messageExpression="self.wheels"), "messageExpression", "messageExpression compilation failed"),
         (rule(" "), "rule", "rule is not specified"),
         (rule("1"), "rule", "cel expression must evaluate to a bool"),
         (rule("true", messageExpression="1"), "messageExpression", "messageExpression must evaluate to a string"),
@@ -204,7 +208,7 @@ async def test_a_definition_with_a_mistake_in_a_rule_is_rejected(
     if not field:
         assert response.status == 201
         return
-    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+    path = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
     assert [(place, problem in text) for place, text in causes(response)] == [(f"{path}.{field}", True)]
 
 

@@ -135,11 +135,18 @@ def _validate_rules(versions: list[Object]) -> Iterator[FieldError]:
         # Only the items of lists of type map can be compared to their old values.
         if schema.get("items") and schema.get("x-kubernetes-list-type") != "map":
             uncorrelated.append(f"{path}.items")
-        yield from rule_errors(schema, path, correlates=not path.startswith(tuple(uncorrelated)))
+        correlates, is_root = not path.startswith(tuple(uncorrelated)), path.endswith(".openAPIV3Schema")
+        yield from rule_errors(schema, path, is_root=is_root, correlates=correlates)
 
 
 def _schemas(versions: list[Object]) -> Iterator[tuple[str, Object]]:
-    """The schemas of all versions, nested ones included, each with its path."""
-    for index, version in enumerate(versions):
-        root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    """The schemas of all versions, nested ones included, each with its path.
+
+    A schema that all versions have in common is at ``spec.validation``, as in kube-apiserver's internal version.
+    """
+    roots = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
+    if roots and all(root == roots[0] for root in roots):
+        yield from subschemas(roots[0], "spec.validation.openAPIV3Schema")
+        return
+    for index, root in enumerate(roots):
         yield from subschemas(root, f"spec.versions[{index}].schema.openAPIV3Schema")

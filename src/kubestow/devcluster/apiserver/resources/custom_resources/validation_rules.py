@@ -1,8 +1,8 @@
 """The rules of ``x-kubernetes-validations``: CEL expressions about the values of a custom resource, and its old values.
 
-A rule sees ``self``, the value that its schema describes, and ``oldSelf``, the same value before an update. Expressions
-are compiled without the types of the schema: a wrong field name is an error about the instance, not about the
-definition. A rule that needs what the CEL library does not have is not enforced; :func:`unenforced_rules` names it.
+A rule sees ``self``, the value that its schema describes, and ``oldSelf``, the same value before an update. Rules are
+checked with the types of the schema when they are written (:mod:`rule_types`), and evaluated without them. A rule that
+needs what the CEL library does not have is not enforced; :func:`unenforced_rules` names it.
 
 All rules of one object together may take :data:`TIME_LIMIT`, one comprehension 10,000 iterations, and an expression may
 not be able to build very long strings. This takes the place of kube-apiserver's cost budget, with its message.
@@ -28,6 +28,7 @@ from kubestow.devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
+from kubestow.devcluster.apiserver.resources.custom_resources.rule_types import type_error
 from kubestow.devcluster.apiserver.schema.structural import Schema
 
 __all__ = ["TIME_LIMIT", "ValidationRules", "has_rules", "rule_errors", "unenforced_rules"]
@@ -78,6 +79,8 @@ class _Expression:
     uses_old_self: bool = False
     error: str = ""
     missing: str = ""
+    #: Whether ``missing`` names a function that the library does not know.
+    is_unknown: bool = False
     #: How often strings can be multiplied and doubled in length.
     multiplications: int = 0
     doublings: int = 0
@@ -129,7 +132,7 @@ def _compiled(text: str, returns: str, *, optional_old_self: bool = False) -> _E
         problem = re.sub(r"^[A-Z_]+: (?=ERROR: )| \[[A-Z_]+\]$", "", str(error))
         first_line = problem.partition("\n")[0].removeprefix("ERROR: ")
         if "undeclared reference" in first_line or "found no matching overload" in first_line:
-            return _Expression(missing=first_line)
+            return _Expression(missing=first_line, is_unknown=True)
         return _Expression(error=f"compilation failed: {problem}")
     multiplications = len(_MULTIPLIES.findall(text))
     doublings = text.count("+") if _REUSES.search(text) else text.count("+").bit_length()
@@ -477,8 +480,19 @@ def unenforced_rules(schema: Schema) -> Iterator[str]:
             yield f"{_RULES}[{index}].rule: kubestow does not enforce this rule: {problem}"
 
 
-def rule_errors(schema: Schema, path: str, *, correlates: bool) -> Iterator[FieldError]:
-    """The mistakes in the rules of a schema. ``correlates`` says whether its values can be compared to old ones."""
+def _type_error(text: str, expression: _Expression, schema: Schema, rule: Mapping[str, Any]) -> str:
+    """The error of an expression that compiles only without the types of its schema; empty without one."""
+    if expression.compiled is None and not expression.is_unknown:
+        return ""
+    problem = type_error(text, schema, optional_old_self=bool(rule.get("optionalOldSelf")), escaped=_escaped)
+    return f"compilation failed: {problem}" if problem else ""
+
+
+def rule_errors(schema: Schema, path: str, *, is_root: bool, correlates: bool) -> Iterator[FieldError]:
+    """The mistakes in the rules of a schema, ``is_root`` for that of whole objects.
+
+    ``correlates`` says whether its values can be compared to old ones.
+    """
     for index, one in enumerate(schema.get(_RULES) or ()):
         place, text, message = f"{path}.{_RULES}[{index}]", one.get("rule", "").strip(), one.get("message", "")
         if not text:
@@ -495,10 +509,14 @@ def rule_errors(schema: Schema, path: str, *, correlates: bool) -> Iterator[Fiel
         if one.get("fieldPath") and _normalized_field_path(one["fieldPath"], schema) is None:
             yield invalid_value(f"{place}.fieldPath", one["fieldPath"], "must be a valid path")
         rule = _rule(one, schema)
-        if rule.expression.error:
-            yield invalid_value(f"{place}.rule", one, rule.expression.error)
-        if rule.message_expression is not None and rule.message_expression.error:
-            yield invalid_value(f"{place}.messageExpression", one, rule.message_expression.error)
+        typed = _as_root(schema) if is_root or schema.get("x-kubernetes-embedded-resource") else schema
+        if problem := rule.expression.error or _type_error(rule.text, rule.expression, typed, one):
+            yield invalid_value(f"{place}.rule", one, problem)
+        if (message_expression := rule.message_expression) is not None:
+            source = (one.get("messageExpression") or "").strip()
+            if problem := message_expression.error or _type_error(source, message_expression, typed, one):
+                prefix = "messageExpression " if problem.startswith("compilation failed") else ""
+                yield invalid_value(f"{place}.messageExpression", one, f"{prefix}{problem}")
         if rule.expression.uses_old_self and not correlates:
             problem = "oldSelf cannot be used on the uncorrelatable portion of the schema"
             yield invalid_value(f"{place}.rule", one["rule"], problem)
