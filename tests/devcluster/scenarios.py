@@ -9,6 +9,8 @@ from typing import Any
 from kubestow.devcluster.cluster import DevCluster
 from kubestow.devcluster.controllers import ControllerManager
 from kubestow.devcluster.kubelets import Kubelets
+from kubestow.devcluster.stages.resource_metrics import SimulatedMetrics
+from kubestow.devcluster.stages.resource_usage import ResourceUsageRules
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
 from tests.devcluster.client import NODES, PODS, Client, node
@@ -22,15 +24,16 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
 class Cluster(Client):
-    """A client of a cluster whose kubelets and controllers run."""
+    """A client of a cluster whose kubelets and controllers run; ``usage`` is that of the pods."""
 
-    def __init__(self, server: DevCluster) -> None:
+    def __init__(self, server: DevCluster, usage: ResourceUsageRules | None = None) -> None:
         super().__init__(server)
+        self._usage = None if usage is None else SimulatedMetrics(usage, server.store, server.registry.clock)
         self.tasks = [asyncio.create_task(Kubelets(server.registry).run())]
         self.start_controllers()
 
     def start_controllers(self) -> None:
-        self.tasks.append(asyncio.create_task(ControllerManager(self.server.registry).run()))
+        self.tasks.append(asyncio.create_task(ControllerManager(self.server.registry, usage=self._usage).run()))
 
     def stop_controllers(self) -> None:
         """Stop the controllers at any point; they keep no state."""
@@ -64,12 +67,12 @@ class Cluster(Client):
         return [event["reason"] for event in events if event["source"]["component"] != "kubelet"]
 
 
-def run_scenario(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Run a scenario in virtual time, in a cluster with the node ``n``."""
+def run_scenario(scenario: Callable[[Cluster], Awaitable[None]], *, usage: ResourceUsageRules | None = None) -> None:
+    """Run a scenario in virtual time, in a cluster with the node ``n``, whose pods have the usage of the rules."""
 
     async def main() -> None:
         server = DevCluster(kubelets=False, clock=VirtualClock(asyncio.get_running_loop()).now)
-        cluster = Cluster(server)
+        cluster = Cluster(server, usage)
         await cluster.post(NODES, node("n"))
         await scenario(cluster)
         for task in cluster.tasks:

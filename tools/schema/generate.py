@@ -35,6 +35,7 @@ VERSIONS = (
     "api.authentication.v1",
     "api.authorization.v1",
     "api.autoscaling.v1",
+    "api.autoscaling.v2",
     "api.batch.v1",
     "api.coordination.v1",
     "api.core.v1",

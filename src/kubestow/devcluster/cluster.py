@@ -78,7 +78,7 @@ class DevCluster:
         random: Random | None = None,
         stages: Stages | None = None,
     ) -> None:
-        self._stages = stages or NO_STAGES
+        self._stages, self._simulates_usage = stages or NO_STAGES, stages is not None
         self.apiserver = APIServer(
             apiserver or APIServerOptions(),
             database=database,
@@ -141,11 +141,13 @@ class DevCluster:
 
         if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
             bootstrap.create_default_storage_class(self.registry)
+        usage = SimulatedMetrics(self._stages.usage, self.store, self.registry.clock)
         manager = ControllerManager(
             self.registry,
             node_monitor_grace_period=options.node_monitor_grace_period,
             event_ttl=options.event_ttl,
             root_ca=self.apiserver.root_ca,
+            usage=usage if self._simulates_usage else None,
         )
         self._run("controller manager", manager.run())
 

@@ -25,6 +25,7 @@ from kubestow.devcluster.controllers.owner_references import (
     new_controller_ref,
     owner_refs_of,
 )
+from kubestow.devcluster.controllers.pod_usage import PodUsage
 from kubestow.devcluster.controllers.pods import PodIndexer, PodView
 from kubestow.devcluster.controllers.work_queue import WorkQueue
 from kubestow.devcluster.event_recorder import RegistryEventRecorder
@@ -96,6 +97,8 @@ class ControllerContext:
     event_ttl: float
     #: The certificates of the CA that signed the API server's, in PEM; empty without TLS.
     root_ca: str
+    #: The usage of pods, if it is known.
+    usage: PodUsage | None
 
 
 def key_of(namespaced: Object) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
+from kubestow.devcluster.controllers.autoscaling.horizontal_pod_autoscalers import HorizontalPodAutoscalerController
 from kubestow.devcluster.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, WorkItem
 from kubestow.devcluster.controllers.disruption import DisruptionController
@@ -21,6 +22,7 @@ from kubestow.devcluster.controllers.namespaces import NamespaceController
 from kubestow.devcluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kubestow.devcluster.controllers.nodes.pod_garbage_collector import PodGarbageCollector
 from kubestow.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
+from kubestow.devcluster.controllers.pod_usage import PodUsage
 from kubestow.devcluster.controllers.pods import PodIndexer
 from kubestow.devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow.devcluster.controllers.resource_quotas import ResourceQuotaController
@@ -58,6 +60,7 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
     DaemonSetController,
     JobController,
     CronJobController,
+    HorizontalPodAutoscalerController,
     DisruptionController,
     NamespaceController,
     ResourceQuotaController,
@@ -85,7 +88,7 @@ class ControllerManager(WatchLoop):
 
     ``node_monitor_grace_period`` is the time in seconds without a heartbeat after which a node's conditions become
     Unknown, ``event_ttl`` the time in seconds for which events are kept. ``root_ca`` are the certificates, in PEM, that
-    the API server's is verified with; empty without TLS.
+    the API server's is verified with; empty without TLS. ``usage`` is the usage of pods, if it is known.
     ``controllers`` are the ones to run, in order; default: all.
     """
 
@@ -98,13 +101,14 @@ class ControllerManager(WatchLoop):
         node_monitor_grace_period: float = NODE_MONITOR_GRACE_PERIOD,
         event_ttl: float = EVENT_TTL,
         root_ca: str = "",
+        usage: PodUsage | None = None,
         controllers: Sequence[type[Controller]] = _CONTROLLERS,
     ) -> None:
         super().__init__(registry.store)
         self._controller_types = tuple(controllers)
         self._node_monitor_grace_period = node_monitor_grace_period
         self._event_ttl = event_ttl
-        self._registry, self._root_ca = registry, root_ca
+        self._registry, self._root_ca, self._usage = registry, root_ca, usage
 
     def relist(self) -> None:
         self._queue = WorkQueue[WorkItem]()
@@ -117,6 +121,7 @@ class ControllerManager(WatchLoop):
             node_monitor_grace_period=self._node_monitor_grace_period,
             event_ttl=self._event_ttl,
             root_ca=self._root_ca,
+            usage=self._usage,
         )
         self._controllers = [controller_type(context) for controller_type in self._controller_types]
         #: The controllers that handle the changes of each resource.

@@ -61,6 +61,9 @@ _T = TypeVar("_T", _Node, _Pod)
 class SimulatedMetrics:
     """The metrics of the nodes and pods in a store. ``clock`` returns the current time."""
 
+    #: Seconds between two measurements.
+    resolution: float = RESOLUTION
+
     def __init__(self, rules: ResourceUsageRules, store: Store, clock: Callable[[], datetime]) -> None:
         self._node_collection, self._pod_collection = store.collection("nodes"), store.collection("pods")
         self._rules, self._clock = rules, clock
@@ -94,6 +97,18 @@ class SimulatedMetrics:
             for key, pod in self._read_pods().items()
             if pod.containers and (node := nodes.get(node_name_of(pod.stored))) is not None and node.is_ready
         }
+
+    def measured_at(self) -> datetime:
+        """The time of the last measurement."""
+        return datetime.fromtimestamp(self._time(), UTC)
+
+    def of_pod(self, pod: StoredObject) -> dict[str, Resources]:
+        """The usage of the running containers of a pod, by name; empty for a pod without metrics."""
+        node = self._node_collection.get(node_name_of(pod))
+        if node is None or not self._read_node(node).is_ready:
+            return {}
+        read, time = self._read_pod(pod), self._time()
+        return {container.name: _container_usage(read, container, time) for container in read.containers}
 
     def _time(self) -> int:
         """The Unix time of the last measurement."""

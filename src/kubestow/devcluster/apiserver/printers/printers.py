@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kubestow.devcluster.apiserver.printers import core, devices, networking, pods, rbac, scheduling, storage, workloads
+from kubestow.devcluster.apiserver.printers import (
+    autoscaling,
+    core,
+    devices,
+    networking,
+    pods,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
 from kubestow.devcluster.apiserver.printers.table import Printer, columns, name_of
 from kubestow.devcluster.apiserver.schema import Object
 
@@ -20,6 +30,6 @@ DEFAULT = Printer(columns("Name", ("Created At", "date")), _created_at)
 #: By the resource that the objects are stored under.
 PRINTERS: dict[str, Printer] = {
     resource: printer
-    for module in (core, devices, networking, pods, rbac, scheduling, storage, workloads)
+    for module in (autoscaling, core, devices, networking, pods, rbac, scheduling, storage, workloads)
     for resource, printer in module.PRINTERS.items()
 }

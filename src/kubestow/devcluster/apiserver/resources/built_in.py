@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubestow.devcluster.apiserver.resources.custom_resources.definitions import DefinitionStrategy
 from kubestow.devcluster.apiserver.resources.kind import Kind, KindNames, RESTOptions, ScalePaths, Subresources
 from kubestow.devcluster.apiserver.resources.strategies import (
+    autoscaling,
     coordination,
     core,
     events,
@@ -28,6 +29,8 @@ _APPS = GroupVersion("apps", "v1")
 _EVENTS = GroupVersion("events.k8s.io", "v1")
 _AUTHENTICATION = GroupVersion("authentication.k8s.io", "v1")
 _AUTHORIZATION = GroupVersion("authorization.k8s.io", "v1")
+_AUTOSCALING = GroupVersion("autoscaling", "v2")
+_AUTOSCALING_V1 = GroupVersion("autoscaling", "v1")
 _BATCH = GroupVersion("batch", "v1")
 _NETWORKING = GroupVersion("networking.k8s.io", "v1")
 _POLICY = GroupVersion("policy", "v1")
@@ -79,6 +82,8 @@ _EVENTS_V1_FIELDS = (
     "source",
     "type",
 )
+
+_HORIZONTAL_POD_AUTOSCALER = KindNames("HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), categories=_ALL)
 
 BUILT_IN_KINDS: tuple[Kind, ...] = (
     Kind(_CORE, KindNames("Binding", "bindings"), "V1Binding", rest=RESTOptions(verbs=_CREATE)),
@@ -220,6 +225,17 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
         _AUTHORIZATION, KindNames("SubjectAccessReview", "subjectaccessreviews"), "V1SubjectAccessReview",
         namespaced=False,
         rest=RESTOptions(verbs=_CREATE),
+    ),
+    Kind(
+        _AUTOSCALING, _HORIZONTAL_POD_AUTOSCALER, "V2HorizontalPodAutoscaler", subresources=_STATUS,
+        rest=RESTOptions(autoscaling.HorizontalPodAutoscalerStrategy(), storage_version_hash="qwQve8ut294="),
+    ),
+    Kind(
+        _AUTOSCALING_V1, _HORIZONTAL_POD_AUTOSCALER, "V1HorizontalPodAutoscaler", subresources=_STATUS,
+        rest=RESTOptions(
+            autoscaling.HorizontalPodAutoscalerV1Strategy(), storage_version_hash="qwQve8ut294=",
+            stored_in="horizontalpodautoscalers.autoscaling",
+        ),
     ),
     Kind(
         _BATCH, KindNames("CronJob", "cronjobs", ("cj",), categories=_ALL), "V1CronJob", subresources=_STATUS,

@@ -21,7 +21,16 @@ from kubestow.devcluster.apiserver.schema.structural import StructuralType
 from kubestow.devcluster.apiserver.schema.type_table import has_protobuf
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["CustomResource", "Kind", "KindNames", "RESTOptions", "ScalePaths", "Subresources", "value_at"]
+__all__ = [
+    "CustomResource",
+    "Kind",
+    "KindNames",
+    "RESTOptions",
+    "ScalePaths",
+    "Subresources",
+    "value_at",
+    "with_value_at",
+]
 
 _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -211,6 +220,12 @@ def value_at(obj: Object, path: str) -> Any:
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
+
+
+def with_value_at(obj: Object, path: str, value: Any) -> Object:
+    """A copy of ``obj`` with ``value`` at a path such as ``spec.replicas``."""
+    step, _, rest = path.partition(".")
+    return {**obj, step: with_value_at(obj.get(step) or {}, rest, value) if rest else value}
 
 
 #: The paths of selectable fields that differ from their label.

@@ -12,7 +12,7 @@ from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.patches.json_merge_patch import json_merge_patch
 from kubestow.devcluster.apiserver.patches.json_patch import json_patch
 from kubestow.devcluster.apiserver.printers.table import format_selector
-from kubestow.devcluster.apiserver.resources.kind import Kind, ScalePaths, value_at
+from kubestow.devcluster.apiserver.resources.kind import Kind, ScalePaths, value_at, with_value_at
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
 
@@ -50,7 +50,7 @@ def _update(scope: RequestScope, change: Callable[[Object], Any]) -> Response:
         if replicas < 0:
             error = field_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise statuses.invalid("Scale", scope.info.name, [error], group="autoscaling")
-        new = _with_value(old, _paths(scope.kind).spec_replicas.split("."), replicas)
+        new = with_value_at(old, _paths(scope.kind).spec_replicas, replicas)
         new["metadata"] = dict(old["metadata"])
         new["metadata"]["resourceVersion"] = metadata.get("resourceVersion", "")
         return new
@@ -80,12 +80,6 @@ def _scale(kind: Kind, obj: Object) -> Object:
 def _paths(kind: Kind) -> ScalePaths:
     assert kind.subresources.scale is not None
     return kind.subresources.scale
-
-
-def _with_value(obj: Any, path: list[str], value: int) -> Object:
-    """A copy of ``obj`` with ``value`` at ``path``."""
-    child = value if len(path) == 1 else _with_value(obj.get(path[0]), path[1:], value)
-    return {**(obj or {}), path[0]: child}
 
 
 def _selector(kind: Kind, spec: Object) -> str:
