@@ -1,96 +1,74 @@
 """What the command of a container does, for a few commands that tests and examples use.
 
-No process runs on a simulated node. ``true``, ``false``, ``sleep``, ``echo`` and ``exit`` are understood, alone and in
-sequences of a shell (``sh -c 'echo a; sleep 5 && exit 3'``). Any other command is unknown, with everything after it.
+No process runs on a simulated node. :mod:`shell_scripts` understands ``true``, ``false``, ``sleep``, ``echo`` and
+``exit``, alone and in scripts of a shell (``sh -c 'echo a; sleep 5 && exit 3'``), with the environment variables that
+the pod defines. Any other command is unknown.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
+
+from kubestow.devcluster.shell_scripts import ScriptResult, UnknownScript, run_command, run_script
 
 __all__ = ["ContainerCommand", "command_of"]
 
+ContainerCommand = ScriptResult
+
 _SHELLS = ("ash", "bash", "dash", "sh")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smhd]?)")
-#: Statements and what separates them; anything else of a shell's syntax makes the script unknown.
-_SEPARATOR = re.compile(r"\s*(&&|;|\n)\s*")
-_SHELL_SYNTAX = re.compile(r"[|&<>$`(){}*?\[\]#!]")
-_MAX_SCRIPT = 4096
+_FIELD = re.compile(r"metadata\.(?:(name|namespace|uid)|(labels|annotations)\['([^']+)'\])")
+#: A reference to an environment variable in arguments, which the kubelet expands.
+_REFERENCE = re.compile(r"\$(\$\([^)]*\)|\(([^)]*)\))")
 
 
-class ContainerCommand(NamedTuple):
-    """How long a command runs in seconds (infinity: it does not exit), its exit code, and its output."""
+def command_of(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> ContainerCommand | None:
+    """What the command of a container does; None if it has none or an unknown one.
 
-    duration: float
-    exit_code: int
-    output: str = ""
-
-
-def command_of(container: dict[str, Any]) -> ContainerCommand | None:
-    """What the command of a container does; None if it has none or an unknown one."""
+    ``metadata`` is that of the pod, to which environment variables may refer.
+    """
     if not container.get("command") and not container.get("args"):
         return None
+    variables = _environment(container, metadata)
     arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
-    if arguments and _program(arguments[0]) in _SHELLS:
-        return _script(arguments[2]) if len(arguments) == 3 and arguments[1] == "-c" else None
-    return _statement(arguments)
-
-
-def _script(script: str) -> ContainerCommand | None:
-    if len(script) > _MAX_SCRIPT:
-        return None
-    parts = _SEPARATOR.split(script.strip().rstrip(";"))
-    total, skip = ContainerCommand(0.0, 0), False
-    for number, text in enumerate(parts):
-        if number % 2:
-            skip = text == "&&" and total.exit_code != 0
-            continue
-        if _SHELL_SYNTAX.search(text):
-            return None
-        try:
-            arguments = shlex.split(text)
-        except ValueError:
-            return None
-        result = _statement(arguments)
-        if result is None:
-            return None
-        if not skip:
-            total = ContainerCommand(total.duration + result.duration, result.exit_code, total.output + result.output)
-            if _program(arguments[0]) == "exit":
-                break
-    return total
-
-
-def _statement(arguments: Sequence[str]) -> ContainerCommand | None:
-    if not arguments:
-        return None
-    match _program(arguments[0]), *arguments[1:]:
-        case ["true" | ":"]:
-            return ContainerCommand(0.0, 0)
-        case ["false"]:
-            return ContainerCommand(0.0, 1)
-        case ["exit"]:
-            return ContainerCommand(0.0, 0)
-        case ["exit", code] if code.isdecimal() and int(code) < 256:
-            return ContainerCommand(0.0, int(code))
-        case ["echo", *words]:
-            return ContainerCommand(0.0, 0, " ".join(words) + "\n")
-        case ["sleep", *durations] if durations:
-            seconds = [_seconds(duration) for duration in durations]
-            return None if None in seconds else ContainerCommand(sum(filter(None, seconds)), 0)
+    arguments = [_expanded(argument, variables) for argument in arguments]
+    try:
+        if arguments[0].rpartition("/")[2] not in _SHELLS:
+            return run_command(arguments)
+        if len(arguments) == 3 and arguments[1] == "-c":
+            return run_script(arguments[2], variables)
+    except UnknownScript:
+        pass
     return None
 
 
-def _program(path: str) -> str:
-    return path.rpartition("/")[2]
+def _environment(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables whose value is known: those with a value, or of a field of the metadata."""
+    variables: dict[str, str] = {}
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        if source:
+            field = _FIELD.fullmatch((source.get("fieldRef") or {}).get("fieldPath", ""))
+            value = None if field is None else _field(metadata, field)
+        else:
+            value = _expanded(variable.get("value", ""), variables)
+        if value is not None:
+            variables[variable["name"]] = value
+    return variables
 
 
-def _seconds(text: str) -> float | None:
-    if text in ("infinity", "inf"):
-        return float("inf")
-    match = _DURATION.fullmatch(text)
-    return None if match is None else float(match[1]) * _UNITS[match[2]]
+def _field(metadata: Mapping[str, Any], field: re.Match[str]) -> str | None:
+    found = metadata.get(field[1]) if field[1] else (metadata.get(field[2]) or {}).get(field[3])
+    return None if found is None else str(found)
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """``$(NAME)`` replaced by the variable, and ``$$(NAME)`` by ``$(NAME)``; other references stay."""
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[2] is None:
+            return reference[1]
+        return variables.get(reference[2], reference[0])
+
+    return _REFERENCE.sub(value, text)

@@ -66,7 +66,7 @@ class PodBehaviour:
             annotations, pull_errors = rules.apply(pod)
         is_annotated = any(key.startswith(PREFIX) for key in annotations)
         behaviour = _AnnotationParser(annotations).parse() if is_annotated else _DEFAULT
-        commands = dict(_commands(pod["spec"], annotations))
+        commands = dict(_commands(pod, annotations))
         if not commands and not pull_errors:
             return behaviour
         return replace(behaviour, commands=commands, pull_errors=pull_errors)
@@ -94,11 +94,11 @@ class PodBehaviour:
 _OVERRIDING = {"containers": (DURATION, EXIT_CODE), "initContainers": (INIT_DURATION, INIT_EXIT_CODE)}
 
 
-def _commands(spec: Object, annotations: Mapping[str, str]) -> Iterator[tuple[str, ContainerCommand]]:
+def _commands(pod: Object, annotations: Mapping[str, str]) -> Iterator[tuple[str, ContainerCommand]]:
     for field_name, overriding in _OVERRIDING.items():
         if not any(key in annotations for key in overriding):
-            for container in spec.get(field_name) or ():
-                if (command := command_of(container)) is not None:
+            for container in pod["spec"].get(field_name) or ():
+                if (command := command_of(container, pod["metadata"])) is not None:
                     yield container["name"], command
 
 

@@ -67,6 +67,18 @@ def test_the_number_of_active_pods_does_not_exceed_the_parallelism() -> None:
     run_scenario(scenario)
 
 
+def test_the_pods_of_an_indexed_job_can_fail_by_their_index() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        new = job(completions=4, parallelism=4, completionMode="Indexed", backoffLimitPerIndex=0)
+        new["spec"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", "exit $((JOB_COMPLETION_INDEX % 2))"]
+        await cluster.post(JOBS, new)
+        await cluster.pass_time(10)
+        found = await status(cluster)
+        assert (found["completedIndexes"], found["failedIndexes"]) == ("0,2", "1,3")
+
+    run_scenario(scenario)
+
+
 def test_an_indexed_job_has_one_success_per_index() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.post(JOBS, job(completions=3, parallelism=3, completionMode="Indexed"))
@@ -75,7 +87,9 @@ def test_an_indexed_job_has_one_success_per_index() -> None:
         key = "batch.kubernetes.io/job-completion-index"
         pods = await cluster.pods()
         assert sorted(one["metadata"]["labels"][key] for one in pods) == ["0", "1", "2"]
-        assert pods[0]["spec"]["containers"][0]["env"][-1] == {"name": "JOB_COMPLETION_INDEX", "value": "0"}
+        source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{key}']"}}
+        variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}
+        assert pods[0]["spec"]["containers"][0]["env"][-1] == variable
 
     run_scenario(scenario)
 

@@ -25,6 +25,8 @@ from kubestow.devcluster.controllers.workloads.job_policies import failure_actio
 __all__ = ["DEFAULT_DURATION", "JobController", "finished_condition"]
 
 DEFAULT_DURATION = "1s"
+#: The environment variable with a pod's completion index.
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 #: Back-off before a failed pod is replaced, in seconds, doubled with each failure in a row.
 INITIAL_BACK_OFF, MAX_BACK_OFF = 10.0, 600.0
 #: Pods created per reconciliation.
@@ -224,8 +226,8 @@ class JobController(PodController):
         free = list(islice(self._free_indexes(key, job, indexes, pods), missing))
 
         def customize(pod: Object, number: int) -> None:
-            _customize(job, pod)
             _set_index(job, pod, free[number], _failures_of(job, pods.of_completion_index(free[number])))
+            _customize(job, pod)
 
         self.create_pods(job, len(free), customize=customize)
         return len(free)
@@ -361,14 +363,14 @@ def _customize(job: Object, pod: Object) -> None:
     metadata = pod["metadata"]
     metadata["finalizers"] = [*(metadata.get("finalizers") or ()), _TRACKING_FINALIZER]
     annotations = metadata.setdefault("annotations", {})
-    if all(command_of(container) is None for container in pod["spec"]["containers"]):
+    if all(command_of(container, metadata) is None for container in pod["spec"]["containers"]):
         annotations.setdefault(DURATION, DEFAULT_DURATION)
 
 
 def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
     """Give a pod its completion index, which has failed ``failures`` times before."""
     metadata, text = pod["metadata"], str(index)
-    metadata["annotations"][COMPLETION_INDEX] = text
+    metadata.setdefault("annotations", {})[COMPLETION_INDEX] = text
     if "backoffLimitPerIndex" in job["spec"]:
         metadata["annotations"][_INDEX_FAILURES] = str(failures)
     metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
@@ -376,4 +378,7 @@ def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
     metadata["generateName"] = f"{name}-{text}-"
     pod["spec"].setdefault("hostname", f"{name}-{text}")
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-        container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": text})
+        environment = container.setdefault("env", [])
+        if not any(variable["name"] == _INDEX_VARIABLE for variable in environment):
+            source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+            environment.append({"name": _INDEX_VARIABLE, "valueFrom": source})

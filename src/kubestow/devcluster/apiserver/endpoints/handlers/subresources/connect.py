@@ -55,7 +55,7 @@ def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str,
     run = _run(pod, name, previous=previous)
     started, finished = run.get("startedAt") or "", run.get("finishedAt")
     container = _named(pod["spec"], _CONTAINERS, name)
-    command = command_of(container)
+    command = command_of(container, pod["metadata"])
     if command is not None:
         yield from ((started, line) for line in command.output.splitlines())
     else:
