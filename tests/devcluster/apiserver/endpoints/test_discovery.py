@@ -18,6 +18,12 @@ async def test_a_client_that_accepts_only_protobuf_gets_the_same_document(client
     assert protobuf.decode(in_protobuf.content) == {"apiVersion": "v1", **in_json.json}
 
 
+async def test_the_verbs_of_a_resource_are_a_message_as_in_go(client: Client) -> None:
+    content = (await client.get("/api/v1", accept="application/vnd.kubernetes.protobuf")).content
+    # Field 4 of APIResource is a message, whose field 1 has the verbs.
+    assert b"\x22\x08\x0a\x06create" in content
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_client_that_accepts_no_form_gets_406(client: Client, path: str) -> None:
     response = await client.get(path, accept="text/plain")

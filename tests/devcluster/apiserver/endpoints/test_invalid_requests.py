@@ -287,6 +287,37 @@ async def test_duplicate_and_unknown_fields_are_reported_together(client: Client
     assert response.message.endswith('strict decoding error: duplicate field "data.a", unknown field "unknown"')
 
 
+async def test_the_problems_of_strict_decoding_are_in_the_order_of_the_body(client: Client) -> None:
+    body = b'{"unknown": 1, "metadata": {"name": "m", "foo": 1}, "data": {"a": "1", "a": "2"}, "more": {}}'
+    response = await client.post(f"{CONFIG_MAPS}?fieldValidation=Strict", body)
+    problems = 'unknown field "unknown", unknown field "metadata.foo", duplicate field "data.a", unknown field "more"'
+    assert response.message.endswith(f"strict decoding error: {problems}")
+
+
+async def test_a_review_has_no_table(client: Client) -> None:
+    table, path = (
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    )
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    assert (await client("POST", path, review, accept=table)).status == 406
+    assert (await client("POST", path, review, accept=f"{table},application/json")).status == 201
+
+
+async def test_strict_validation_of_an_applied_configuration_rejects_duplicate_keys(client: Client) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  a: '1'\n  a: '2'\n"
+    path = f"{CONFIG_MAPS}/m?fieldManager=test"
+    rejected = await client(
+        "PATCH", f"{path}&fieldValidation=Strict", body, content_type="application/apply-patch+yaml"
+    )
+    assert (rejected.status, rejected.message) == (
+        400,
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+        '  line 6: key "a" already set in map',
+    )
+    assert (await client("PATCH", path, body, content_type="application/apply-patch+yaml")).status == 201
+
+
 async def test_duplicate_fields_in_yaml_are_reported_with_their_line(client: Client) -> None:
     body = b"metadata:\n  name: m\ndata:\n  a: '1'\n  a: '2'\n"
     query = "fieldValidation=Strict"

@@ -24,7 +24,13 @@ def test_history_is_kept_for_one_interval_and_dropped_after_two() -> None:
         with pytest.raises(Expired):
             pods.cursor(0)
         assert [stored.key for stored in pods.snapshot()] == ["a"]
-        assert pods.cursor(1).take() == [], "the present is never dropped"
+        assert pods.cursor(1).take() == [], "a watch goes on from the last change"
+        with pytest.raises(Expired):
+            pods.snapshot_at(0)
+        with pytest.raises(Expired):
+            store.put("nodes", StoredObject("n", 2, b"{}", {}))
+            await asyncio.sleep(2 * COMPACTION_INTERVAL)
+            pods.snapshot_at(1)
         compaction.cancel()
 
     virtual_time.run(scenario())

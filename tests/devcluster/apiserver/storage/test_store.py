@@ -37,6 +37,7 @@ class StoreStateMachine(RuleBasedStateMachine):
         self.pods = self.store.collection("pods")
         self.log: list[WatchEvent] = []
         self.states: dict[int, dict[str, StoredObject]] = {0: {}}
+        self.compacted = 0
 
     @rule(key=KEYS, data=st.binary(max_size=3))
     def put(self, key: str, data: bytes) -> None:
@@ -57,6 +58,7 @@ class StoreStateMachine(RuleBasedStateMachine):
         version = max(self.store.resource_version - back, 0)
         before = self.pods.compacted_version
         self.store.compact(version)
+        self.compacted = max(self.compacted, version)
         dropped = [event.resource_version for event in self.log if before < event.resource_version <= version]
         assert self.pods.compacted_version == max([before, *dropped])
 
@@ -88,7 +90,9 @@ class StoreStateMachine(RuleBasedStateMachine):
         try:
             assert self.pods.snapshot_at(version, prefix) == [stored for _, stored in expected]
         except Expired:
-            assert version < self.pods.compacted_version
+            assert version < max(self.pods.compacted_version, self.compacted)
+        else:
+            assert version >= self.compacted
 
     @invariant()
     def lists_return_the_current_state(self) -> None:

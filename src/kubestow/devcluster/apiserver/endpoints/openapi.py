@@ -24,13 +24,14 @@ from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.resources.scheme import Scheme
 from kubestow.devcluster.apiserver.schema import ListOf, MapOf, Object, Struct, StructField, Type, struct_of
 from kubestow.devcluster.apiserver.schema.structural import StructuralType
+from kubestow.devcluster.apiserver.schema.type_table import type_entry
 from kubestow.devcluster.apiserver.schema.types import ANY, Bytes, IntOrString, JSONSchemaOr, Quantity, Scalar, Time
 from kubestow.devcluster.apiserver.serialization import protobuf
 
 __all__ = ["OpenAPI"]
 
-_API_VERSION = {"type": "string", "description": "The version of this representation of an object."}
-_KIND = {"type": "string", "description": "The resource this object represents."}
+#: A built-in kind whose descriptions of the fields of all kinds custom resources have too.
+_TYPICAL = "V1PodTemplate"
 _REFERENCE = "#/components/schemas/"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _JSON_TYPES = {str: "string", int: "integer", bool: "boolean", float: "number"}
@@ -132,7 +133,7 @@ class _DocumentBuilder:
     def _add_kind(self, kind: Kind) -> None:
         name = _kind_schema_name(kind)
         if kind.custom is None:
-            schema = self._schema(kind.struct, {"apiVersion": _API_VERSION, "kind": _KIND})
+            schema = self._schema(kind.struct, {name: _typical_field(name) for name in ("apiVersion", "kind")})
         else:
             schema = self._custom_schema(kind.custom.schema.schema)
         schema["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
@@ -140,8 +141,8 @@ class _DocumentBuilder:
 
     def _custom_schema(self, schema: Object) -> Object:
         """The schema of a definition, with the fields that all objects have."""
-        metadata = {"description": "Standard object metadata.", "allOf": [self._reference(struct_of("V1ObjectMeta"))]}
-        common = {"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata}
+        common = {name: _typical_field(name) for name in ("apiVersion", "kind", "metadata")}
+        common["metadata"] |= {"allOf": [self._reference(struct_of("V1ObjectMeta"))]}
         return {**schema, "properties": {**(schema.get("properties") or {}), **common}}
 
     def _schema(self, struct: Struct, type_meta: Object | None = None) -> Object:
@@ -298,3 +299,9 @@ def _list_extensions(field: StructField) -> Object:
     elif merge.patch_by_value:
         extensions["x-kubernetes-patch-strategy"] = "merge"
     return extensions
+
+
+def _typical_field(name: str) -> Object:
+    """The schema of a field that all kinds have; that of metadata without its type."""
+    field = next(field for field in type_entry(_TYPICAL).fields if field.name == name)
+    return {"description": field.description} | ({"type": "string"} if field.type == "string" else {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubestow.devcluster.apiserver import statuses
@@ -14,7 +15,7 @@ from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptio
 from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.schema import Object, UnmarshalTypeError
 from kubestow.devcluster.apiserver.selectors import SelectionPredicate, parse_selectors
-from kubestow.devcluster.apiserver.serialization.decoding import decode_body, duplicate_fields
+from kubestow.devcluster.apiserver.serialization.decoding import decode_body, field_problems
 from kubestow.devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
 from kubestow.devcluster.apiserver.storage.store import Collection, StoredObject
 from kubestow.errors import InvalidSelector
@@ -71,15 +72,15 @@ class RequestScope:
         """The object in the body and the warning headers, as :meth:`read`. Raises a 400, 413 or 415 StatusError."""
         body, content_type = self.request.body, self.request.headers.content_type
         decoded = decode_body(body, content_type, expected=self.kind.name, has_protobuf=self.kind.has_protobuf)
-        # Finding duplicate fields means parsing the body a second time, so only strict validation does it.
-        is_strict = self.request.field_validation == "Strict"
-        return self.read(decoded, duplicate_fields(body, content_type) if is_strict else ())
+        return self.read(decoded, partial(field_problems, body, content_type))
 
-    def read(self, decoded: Object, duplicates: Sequence[str] = ()) -> tuple[Object, dict[str, str]]:
+    def read(
+        self, decoded: Object, strict_problems: Callable[[list[str]], list[str]] | None = None
+    ) -> tuple[Object, dict[str, str]]:
         """Convert a decoded object to the kind's schema, without kind and apiVersion; also the warning headers.
 
-        ``duplicates`` are problems of strict decoding that have been found already. Raises a 400 StatusError for
-        another kind, a value of the wrong type, or, with strict validation, an unknown field.
+        ``strict_problems`` returns the problems of strict decoding, given the unknown fields. Raises a 400 StatusError
+        for another kind, a value of the wrong type, or, with strict validation, an unknown or duplicate field.
         """
         kind = self.kind
         kind_name, api_version = decoded.get("kind") or kind.name, decoded.get("apiVersion") or kind.api_version
@@ -92,9 +93,13 @@ class RequestScope:
             raise self._cannot_be_handled(str(error)) from None
         validation = self.request.field_validation
         warnings: list[str] = []
-        if unknown_fields or duplicates:
-            unknown = [f'unknown field "{path}"' for path in kind.struct.unknown_fields(decoded)]
-            warnings = self._report_problems([*duplicates, *unknown], validation)
+        unknown = kind.struct.unknown_fields(decoded) if unknown_fields else []
+        problems = [f'unknown field "{path}"' for path in unknown]
+        # Finding duplicate fields means parsing the body a second time, so only strict validation does it.
+        if strict_problems is not None and validation == "Strict":
+            problems = strict_problems(unknown)
+        if problems:
+            warnings = self._report_problems(problems, validation)
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):

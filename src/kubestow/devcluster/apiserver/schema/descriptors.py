@@ -21,13 +21,19 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from msgspec.structs import replace
 
 from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, model_names, type_entry
 
-__all__ = ["ENVELOPE", "embedded_name", "field_name", "message_class"]
+__all__ = ["ENVELOPE", "LIST_MESSAGE", "embedded_name", "field_name", "message_class", "message_fields"]
 
 #: The message that wraps every object: ``runtime.Unknown``.
 ENVELOPE = "Envelope"
+
+#: What precedes the type of a list that is a message of its own, with the list as its field.
+LIST_MESSAGE = "message "
+#: Fields whose Go type is a named list (``Verbs``), which is a message.
+_NAMED_LISTS = {("V1APIResource", "verbs")}
 
 _PACKAGE = "kubernetes"
 _IDENTIFIERS = str.maketrans("-$", "__")
@@ -77,6 +83,16 @@ def embedded_name(number: int) -> str:
 
 
 @cache
+def message_fields(model: str) -> tuple[FieldEntry, ...]:
+    """The fields of a type that its message has, with their types in the message."""
+    return tuple(
+        replace(field, type=f"{LIST_MESSAGE}{field.type}") if (model, field.name) in _NAMED_LISTS else field
+        for field in type_entry(model).fields
+        if field.number
+    )
+
+
+@cache
 def _pool() -> DescriptorPool:
     pool = DescriptorPool()
     pool.AddSerializedFile(_file().SerializeToString())
@@ -95,7 +111,7 @@ def _file() -> FileDescriptorProto:
             _add_field(message, name, field, number, type_)
     for model in model_names():
         message = file.message_type.add(name=model)
-        _add_fields(message, model, [(field.number, field) for field in type_entry(model).fields if field.number])
+        _add_fields(message, model, [(field.number, field) for field in message_fields(model)])
     return file
 
 
@@ -117,6 +133,10 @@ def _add_field(message: DescriptorProto, path: str, name: str, number: int, text
     if text.startswith(("[]", "map[string]")):
         field.label = FieldDescriptorProto.LABEL_REPEATED
     text = text.removeprefix("[]")
+    if text.startswith(LIST_MESSAGE):
+        items = f"{name[:1].upper()}{name[1:]}Items"
+        _add_field(message.nested_type.add(name=items), "", "items", 1, text.removeprefix(LIST_MESSAGE))
+        text = f"{path}.{items}"
     if text.startswith("map[string]"):
         item = text.removeprefix("map[string]")
         values = f"{name[:1].upper()}{name[1:]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence, Set
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.serialization import protobuf
 from kubestow.devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, SUPPORTED_MEDIA_TYPES, YAML
 
-__all__ = ["decode_body", "duplicate_fields"]
+__all__ = ["decode_body", "field_problems", "yaml_duplicates"]
 
 _APPLY_YAML = "application/apply-patch+yaml"
 #: Bytes of the largest YAML body. Parsing YAML blocks the event loop.
@@ -43,18 +44,23 @@ def decode_body(body: bytes, content_type: str, *, expected: str, has_protobuf: 
     return value
 
 
-def duplicate_fields(body: bytes, content_type: str) -> list[str]:
-    """The problems of duplicate fields in a well-formed body in JSON or YAML; none for other media types."""
+def field_problems(body: bytes, content_type: str, unknown: Sequence[str]) -> list[str]:
+    """The problems of duplicate and ``unknown`` fields, in the order of a well-formed body."""
     media_type = content_type.partition(";")[0].strip() or JSON
-    if media_type == YAML and body.lstrip()[:1] != b"{":
-        lines: list[str] = []
+    if media_type == YAML and (duplicates := yaml_duplicates(body)):
+        return [duplicates, *(f'unknown field "{path}"' for path in unknown)]
+    found: dict[str, None] = {}
+    if media_type in (JSON, YAML) and body.lstrip()[:1] == b"{":
+        _find_problems(json.loads(body, object_pairs_hook=_Members, parse_int=str), "", frozenset(unknown), found)
+    return list(found | dict.fromkeys(f'unknown field "{path}"' for path in unknown))
+
+
+def yaml_duplicates(body: bytes) -> str:
+    """The error about duplicate keys in a well-formed body in YAML that is not JSON; empty without any."""
+    lines: list[str] = []
+    if body.lstrip()[:1] != b"{":
         _find_yaml_duplicates(yaml.compose(body, Loader=YAMLLoader), lines)
-        return ["\n".join(["yaml: unmarshal errors:", *lines])] if lines else []
-    if media_type not in (JSON, YAML):
-        return []
-    found: list[str] = []
-    _find_duplicates(json.loads(body, object_pairs_hook=_Members, parse_int=str), "", found)
-    return [f'duplicate field "{path}"' for path in found]
+    return "\n".join(["yaml: unmarshal errors:", *lines]) if lines else ""
 
 
 def _find_yaml_duplicates(node: yaml.Node | None, found: list[str]) -> None:
@@ -74,18 +80,20 @@ class _Members(list[tuple[str, Any]]):
     """The members of a JSON object in order, including duplicates."""
 
 
-def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, None]) -> None:
     if isinstance(value, _Members):
         seen: set[str] = set()
         for name, member in value:
             member_path = f"{path}.{name}" if path else name
-            if name in seen and member_path not in found:
-                found.append(member_path)
+            if name in seen:
+                found[f'duplicate field "{member_path}"'] = None
+            elif member_path in unknown:
+                found[f'unknown field "{member_path}"'] = None
             seen.add(name)
-            _find_duplicates(member, member_path, found)
+            _find_problems(member, member_path, unknown, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _find_duplicates(item, f"{path}[{index}]", found)
+            _find_problems(item, f"{path}[{index}]", unknown, found)
 
 
 def _decode_json(body: bytes, expected: str) -> Any:

@@ -48,10 +48,11 @@ class MediaTypeOptions(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def negotiate_output_media_type(accept: str, *, has_protobuf: bool) -> MediaTypeOptions:
+def negotiate_output_media_type(accept: str, *, has_protobuf: bool, has_conversions: bool = True) -> MediaTypeOptions:
     """The first clause of the header that the server supports. Raises a 406 StatusError without any.
 
-    ``has_protobuf`` says whether the kind has a protobuf encoding. Tables have none.
+    ``has_protobuf`` says whether the kind has a protobuf encoding, ``has_conversions`` whether it has Tables and
+    PartialObjectMetadata. Tables have no protobuf encoding.
     """
     has_conversion = False
     supported = (JSON, YAML, PROTOBUF) if has_protobuf else (JSON, YAML)
@@ -66,7 +67,7 @@ def negotiate_output_media_type(accept: str, *, has_protobuf: bool) -> MediaType
             return MediaTypeOptions(Conversion.NONE, media_type)
         has_conversion = True
         conversion = _CONVERSIONS.get(options["as"])
-        if conversion is Conversion.TABLE and media_type == PROTOBUF:
+        if not has_conversions or (conversion is Conversion.TABLE and media_type == PROTOBUF):
             continue
         version = options.get("v", "v1")
         if conversion and options.get("g", "meta.k8s.io") == "meta.k8s.io" and version in ("v1", "v1beta1"):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from kubestow.api.formats.timestamps import micro_timestamp
-from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, has_protobuf, model_for, type_entry
+from kubestow.devcluster.apiserver.schema.type_table import FieldEntry, has_protobuf, model_for
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -270,10 +270,16 @@ class _Codec:
 
 @cache
 def _codec(model: str) -> _Codec:
-    return _Codec([(field.number, field) for field in type_entry(model).fields if field.number])
+    from kubestow.devcluster.apiserver.schema.descriptors import message_fields
+
+    return _Codec([(field.number, field) for field in message_fields(model)])
 
 
 def _value_codec(text: str) -> _ValueCodec:
+    from kubestow.devcluster.apiserver.schema.descriptors import LIST_MESSAGE
+
+    if text.startswith(LIST_MESSAGE):
+        return _item_codec(text.removeprefix(LIST_MESSAGE))
     if text.startswith("[]"):
         return _ListOf(_item_codec(text[2:]))
     if text.startswith("map[string]"):
@@ -283,7 +289,7 @@ def _value_codec(text: str) -> _ValueCodec:
 
 def _item_codec(text: str) -> _Scalar | _Message:
     if text.startswith("[]"):
-        # Protobuf has no lists in maps; the list is the field of a message.
+        # Protobuf has no lists in maps and no named lists; the list is the field of a message.
         items = _ListOf(_item_codec(text[2:]))
         return _Message(lambda value: items.read(value.items), lambda item, into: items.write(item, into.items))
     if text in _VALUES:

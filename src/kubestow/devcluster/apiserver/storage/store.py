@@ -82,7 +82,7 @@ class Collection:
         self._events: list[WatchEvent] = []
         self._dropped = 0
         self._history_events, self._history_bytes = history_events, history_bytes
-        self._bytes = 0
+        self._bytes = self._oldest_listed = 0
         self._listeners: dict[Callable[[], None], None] = {}
         #: The newest resourceVersion whose event has been dropped; the history is complete after it.
         self.compacted_version = resource_version
@@ -105,8 +105,9 @@ class Collection:
 
     def snapshot_at(self, resource_version: int, prefix: str = "") -> list[StoredObject]:
         """The objects as of ``resource_version``, ordered by key. Raises Expired when it has been compacted."""
-        if resource_version < self.compacted_version:
-            raise Expired(resource_version, self.compacted_version)
+        oldest = max(self.compacted_version, self._oldest_listed)
+        if resource_version < oldest:
+            raise Expired(resource_version, oldest)
         undone: dict[str, StoredObject | None] = {}
         for event in reversed(self._events[self._index_after(resource_version) :]):
             if event.object.key.startswith(prefix):
@@ -179,7 +180,8 @@ class Collection:
         self._drop(len(self._events) - kept)
 
     def compact(self, resource_version: int) -> None:
-        """Drop the events up to ``resource_version``."""
+        """Drop the events up to ``resource_version``, and the states before it, whether they differ or not."""
+        self._oldest_listed = max(self._oldest_listed, resource_version)
         self._drop(self._index_after(resource_version))
 
     def _drop(self, count: int) -> None:

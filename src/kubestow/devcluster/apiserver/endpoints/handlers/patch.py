@@ -17,7 +17,7 @@ from kubestow.devcluster.apiserver.patches.json_patch import json_patch
 from kubestow.devcluster.apiserver.patches.server_side_apply import server_side_apply, undeclared_fields
 from kubestow.devcluster.apiserver.patches.strategic_merge_patch import strategic_merge_patch
 from kubestow.devcluster.apiserver.schema import Object
-from kubestow.devcluster.apiserver.serialization.decoding import decode_body
+from kubestow.devcluster.apiserver.serialization.decoding import decode_body, yaml_duplicates
 
 __all__ = ["decode_patch", "is_json_patch", "patch"]
 
@@ -113,6 +113,8 @@ def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
         body = msgspec.json.encode(config).decode()
         raise statuses.bad_request(f"failed to decode apply patch: Object '{missing}' is missing in '{body}'")
     _check_declared(scope, config)
+    if scope.request.field_validation == "Strict" and (duplicates := yaml_duplicates(scope.request.body)):
+        raise statuses.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {duplicates}")
     _, headers = scope.read(config)
     config = {field: value for field, value in config.items() if field not in ("kind", "apiVersion")}
     config["metadata"] = config.get("metadata") or {}

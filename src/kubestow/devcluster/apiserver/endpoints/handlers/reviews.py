@@ -11,6 +11,7 @@ from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, record_update
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
+from kubestow.devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
 
 __all__ = [
     "create_self_subject_access_review",
@@ -76,8 +77,10 @@ def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer
 
 
 def _decode_review(scope: RequestScope) -> Object:
-    """Raises a 400 StatusError for a body that is not a review of the kind."""
-    body, content_type = scope.request.body, scope.request.headers.content_type
+    """Raises a 400 StatusError for a body that is not a review of the kind, a 406 if only a conversion is accepted."""
+    headers = scope.request.headers
+    negotiate_output_media_type(headers.accept, has_protobuf=scope.kind.has_protobuf, has_conversions=False)
+    body, content_type = scope.request.body, headers.content_type
     return scope.read(decode_body(body, content_type, expected=scope.kind.name))[0]
 
 
