@@ -139,6 +139,47 @@ def test_a_terminating_namespace_is_removed_when_its_content_is_deleted() -> Non
     run_scenario(scenario)
 
 
+def test_pods_of_a_terminating_namespace_go_first_and_conditions_say_what_remains() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.post(NAMESPACES, {"metadata": {"name": "team"}})
+        held = pod("held")
+        held["metadata"]["finalizers"] = ["a/b"]
+        await cluster.post("/api/v1/namespaces/team/pods", held)
+        kept = {"metadata": {"name": "kept", "finalizers": ["c/d"]}}
+        await cluster.post("/api/v1/namespaces/team/configmaps", kept)
+        await cluster.delete(f"{NAMESPACES}/team")
+        await cluster.pass_time(1, binding=False)
+        maps = await cluster.items("/api/v1/namespaces/team/configmaps")
+        assert not any("deletionTimestamp" in one["metadata"] for one in maps)
+        assert await conditions(cluster) == {
+            "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
+            "NamespaceDeletionGroupVersionParsingFailure": ("False", "All legacy kube types successfully parsed"),
+            "NamespaceDeletionContentFailure": (
+                "False",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            "NamespaceContentRemaining": ("True", "Some resources are remaining: pods. has 1 resource instances"),
+            "NamespaceFinalizersRemaining": (
+                "True",
+                "Some content in the namespace has finalizers remaining: a/b in 1 resource instances",
+            ),
+        }
+        await cluster.patch("/api/v1/namespaces/team/pods/held", {"metadata": {"finalizers": None}})
+        await cluster.pass_time(1, binding=False)
+        (left,) = await cluster.items("/api/v1/namespaces/team/configmaps")
+        assert "deletionTimestamp" in left["metadata"]
+        assert (await conditions(cluster))["NamespaceContentRemaining"] == (
+            "True",
+            "Some resources are remaining: configmaps. has 1 resource instances",
+        )
+
+    async def conditions(cluster: Cluster) -> dict[str, tuple[str, str]]:
+        found = (await cluster.get(f"{NAMESPACES}/team")).json["status"]["conditions"]
+        return {one["type"]: (one["status"], one["message"]) for one in found}
+
+    run_scenario(scenario)
+
+
 def test_an_empty_namespace_is_removed_at_once() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.post(NAMESPACES, {"metadata": {"name": "team"}})
