@@ -312,3 +312,19 @@ async def test_the_fields_of_a_nested_schema_are_those_of_a_schema(client: Clien
     assert f'unknown field "{where}"' in rejected.json["message"]
     rejected = await client.post(path, definition(version(spec={"type": "object", "additionalProperties": "x"})))
     assert (rejected.status, "boolean or JSON schema expected" in rejected.json["message"]) == (400, True)
+
+
+async def test_openapi_v2_describes_objects_with_any_fields_as_objects(client: Client) -> None:
+    one = version()
+    one["schema"] = {"openAPIV3Schema": OPEN_OBJECT}
+    await define(client, one)
+    published = (await client.get("/openapi/v2")).json["definitions"]["com.example.rail.v1.Train"]
+    assert published["type"] == "object" and "x-kubernetes-preserve-unknown-fields" not in published
+    (v3,) = [
+        schema
+        for name, schema in (await client.get("/openapi/v3/apis/rail.example.com/v1"))
+        .json["components"]["schemas"]
+        .items()
+        if name.endswith(".Train")
+    ]
+    assert v3["x-kubernetes-preserve-unknown-fields"] is True

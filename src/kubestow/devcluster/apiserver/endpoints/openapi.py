@@ -76,6 +76,9 @@ class OpenAPI:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         if "v2" not in self._documents:
             definitions = _DocumentBuilder(list(self._scheme)).build()["components"]["schemas"]
+            # In v2 an object with any fields is an object without a schema.
+            for schema in definitions.values():
+                schema.pop("x-kubernetes-preserve-unknown-fields", None)
             document = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _in_v2(definitions)}
             self._documents["v2"] = msgspec.json.encode(document)
         return Response(200, self._documents["v2"], headers=headers)
