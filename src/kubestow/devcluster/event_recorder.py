@@ -34,6 +34,10 @@ class RegistryEventRecorder:
         #: The number of events by the object's uid and the component.
         self._counts: dict[str, Counter[str]] = {}
 
+    def __len__(self) -> int:
+        """The number of objects whose events are counted."""
+        return len(self._counts)
+
     def normal(self, component: str, kind: Kind, involved: Object, reason: str, message: str) -> None:
         """Record an event of type Normal about the object ``involved``."""
         self._record(component, kind, involved, "Normal", reason, message)

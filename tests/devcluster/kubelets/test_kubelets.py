@@ -8,7 +8,11 @@ import pytest
 
 from kubestow.devcluster.annotations import DURATION, SHUTDOWN
 from kubestow.devcluster.apiserver.schema import Object
+from kubestow.devcluster.cluster import DevCluster
+from kubestow.devcluster.kubelets import Kubelets
 from kubestow.devcluster.kubelets.behaviour import PodBehaviour
+from kubestow.testing import virtual_time
+from kubestow.testing.virtual_time import VirtualClock
 from tests.devcluster.client import NODES, PODS, Client, node, pod
 from tests.devcluster.kubelet_scenarios import phase, run_scenario, run_simple_pod
 
@@ -153,3 +157,20 @@ def test_a_node_whose_lease_cannot_be_created_does_not_affect_the_other_nodes() 
         assert (await client.get(f"{leases}/n")).status == 404
 
     run_scenario(scenario)
+
+
+def test_nothing_is_kept_about_the_events_of_deleted_pods() -> None:
+    async def main() -> None:
+        server = DevCluster(kubelets=False, clock=VirtualClock(asyncio.get_running_loop()).now)
+        kubelets = Kubelets(server.registry)
+        running, client = asyncio.create_task(kubelets.run()), Client(server)
+        await run_simple_pod(client)
+        await asyncio.sleep(1)
+        assert len(kubelets._recorder) == 1
+        await client.delete(f"{PODS}/p")
+        await asyncio.sleep(1)
+        assert await phase(client) == "deleted"
+        assert len(kubelets._recorder) == 0
+        running.cancel()
+
+    virtual_time.run(main())

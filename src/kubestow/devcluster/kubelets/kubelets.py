@@ -16,7 +16,7 @@ from kubestow.devcluster.kubelets.pod_workers import PodWorkers
 from kubestow.devcluster.kubelets.timers import Timers
 from kubestow.devcluster.node_heartbeats import RENEW_INTERVAL
 from kubestow.devcluster.stages import NO_STAGES, Stages
-from kubestow.devcluster.stored_objects import node_name_of
+from kubestow.devcluster.stored_objects import node_name_of, uid_of
 from kubestow.devcluster.watch_loop import WatchLoop
 from kubestow.log_fields import fields
 
@@ -50,7 +50,7 @@ class Kubelets(WatchLoop):
         self._nodes = NodeStatusManager(
             self._registry, self._timers, self._sync_pods_on, lease_renew_interval=self._lease_renew_interval
         )
-        recorder = RegistryEventRecorder(self._registry)
+        self._recorder = recorder = RegistryEventRecorder(self._registry)
         self._pods = PodWorkers(self._registry, self._timers, self._nodes, recorder, self._stages.behaviour)
         self._pod_stages = PodStages(self._registry, self._timers, self._nodes, recorder, self._stages.pod_stages)
         #: The keys of the pods bound to each node; dicts keep them in order.
@@ -104,6 +104,7 @@ class Kubelets(WatchLoop):
         if event.type == "DELETED":
             self._pods.remove(stored.key)
             self._pod_stages.remove(stored.key)
+            self._recorder.discard(uid_of(stored))
             self._pods_on.get(node, {}).pop(stored.key, None)
         elif node:
             self._pods_on.setdefault(node, {})[stored.key] = None
