@@ -67,6 +67,17 @@ def test_the_number_of_active_pods_does_not_exceed_the_parallelism() -> None:
     run_scenario(scenario)
 
 
+def test_a_job_of_pause_containers_does_not_end() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        new = job()
+        new["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.k8s.io/pause:3.10"
+        await cluster.post(JOBS, new)
+        await cluster.pass_time(5)
+        assert (await status(cluster))["active"] == 1
+
+    run_scenario(scenario)
+
+
 def test_the_pods_of_an_indexed_job_can_fail_by_their_index() -> None:
     async def scenario(cluster: Cluster) -> None:
         new = job(completions=4, parallelism=4, completionMode="Indexed", backoffLimitPerIndex=0)

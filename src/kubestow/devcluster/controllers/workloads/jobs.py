@@ -7,6 +7,7 @@ simulated pods do not exit by themselves, so a Job's pods get the annotation ``k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
@@ -27,6 +28,8 @@ __all__ = ["DEFAULT_DURATION", "JobController", "finished_condition"]
 DEFAULT_DURATION = "1s"
 #: The environment variable with a pod's completion index.
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+#: Images whose containers do nothing until they are stopped.
+_PAUSE = re.compile(r"(?:^|/)pause(?:[:@]|$)")
 #: Back-off before a failed pod is replaced, in seconds, doubled with each failure in a row.
 INITIAL_BACK_OFF, MAX_BACK_OFF = 10.0, 600.0
 #: Pods created per reconciliation.
@@ -363,7 +366,8 @@ def _customize(job: Object, pod: Object) -> None:
     metadata = pod["metadata"]
     metadata["finalizers"] = [*(metadata.get("finalizers") or ()), _TRACKING_FINALIZER]
     annotations = metadata.setdefault("annotations", {})
-    if all(command_of(container, metadata) is None for container in pod["spec"]["containers"]):
+    containers = pod["spec"]["containers"]
+    if all(command_of(one, metadata) is None and not _PAUSE.search(one.get("image", "")) for one in containers):
         annotations.setdefault(DURATION, DEFAULT_DURATION)
 
 
