@@ -9,7 +9,7 @@ import msgspec
 
 from kubestow.devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["is_pod_finished", "is_terminating", "node_name_of", "phase_of", "uid_of"]
+__all__ = ["has_deadline", "is_pod_finished", "is_terminating", "node_name_of", "phase_of", "uid_of"]
 
 # The positions of spec.nodeName and status.phase among the selectable fields of pods.
 _NODE_NAME, _PHASE = 0, 5
@@ -30,6 +30,11 @@ def uid_of(stored: StoredObject) -> str:
 def is_terminating(stored: StoredObject) -> bool:
     """Whether the object has a deletionTimestamp."""
     return b'"deletionTimestamp":' in stored.data
+
+
+def has_deadline(pod: StoredObject) -> bool:
+    """Whether the pod has ``activeDeadlineSeconds``."""
+    return b'"activeDeadlineSeconds":' in pod.data
 
 
 def node_name_of(pod: StoredObject) -> str:

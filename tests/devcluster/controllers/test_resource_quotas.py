@@ -96,6 +96,21 @@ def test_a_quota_with_scopes_counts_only_the_pods_in_them() -> None:
     run_scenario(scenario)
 
 
+def test_a_deadline_moves_a_pod_from_one_scope_to_another() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await create_quota(cluster, {"pods": "1"}, "terminating", scopes=["Terminating"])
+        await create_quota(cluster, {"pods": "1"}, "not-terminating", scopes=["NotTerminating"])
+        assert (await cluster.post(PODS, pod("a"))).status == 201
+        assert (await cluster.patch(f"{PODS}/a", {"spec": {"activeDeadlineSeconds": 600}})).status == 200
+        assert (await cluster.post(PODS, pod("b", activeDeadlineSeconds=600))).status == 403
+        await cluster.pass_time(1)
+        assert await used(cluster, "terminating") == {"pods": "1"}
+        assert await used(cluster, "not-terminating") == {"pods": "0"}
+        assert (await cluster.post(PODS, pod("c"))).status == 201
+
+    run_scenario(scenario)
+
+
 def test_claims_and_services_count_by_class_and_type() -> None:
     async def scenario(cluster: Cluster) -> None:
         by_class = "fast.storageclass.storage.k8s.io/requests.storage"

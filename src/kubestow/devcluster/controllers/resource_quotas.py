@@ -10,7 +10,7 @@ from kubestow.devcluster.apiserver.registry.admission.quota_usage import counted
 from kubestow.devcluster.apiserver.registry.admission.resource_lists import ResourceList, added
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow.devcluster.stored_objects import is_pod_finished
+from kubestow.devcluster.stored_objects import has_deadline, is_pod_finished
 
 __all__ = ["ResourceQuotaController"]
 
@@ -53,6 +53,9 @@ def _changes_usage(change: ObjectChange) -> bool:
     """Whether a change can change usage in another way than admission has accounted for."""
     event = change.event
     if change.resource == "pods":
-        is_finished = event.previous is not None and is_pod_finished(event.object) > is_pod_finished(event.previous)
-        return change.is_deletion or is_finished
+        if change.is_deletion or event.previous is None:
+            return change.is_deletion
+        is_finished = is_pod_finished(event.object) > is_pod_finished(event.previous)
+        # A deadline takes the pod out of the scope of some quotas.
+        return is_finished or has_deadline(event.object) != has_deadline(event.previous)
     return change.resource not in ("events", ResourceQuotaController.resource) and event.type != "ADDED"

@@ -65,10 +65,12 @@ class Admission:
         """Validate an object that is complete, or an update of ``old``. Raises a 403 StatusError.
 
         Returns the resource quotas that are to be written with the object. Of the updates of a pod only ``resize``
-        changes what it requests.
+        changes what it requests, and only a deadline moves it into the scope of other quotas.
         """
-        if subresource == "status" or (old is not None and kind.storage == "pods" and subresource != "resize"):
+        if subresource == "status":
             return []
+        if old is not None and kind.storage == "pods" and subresource != "resize":
+            return self._resource_quota.validate(kind, new, old) if _has_deadline(new) != _has_deadline(old) else []
         if kind.storage == "pods":
             self._limit_ranger.validate_pod(kind, new)
         elif kind.storage == "persistentvolumeclaims":
@@ -111,6 +113,10 @@ class Admission:
             workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
             if workload is None or b'"deletionTimestamp"' in workload.data:
                 raise forbidden(kind, new, f'workload "{name}" does not exist or is being deleted')
+
+
+def _has_deadline(pod: Object) -> bool:
+    return pod["spec"].get("activeDeadlineSeconds") is not None
 
 
 def _default_toleration_seconds(spec: Object) -> None:

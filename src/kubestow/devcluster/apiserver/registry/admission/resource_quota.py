@@ -45,10 +45,13 @@ class ResourceQuota:
         if kind.storage == "pods":
             _check_requirements(kind, new, quotas)
         usage = usage_of(kind, new)
-        if old is not None:
-            usage = subtracted(usage, usage_of(kind, old))
-        grown = {name: quantity for name, quantity in usage.items() if nanos(quantity) > 0}
-        return [charged for quota in quotas if (charged := _charged(kind, new, quota, grown)) is not None]
+        growth = usage if old is None else subtracted(usage, usage_of(kind, old))
+        charges = (
+            # A quota that the object was out of the scope of before has counted nothing of it.
+            _charged(kind, new, quota, growth if old is not None and is_in_scope(quota, kind, old) else usage)
+            for quota in quotas
+        )
+        return [charged for charged in charges if charged is not None]
 
 
 def _check_requirements(kind: Kind, new: Object, quotas: list[Object]) -> None:
@@ -58,9 +61,9 @@ def _check_requirements(kind: Kind, new: Object, quotas: list[Object]) -> None:
 
 
 def _charged(kind: Kind, new: Object, quota: Object, usage: ResourceList) -> Object | None:
-    """The quota with ``usage`` added to its own; None if it is about other resources. Raises a 403 StatusError."""
+    """The quota with ``usage`` added to its own; None if it limits nothing that grows. Raises a 403 StatusError."""
     hard, name = _hard(quota), quota["metadata"]["name"]
-    requested = {resource: quantity for resource, quantity in usage.items() if resource in hard}
+    requested = {resource: amount for resource, amount in usage.items() if resource in hard and nanos(amount) > 0}
     if not requested:
         return None
     used: ResourceList = (quota.get("status") or {}).get("used") or {}
