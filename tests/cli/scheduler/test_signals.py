@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kubestow.config import API_VERSION, KIND
 from kubestow.devcluster.cluster import DevCluster
@@ -15,6 +18,14 @@ from tests.devcluster.client import Client, pod
 from tests.hang_limit import HANG_LIMIT
 
 PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def default_sighup() -> Iterator[None]:
+    """Processes started meanwhile do not ignore SIGHUP, though they inherit that of tests that nohup has started."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 async def records(process: asyncio.subprocess.Process, until: str) -> list[dict[str, Any]]:
@@ -61,6 +72,7 @@ async def test_sigusr2_before_the_api_server_is_available_is_answered_in_the_log
         assert await status(port, "/livez") == 200
 
 
+@pytest.mark.usefixtures("default_sighup")
 async def test_sigpipe_is_ignored_and_sighup_ends_the_process() -> None:
     port = free_port()
     flags = ["--master=http://127.0.0.1:1", f"--secure-port={port}", "--bind-address=127.0.0.1", "--leader-elect=false"]

@@ -16,13 +16,13 @@ _SHOWN = 2
 
 def _print_horizontal_pod_autoscaler(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status") or {}
-    target = spec["scaleTargetRef"]
+    target = spec.get("scaleTargetRef") or {}
     return [
         name_of(obj),
-        f"{target['kind']}/{target['name']}",
+        f"{target.get('kind', '')}/{target.get('name', '')}",
         _targets(spec.get("metrics") or [], status.get("currentMetrics") or []),
         str(spec.get("minReplicas", UNSET)),
-        spec["maxReplicas"],
+        spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
         age_of(obj, now),
     ]
