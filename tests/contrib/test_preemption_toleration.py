@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.contrib.preemption_toleration import PreemptionToleration, PriorityClass
 from kubestow.errors import ConfigurationError
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
@@ -44,6 +44,11 @@ def of_class(subject: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"spec": {"priorityClassName": "tolerant", **(subject or {})}}
 
 
+def pods_of_all_nodes(harness: PluginHarness) -> PodChanges:
+    table = harness.cluster.nodes.pod_table
+    return PodChanges(table, *table.slots_on(range(len(harness.cluster.nodes))), -1)
+
+
 @pytest.mark.parametrize(
     ("priority_class", "victim", "preemptor", "evictable"),
     [
@@ -71,8 +76,7 @@ def test_pods_are_spared_by_their_class(
         harness.cluster.catalog(PriorityClass).put(priority_class)
     plugins = harness.profiles["default-scheduler"].plugins
     (plugin,) = (plugin for plugin in plugins if isinstance(plugin, PreemptionToleration))
-    table = harness.cluster.nodes.pod_table
-    found = plugin.may_evict(harness.info(pod("p", priority=preemptor)), table, np.array(table.slots(0), np.intp))
+    found = plugin.may_evict(harness.info(pod("p", priority=preemptor)), pods_of_all_nodes(harness))
     assert found.tolist() == [evictable]
 
 
@@ -94,11 +98,10 @@ def test_a_spared_pod_is_evicted_when_its_time_is_over() -> None:
 def test_a_class_that_changes_counts_from_then_on() -> None:
     harness = PluginHarness([node("n")], [running(100, **of_class())], profile=PROFILE, plugins=[PreemptionToleration])
     (plugin,) = (p for p in harness.profiles["default-scheduler"].plugins if isinstance(p, PreemptionToleration))
-    table, catalog = harness.cluster.nodes.pod_table, harness.cluster.catalog(PriorityClass)
+    catalog = harness.cluster.catalog(PriorityClass)
 
     def evictable() -> bool:
-        slots = np.array(table.slots(0), np.intp)
-        return bool(plugin.may_evict(harness.info(pod("p", priority=150)), table, slots)[0])
+        return bool(plugin.may_evict(harness.info(pod("p", priority=150)), pods_of_all_nodes(harness))[0])
 
     catalog.put(tolerant(100, minimum="200", seconds="-1"))
     assert not evictable()

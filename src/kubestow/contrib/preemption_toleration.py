@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import PodTable
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.interface import FilterRunner, Handle
 from kubestow.plugins.default_preemption.candidates import Candidates
@@ -67,14 +67,14 @@ class PreemptionToleration(DefaultPreemption):
         self._tolerations: dict[str, _Toleration] = {}
         handle.cluster.catalog(PriorityClass).subscribe(self._class_changed)
 
-    def may_evict(self, pod: PodInfo, pods: PodTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the pods in some slots (intp) may be evicted for a pod, bool."""
-        found = super().may_evict(pod, pods, slots)
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool."""
+        found = super().may_evict(pod, others)
         if not self._tolerations:
             return found
         now = self.handle.now().timestamp()
         for position in np.flatnonzero(found).tolist():
-            found[position] = not self._is_spared(pods.info(int(slots[position])), pod.priority, now)
+            found[position] = not self._is_spared(others.table.info(int(others.slots[position])), pod.priority, now)
         return found
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import PodTable
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.contrib.capacity_scheduling.elastic_quotas import Amounts, ElasticQuota, ElasticQuotas
 from kubestow.contrib.node_checks import NodeChecks
@@ -136,23 +136,22 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         terminating = [info for info in self.handle.cluster.nodes.pods[row].values() if info.terminating]
         return _TERMINATING if any(self._may_evict_one(pod, victim) for victim in terminating) else None
 
-    def may_evict(self, pod: PodInfo, pods: PodTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the pods in some slots (intp) may be evicted for a pod, bool.
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool.
 
         Of other namespaces, on each node, only as many as their quotas are over their minimum, the least important
         first.
         """
-        infos = [pods.info(slot) for slot in slots.tolist()]
+        infos, start_time = others.infos, others.table.start_time[others.slots]
         if not self._evicts_others(pod):
             return np.fromiter((self._may_evict_one(pod, info) for info in infos), np.bool_, len(infos))
-        by_node: dict[str, list[int]] = {}
+        by_node: dict[int, list[int]] = {}
         for position, info in enumerate(infos):
             if self._may_evict_one(pod, info):
-                placed = self.handle.cluster.placed_pod(info.uid)
-                by_node.setdefault("" if placed is None else placed.node_name, []).append(position)
+                by_node.setdefault(int(others.row_of[position]), []).append(position)
         found = np.zeros(len(infos), np.bool_)
         for positions in by_node.values():
-            positions.sort(key=lambda position: (infos[position].priority, -pods.start_time.item(slots[position])))
+            positions.sort(key=lambda position: (infos[position].priority, -start_time.item(position)))
             used: dict[str, Counter[str]] = {}
             for position in positions:
                 info = infos[position]

@@ -23,7 +23,7 @@ from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import PodTable
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.contrib.node_checks import NodeChecks
 from kubestow.contrib.preemption_toleration import PriorityClass
@@ -255,19 +255,15 @@ class _Evictions(DefaultPreemption):
         pods = self.handle.cluster.nodes.pods[row].values()
         return any(info.terminating and self.accounts.is_of_job(info) for info in pods)
 
-    def may_evict(self, pod: PodInfo, pods: PodTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the pods in some slots (intp) may be evicted for a pod, bool: those of a node all together."""
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool: those of a node all together."""
         job = self.accounts.job(pod)
         assert job is not None
         self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
         leaving = {victim.uid for victims in self._victims.values() for victim in victims}
-        by_node: dict[str, list[PodInfo]] = {}
-        infos = [pods.info(slot) for slot in slots.tolist()]
-        for info in infos:
-            placed = self.handle.cluster.placed_pod(info.uid)
-            by_node.setdefault("" if placed is None else placed.node_name, []).append(info)
-        found = self._rules.permitted(self._kind, pod, job, by_node.values(), leaving=leaving)
-        return np.fromiter((info.uid in found for info in infos), np.bool_, len(infos))
+        by_node = map(others.at, np.flatnonzero(others.lengths).tolist())
+        found = self._rules.permitted(self._kind, pod, job, by_node, leaving=leaving)
+        return np.fromiter((info.uid in found for info in others.infos), np.bool_, len(others.slots))
 
 
 class _ShareFilters(NodeChecks):

@@ -27,8 +27,8 @@ __all__ = ["DryRun", "MayEvict", "below", "dry_run"]
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-MayEvict = Callable[[PodTable, Rows], Mask]
-"""Which of the pods in some slots (intp) of a pod table may be evicted, bool per slot."""
+MayEvict = Callable[[PodChanges], Mask]
+"""Which of the pods of some rows may be evicted, bool per pod; they are given as if all were removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class DryRun:
 
 def below(priority: int) -> MayEvict:
     """All pods below a priority may be evicted."""
-    return lambda pods, slots: pods.priority[slots] < priority
+    return lambda pods: pods.table.priority[pods.slots] < priority
 
 
 def dry_run(
@@ -74,8 +74,8 @@ def _potential_victims(pods: PodTable, rows: Rows, may_evict: MayEvict) -> PodCh
 
     A row's pods are sorted by importance: higher priority, then earlier start, then their order on the node.
     """
-    slots, offsets = pods.slots_on(rows.tolist())
-    evictable = PodChanges(pods, slots, offsets, -1).among(may_evict(pods, slots))
+    all_pods = PodChanges(pods, *pods.slots_on(rows.tolist()), -1)
+    evictable = all_pods.among(may_evict(all_pods))
     slots = evictable.slots
     order = np.lexsort((pods.start_time[slots], -pods.priority[slots], evictable.row_of))
     return PodChanges(pods, slots[order], evictable.offsets, evictable.sign)

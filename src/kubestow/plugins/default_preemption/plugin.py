@@ -19,7 +19,7 @@ from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.pods.table import PodTable
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, fit_error
@@ -174,9 +174,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
             may_evict = partial(self.may_evict, pod)
             candidates.add(dry_run(filters, table, rows, may_evict=may_evict, budgets=self._budgets))
 
-    def may_evict(self, pod: PodInfo, pods: PodTable, slots: Rows) -> NDArray[np.bool_]:
-        """Which of the pods in some slots (intp) may be evicted for a pod, bool: those of lower priority."""
-        return pods.priority[slots] < pod.priority
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority."""
+        return others.table.priority[others.slots] < pod.priority
 
     # -- results -------------------------------------------------------------------------------------------------
 
