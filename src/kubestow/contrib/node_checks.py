@@ -1,4 +1,4 @@
-"""A cycle's filters followed by a check of one node at a time, for preemption within quotas and shares."""
+"""A cycle's filters followed by a check, for preemption within quotas and shares."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class NodeChecks(ABC):
         self._filters, self._plugin, self._status = filters, plugin, status
 
     @abstractmethod
-    def rejects(self, nodes: Nodes, position: int) -> bool:
-        """Whether the check rejects the node at a position of ``nodes``, by the pods that it has or would lose."""
+    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which nodes the check rejects (bool, one per node), by the pods that each has or would lose."""
 
-    def rejects_first(self, nodes: Nodes, position: int) -> bool:
-        """The same before any pod is put back on the node; as :meth:`rejects` by default."""
-        return self.rejects(nodes, position)
+    def rejects_first(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """The same before any pod is put back on the nodes; as :meth:`rejects` by default."""
+        return self.rejects(nodes)
 
     @property
     def active(self) -> Sequence[object]:
@@ -47,18 +47,18 @@ class NodeChecks(ABC):
     def rejections(self, nodes: Nodes) -> list[Rejection]:
         """The rejections of some nodes, at last those by the check."""
         found = self._filters.rejections(nodes)
-        keys = np.zeros(nodes.total, np.int32)
-        for position, row in enumerate(nodes.row_numbers.tolist()):
-            if not any(rejection.where[row] for rejection in found):
-                keys[row] = self.rejects_first(nodes, position)
-        if keys.any():
-            verdict = Verdict.of(keys, {1: self._status})
-            found = [*found, Rejection(self._plugin, ~verdict.passes, verdict)]
+        passes = np.ones(nodes.total, np.bool_)
+        for rejection in found:
+            passes &= ~rejection.where
+        left = nodes.select(passes[nodes.row_numbers])
+        rejected = np.zeros(nodes.total, np.bool_)
+        rejected[left.row_numbers] = self.rejects_first(left)
+        if rejected.any():
+            found = [*found, Rejection(self._plugin, rejected, Verdict.rejecting(rejected, self._status))]
         return found
 
     def still_pass(self, nodes: Nodes) -> NDArray[np.bool_]:
         """Which nodes pass (bool, one per node)."""
         passes = self._filters.still_pass(nodes).copy()
-        for position in np.flatnonzero(passes).tolist():
-            passes[position] = not self.rejects(nodes, position)
+        passes[passes] = ~self.rejects(nodes.select(passes))
         return passes

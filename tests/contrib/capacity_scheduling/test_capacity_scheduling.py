@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
-from kubestow.contrib.capacity_scheduling.elastic_quotas import ElasticQuota, ElasticQuotas, exceeds
+from kubestow.contrib.capacity_scheduling.elastic_quotas import ElasticQuota, ElasticQuotas, excess
 from kubestow.contrib.capacity_scheduling.plugin import CapacityScheduling
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
 
@@ -204,12 +204,12 @@ def test_the_first_quota_of_a_namespace_counts(caplog: pytest.LogCaptureFixture)
 
 
 def test_comparison() -> None:
-    assert not exceeds({"cpu": 1}, {"cpu": 1})
-    assert exceeds({"cpu": 1}, {"cpu": 1}, beside={"cpu": 1})
-    assert exceeds({}, {"cpu": 1}, beside={"cpu": 2})
-    assert exceeds({"gpu": 1}, {})
-    assert not exceeds({"gpu": 1}, {}, otherwise=5)
-    assert not exceeds({}, {}, beside={"gpu": 1})
+    assert excess({"cpu": 1}, {"cpu": 1}) == {}
+    assert excess({"cpu": 1}, {"cpu": 1}, beside={"cpu": 2}) == {"cpu": 2}
+    assert excess({}, {"cpu": 1}, beside={"cpu": 2}) == {"cpu": 1}
+    assert excess({"gpu": 1}, {}) == {"gpu": 1}
+    assert excess({"gpu": 1}, {}, otherwise=5) == {}
+    assert excess({}, {}, beside={"gpu": 1}) == {}
 
 
 def test_usage_is_kept_only_for_namespaces_with_pods() -> None:
@@ -231,16 +231,17 @@ def test_the_contract_is_kept() -> None:
 def test_what_namespaces_use_together_follows_pods_and_quotas() -> None:
     found = harness([of_memory("a", 10, 100), of_memory("b", 10, 100)], [sized("one", "a", 8, node="n")])
     quotas = ElasticQuotas(found.cluster)
-    assert not quotas.over_min_in_total({"memory": 12})
-    assert quotas.over_min_in_total({"memory": 13})
+
+    def exceeds(memory: int) -> bool:
+        return bool(quotas.above_min_in_total({"memory": memory}))
+
+    assert (exceeds(12), exceeds(13)) == (False, True)
     placed = found.info(sized("two", "b", 5))
     found.cluster.assume(placed, "n")
-    assert quotas.over_min_in_total({"memory": 8})
-    assert not quotas.over_min_in_total({"memory": 8}, {"b": {"memory": 1}, "none": {"memory": 9}})
+    assert (exceeds(7), exceeds(8)) == (False, True)
     # A namespace that has no quota any more neither adds to the guarantees nor uses any of them.
     found.cluster.catalog(ElasticQuota).remove("b", "b-quota")
-    assert not quotas.over_min_in_total({"memory": 2})
-    assert quotas.over_min_in_total({"memory": 3})
+    assert (exceeds(2), exceeds(3)) == (False, True)
     found.cluster.catalog(ElasticQuota).put(of_memory("b", 10, 100))
     found.cluster.forget(placed.uid)
-    assert not quotas.over_min_in_total({"memory": 12})
+    assert (exceeds(12), exceeds(13)) == (False, True)

@@ -288,6 +288,10 @@ class HypotheticalNodes(Nodes):
         """
         return self._sum(changes.sums_of(amount) for changes in self._pod_changes)
 
+    def change_of_requests(self, resource: str, kind: Callable[[Shape], bool]) -> NDArray[np.int64]:
+        """The change of the requests of a resource by pods of some kind, int64; see :meth:`sum_of_changes`."""
+        return self._sum(changes.sums_of_requests(resource, kind) for changes in self._pod_changes)
+
     @property
     def changed_shapes(self) -> set[Shape]:
         """The distinct shapes of the pods that rows lose or gain, and maybe of others."""

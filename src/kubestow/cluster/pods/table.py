@@ -340,6 +340,10 @@ class PodChanges:
         values = self._functions.values(function)
         return np.zeros(len(self.lengths), np.int64) if values is None else self._summed(values[self._shape_numbers])
 
+    def sums_of_requests(self, resource: str, kind: Callable[[Shape], bool]) -> NDArray[np.int64]:
+        """The change of each row's requests of a resource by pods of some kind, int64; see :meth:`sums_of`."""
+        return self._summed(self.table.requested(resource)[self.slots] * self.values_of(kind))
+
     def values_of(self, function: Callable[[Shape], int]) -> NDArray[np.int64]:
         """A function of each pod's shape, int64, called as by :meth:`sums_of`."""
         values = self._functions.values(function)

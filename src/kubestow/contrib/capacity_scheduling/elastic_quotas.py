@@ -14,15 +14,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.topology.counters import PodCounter
 from kubestow.errors import InvalidQuantity
 from kubestow.log_fields import fields
 
-__all__ = ["Amounts", "ElasticQuota", "ElasticQuotas", "Quota", "exceeds"]
+__all__ = ["Amounts", "ElasticQuota", "ElasticQuotas", "Quota", "excess"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,32 +58,34 @@ class Quota:
     min: Amounts | None
     max: Amounts | None
 
-    def over_min(self, used: Amounts) -> bool:
-        """Whether more is used than guaranteed."""
-        return exceeds(used, self.min or {})
+    def above_min(self, used: Amounts) -> Amounts:
+        """What is used beyond what is guaranteed."""
+        return excess(used, self.min or {})
 
-    def over_max(self, used: Amounts, request: Amounts) -> bool:
-        """Whether a request would exceed the maximum."""
-        return self.max is not None and exceeds(request, self.max, beside=used, otherwise=_UNLIMITED)
+    def above_max(self, used: Amounts, request: Amounts) -> Amounts:
+        """What a request would exceed the maximum by."""
+        return {} if self.max is None else excess(request, self.max, beside=used, otherwise=_UNLIMITED)
 
 
-def exceeds(amounts: Amounts, bounds: Amounts, *, beside: Amounts | None = None, otherwise: int = 0) -> bool:
-    """Whether any amount, together with what is ``beside`` it, exceeds its bound.
+def excess(amounts: Amounts, bounds: Amounts, *, beside: Amounts | None = None, otherwise: int = 0) -> dict[str, int]:
+    """What each amount, together with what is ``beside`` it, exceeds its bound by; only resources that do.
 
     Resources other than the native ones are compared if they are among the ``amounts``, with the bound ``otherwise`` if
     they have none.
     """
     others = beside or {}
-    if any(amounts.get(name, 0) + others.get(name, 0) > bounds.get(name, 0) for name in _NATIVE):
-        return True
-    scalars = (name for name in amounts if name not in _NATIVE)
-    return any(amounts[name] + others.get(name, 0) > bounds.get(name, otherwise) for name in scalars)
+    found = {name: amounts.get(name, 0) + others.get(name, 0) - bounds.get(name, 0) for name in _NATIVE}
+    for name in amounts:
+        if name not in found:
+            found[name] = amounts[name] + others.get(name, 0) - bounds.get(name, otherwise)
+    return {name: amount for name, amount in found.items() if amount > 0}
 
 
 class ElasticQuotas:
     """The quotas by namespace, and what the placed pods of these namespaces use."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._catalog = cluster.catalog(ElasticQuota)
         self._version = -1
         self._quotas: dict[str, Quota] = {}
@@ -88,6 +94,11 @@ class ElasticQuotas:
         self._used: dict[str, Counter[str]] = {}
         #: What the pods of all namespaces with a quota use together.
         self._used_in_total: Counter[str] = Counter()
+        self._above_min: dict[str, Amounts] = {}
+        #: The namespaces with a quota that use more or less than when that was computed.
+        self._changed: set[str] = set()
+        #: For namespaces with a quota, if it was asked for.
+        self._pods: dict[str, PodCounter] = {}
         cluster.listen_to_placements(self)
 
     def __bool__(self) -> bool:
@@ -97,6 +108,10 @@ class ElasticQuotas:
     @property
     def by_namespace(self) -> Mapping[str, Quota]:
         """The quotas."""
+        self._refresh()
+        return self._quotas
+
+    def _refresh(self) -> None:
         if self._version != self._catalog.version:
             self._version = self._catalog.version
             self._quotas = _quotas(self._catalog)
@@ -104,34 +119,59 @@ class ElasticQuotas:
             for namespace, quota in self._quotas.items():
                 self._guaranteed.update(quota.min or {})
                 self._used_in_total.update(self.used(namespace))
-        return self._quotas
+            self._above_min, self._changed = {}, set(self._quotas)
+            self._pods = {name: pods for name, pods in self._pods.items() if name in self._quotas}
 
     def used(self, namespace: str) -> Amounts:
         """What the pods of a namespace use."""
         return self._used.get(namespace, {})
 
-    def over_min_in_total(self, request: Amounts, removed: Mapping[str, Amounts] | None = None) -> bool:
-        """Whether all namespaces with a quota would use more than all of them are guaranteed.
+    @property
+    def above_min(self) -> Mapping[str, Amounts]:
+        """By namespace what its pods use above its minimum; only those that do, and only such resources."""
+        quotas = self.by_namespace
+        for namespace in self._changed:
+            above = quotas[namespace].above_min(self.used(namespace))
+            if above:
+                self._above_min[namespace] = above
+            else:
+                self._above_min.pop(namespace, None)
+        self._changed.clear()
+        return self._above_min
 
-        ``removed`` is what they use less, by namespace.
-        """
-        quotas, total = self.by_namespace, self._used_in_total.copy()
-        for namespace, amounts in (removed or {}).items():
-            if namespace in quotas:
-                total.subtract(amounts)
-        total.update(request)
-        return exceeds(total, self._guaranteed)
+    def present(self, namespaces: Iterable[str]) -> NDArray[np.bool_]:
+        """Which nodes have pods of some namespaces with a quota, bool by row of the node table."""
+        self._refresh()
+        present = np.zeros(len(self._cluster.nodes), np.bool_)
+        for namespace in namespaces:
+            present |= self._pods_in(namespace).by_row > 0
+        return present
+
+    def _pods_in(self, namespace: str) -> PodCounter:
+        """The number of pods of a namespace on each node."""
+        pods = self._pods.get(namespace)
+        if pods is None:
+            key, index_keys = (ElasticQuota.resource, namespace), frozenset((namespace,))
+            pods = self._pods[namespace] = self._cluster.counter(key, _one, index_keys=index_keys, terminating=True)
+        return pods
+
+    def above_min_in_total(self, request: Amounts) -> Amounts:
+        """What all namespaces with a quota would use, with a request, beyond what all of them are guaranteed."""
+        self._refresh()
+        return excess(_sum(self._used_in_total, request), self._guaranteed)
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod."""
         if info.namespace in self.by_namespace:
             self._used_in_total.update(info.requests)
+            self._changed.add(info.namespace)
         self._used.setdefault(info.namespace, Counter()).update(info.requests)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod any more."""
         if info.namespace in self.by_namespace:
             self._used_in_total.subtract(info.requests)
+            self._changed.add(info.namespace)
         used = self._used.setdefault(info.namespace, Counter())
         used.subtract(info.requests)
         if not any(used.values()):
@@ -170,6 +210,14 @@ def _amounts(quantities: Mapping[str, Quantity] | None, field: str) -> dict[str,
         if amounts[name] < 0:
             raise InvalidQuantity("is negative", path=f"spec.{field}.{name}")
     return amounts
+
+
+def _sum(first: Amounts, second: Amounts) -> Amounts:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in first.keys() | second.keys()}
+
+
+def _one(shape: Shape) -> int:
+    return 1
 
 
 def _warn(key: str, problem: str) -> None:

@@ -9,7 +9,7 @@ without a quota evict others without a quota, by priority.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.contrib.capacity_scheduling.borrowed import using_borrowed
 from kubestow.contrib.capacity_scheduling.elastic_quotas import Amounts, ElasticQuota, ElasticQuotas
 from kubestow.contrib.node_checks import NodeChecks
 from kubestow.framework.cycle_state import CycleState
@@ -74,11 +75,11 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         if quota is None:
             return None
         requests = self._requests(pod)
-        if quota.over_max(self._quotas.used(pod.namespace), requests.in_quota):
+        if quota.above_max(self._quotas.used(pod.namespace), requests.in_quota):
             return Status.unschedulable(
                 f"Pod {pod.key} is rejected in PreFilter because ElasticQuota {pod.namespace} is more than Max"
             )
-        if self._quotas.over_min_in_total(requests.in_total):
+        if self._quotas.above_min_in_total(requests.in_total):
             return Status.unschedulable(
                 f"Pod {pod.key} is rejected in PreFilter because total ElasticQuota used is more than min"
             )
@@ -92,25 +93,25 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         """Nothing, as at Reserve."""
 
     def _requests(self, pod: PodInfo) -> _Requests:
+        if not self.handle.cluster.has_nominations:
+            return _Requests(pod.requests, pod.requests)
         in_quota, in_total = Counter(pod.requests), Counter(pod.requests)
         quotas = self._quotas.by_namespace
         for nominated in self._nominated():
-            quota = quotas.get(nominated.namespace)
-            if quota is None or nominated.uid == pod.uid:
+            if nominated.namespace not in quotas or nominated.uid == pod.uid:
                 continue
             if nominated.namespace == pod.namespace:
                 if nominated.priority >= pod.priority:
                     in_quota.update(nominated.requests)
                     in_total.update(nominated.requests)
-            elif not quota.over_min(self._quotas.used(nominated.namespace)):
+            elif nominated.namespace not in self._quotas.above_min:
                 in_total.update(nominated.requests)
         return _Requests(in_quota, in_total)
 
     def _nominated(self) -> Iterator[PodInfo]:
         cluster = self.handle.cluster
-        if cluster.has_nominations:
-            for row in np.flatnonzero(cluster.nodes.nominated_count.readonly).tolist():
-                yield from cluster.nominated_pods(cluster.nodes.names[row])
+        for row in np.flatnonzero(cluster.nodes.nominated_count.readonly).tolist():
+            yield from cluster.nominated_pods(cluster.nodes.names[row])
 
     # -- preemption --------------------------------------------------------------------------------------------------
 
@@ -123,8 +124,13 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         return super().post_filter(state, pod, diagnosis, filters)
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
-        """None: former results do not hold, because quotas are in use on all nodes."""
-        return Candidates(self.handle.cluster.nodes)
+        """Nodes without victims are known. Former results do not hold, because quotas are in use on all nodes."""
+        candidates = Candidates(self.handle.cluster.nodes)
+        if pod.namespace in self._quotas.by_namespace:
+            borrowing = (namespace for namespace in self._quotas.above_min if namespace != pod.namespace)
+            present = self._quotas.present(borrowing if self._evicts_others(pod) else (pod.namespace,))
+            candidates.exclude(np.flatnonzero(~present))
+        return candidates
 
     def _ineligibility(self, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """Why a pod is not eligible to preempt others; None when it is."""
@@ -137,29 +143,15 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         return _TERMINATING if any(self._may_evict_one(pod, victim) for victim in terminating) else None
 
     def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
-        """Which of the pods of some nodes may be evicted for a pod, bool.
-
-        Of other namespaces, on each node, only as many as their quotas are over their minimum, the least important
-        first.
-        """
-        infos, start_time = others.infos, others.table.start_time[others.slots]
-        if not self._evicts_others(pod):
-            return np.fromiter((self._may_evict_one(pod, info) for info in infos), np.bool_, len(infos))
-        by_node: dict[int, list[int]] = {}
-        for position, info in enumerate(infos):
-            if self._may_evict_one(pod, info):
-                by_node.setdefault(int(others.row_of[position]), []).append(position)
-        found = np.zeros(len(infos), np.bool_)
-        for positions in by_node.values():
-            positions.sort(key=lambda position: (infos[position].priority, -start_time.item(position)))
-            used: dict[str, Counter[str]] = {}
-            for position in positions:
-                info = infos[position]
-                left = used.setdefault(info.namespace, Counter(self._quotas.used(info.namespace)))
-                if self._quotas.by_namespace[info.namespace].over_min(left):
-                    found[position] = True
-                    left.subtract(info.requests)
-        return found
+        """Which of the pods of some nodes may be evicted for a pod, bool."""
+        quotas, namespace = self._quotas.by_namespace, pod.namespace
+        if self._evicts_others(pod):
+            return using_borrowed(self._quotas, others, lender=namespace)
+        if namespace in quotas:
+            comparable = others.values_of(lambda shape: shape.namespace == namespace)
+        else:
+            comparable = others.values_of(lambda shape: shape.namespace not in quotas)
+        return super().may_evict(pod, others) & (comparable != 0)
 
     def _evicts_others(self, pod: PodInfo) -> bool:
         """Whether a pod gets back what is guaranteed to its namespace, which does not exceed its minimum with it."""
@@ -168,7 +160,7 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
             return False
         used = Counter(self._quotas.used(pod.namespace))
         used.update(self._requests(pod).in_quota)
-        return not quota.over_min(used)
+        return not quota.above_min(used)
 
     def _may_evict_one(self, pod: PodInfo, victim: PodInfo) -> bool:
         quotas = self._quotas.by_namespace
@@ -178,7 +170,7 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         if quota is None:
             return False
         if self._evicts_others(pod):
-            return victim.namespace != pod.namespace and quota.over_min(self._quotas.used(victim.namespace))
+            return victim.namespace != pod.namespace and victim.namespace in self._quotas.above_min
         return victim.namespace == pod.namespace and victim.priority < pod.priority
 
 
@@ -190,25 +182,34 @@ class _QuotaFilters(NodeChecks):
 
     def __init__(self, filters: FilterRunner, quotas: ElasticQuotas, pod: PodInfo, requests: _Requests) -> None:
         super().__init__(filters, CapacityScheduling.name, _MAX_EXCEEDED)
-        self._quotas, self._pod, self._requests = quotas, pod, requests
-        own = Counter(pod.requests)
-        self._own_requests = _Requests(own, own)
+        self._quotas, self._namespace = quotas.by_namespace, pod.namespace
+        above_max, used = self._quotas[pod.namespace].above_max, quotas.used(pod.namespace)
+        self._own_excess = above_max(used, pod.requests), quotas.above_min_in_total(pod.requests)
+        self._excess = above_max(used, requests.in_quota), quotas.above_min_in_total(requests.in_total)
 
-    def rejects(self, nodes: Nodes, position: int) -> bool:
-        return self._exceeds(nodes, position, self._requests)
+    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
+        return self._keep_excess(nodes, *self._excess)
 
-    def rejects_first(self, nodes: Nodes, position: int) -> bool:
-        return self._exceeds(nodes, position, self._own_requests)
+    def rejects_first(self, nodes: Nodes) -> NDArray[np.bool_]:
+        return self._keep_excess(nodes, *self._own_excess)
 
-    def _exceeds(self, nodes: Nodes, position: int, requests: _Requests) -> bool:
-        removed: dict[str, Counter[str]] = {}
-        if isinstance(nodes, HypotheticalNodes):
-            for sign, info in nodes.change(position).signed_pods():
-                amounts = removed.setdefault(info.namespace, Counter())
-                for name, amount in info.requests.items():
-                    amounts[name] -= sign * amount
-        namespace = self._pod.namespace
-        used = Counter(self._quotas.used(namespace))
-        used.subtract(removed.get(namespace, {}))
-        quota = self._quotas.by_namespace[namespace]
-        return quota.over_max(used, requests.in_quota) or self._quotas.over_min_in_total(requests.in_total, removed)
+    def _keep_excess(self, nodes: Nodes, in_quota: Amounts, in_total: Amounts) -> NDArray[np.bool_]:
+        """Where the pods that leave do not free all that is in excess, bool. No pods are added to any node."""
+        found = np.zeros(len(nodes), np.bool_)
+        for excess, counts in ((in_quota, self._is_of_quota), (in_total, self._is_of_any_quota)):
+            for resource, amount in excess.items():
+                found |= -_change(nodes, resource, counts) < amount
+        return found
+
+    def _is_of_quota(self, shape: Shape) -> bool:
+        return shape.namespace == self._namespace
+
+    def _is_of_any_quota(self, shape: Shape) -> bool:
+        return shape.namespace in self._quotas
+
+
+def _change(nodes: Nodes, resource: str, kind: Callable[[Shape], bool]) -> NDArray[np.int64]:
+    """The change of what pods of some kind request on each node, int64."""
+    if isinstance(nodes, HypotheticalNodes):
+        return nodes.change_of_requests(resource, kind)
+    return np.zeros(len(nodes), np.int64)

@@ -279,7 +279,10 @@ class _ShareFilters(NodeChecks):
         assert job is not None
         self._job = job
 
-    def rejects(self, nodes: Nodes, position: int) -> bool:
+    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
+        return np.fromiter((self._exceeds(nodes, position) for position in range(len(nodes))), np.bool_, len(nodes))
+
+    def _exceeds(self, nodes: Nodes, position: int) -> bool:
         removed: Counter[str] = Counter()
         if isinstance(nodes, HypotheticalNodes):
             for sign, info in nodes.change(position).signed_pods():

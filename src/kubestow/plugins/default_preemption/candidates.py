@@ -51,6 +51,10 @@ class Candidates:
         self._outcome[rows] = _UNKNOWN
         self._run[rows] = None
 
+    def exclude(self, rows: Rows) -> None:
+        """Record that no pod on some rows may be evicted."""
+        self._outcome[rows] = self._outcome_for(_NO_VICTIMS)
+
     def unknown(self, rows: Rows) -> NDArray[np.intp]:
         """The positions of those of some rows that need a dry run."""
         return np.flatnonzero(np.equal(self._outcome[rows], _UNKNOWN))

@@ -60,6 +60,8 @@ def dry_run(
     potential_victims = _potential_victims(table.pod_table, rows, may_evict)
     none: Mask = np.equal(potential_victims.lengths, 0)
     some = np.flatnonzero(~none)
+    if not len(some):
+        return DryRun(rows, potential_victims, np.zeros(len(rows), np.int64), none, ())
     rejections = filters.rejections(HypotheticalNodes(table, rows[some], pod_changes=(potential_victims.select(some),)))
     fits = ~none
     for rejection in rejections:
