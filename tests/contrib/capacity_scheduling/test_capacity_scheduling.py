@@ -166,6 +166,17 @@ def test_a_namespace_at_its_maximum_evicts_its_own_pods() -> None:
     assert victims(quotas, running, sized("preemptor", "ns1", 50, HIGH), memory=10**6) == {"p2"}
 
 
+def test_a_resource_that_a_pod_does_not_request_does_not_keep_it_from_getting_its_minimum_back() -> None:
+    amounts = {"memory": "100", "example.com/gpu": "1"}
+    quotas = [
+        quota("ns1", minimum=amounts, maximum={"memory": "200"}),
+        quota("ns2", minimum={"memory": "50", "example.com/gpu": "2"}, maximum={"memory": "200"}),
+    ]
+    with_gpus = pod("p1", namespace="ns1", node="n", requests={"example.com/gpu": "2"})
+    running = [with_gpus, on_node("p2", "ns2"), on_node("p3", "ns2"), on_node("p4", "ns2", LOW)]
+    assert victims(quotas, running, sized("preemptor", "ns1", 50, LOW)) == {"p4"}
+
+
 def test_pods_wait_until_quota_is_free() -> None:
     async def scenario(running: Any) -> None:
         running.cluster.put(sized("waiting", "ns1", 80))

@@ -58,9 +58,9 @@ class Quota:
     min: Amounts | None
     max: Amounts | None
 
-    def above_min(self, used: Amounts) -> Amounts:
-        """What is used beyond what is guaranteed."""
-        return excess(used, self.min or {})
+    def above_min(self, amounts: Amounts, *, beside: Amounts | None = None) -> Amounts:
+        """What some amounts, with what is ``beside`` them, exceed the minimum by."""
+        return excess(amounts, self.min or {}, beside=beside)
 
     def above_max(self, used: Amounts, request: Amounts) -> Amounts:
         """What a request would exceed the maximum by."""

@@ -158,9 +158,7 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         quota = self._quotas.by_namespace.get(pod.namespace)
         if quota is None:
             return False
-        used = Counter(self._quotas.used(pod.namespace))
-        used.update(self._requests(pod).in_quota)
-        return not quota.above_min(used)
+        return not quota.above_min(self._requests(pod).in_quota, beside=self._quotas.used(pod.namespace))
 
     def _may_evict_one(self, pod: PodInfo, victim: PodInfo) -> bool:
         quotas = self._quotas.by_namespace
