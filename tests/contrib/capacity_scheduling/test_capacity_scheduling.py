@@ -10,6 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.contrib.capacity_scheduling.elastic_quotas import ElasticQuota, ElasticQuotas, excess
 from kubestow.contrib.capacity_scheduling.plugin import CapacityScheduling
+from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
 
 PROFILE = {
@@ -175,6 +176,17 @@ def test_a_resource_that_a_pod_does_not_request_does_not_keep_it_from_getting_it
     with_gpus = pod("p1", namespace="ns1", node="n", requests={"example.com/gpu": "2"})
     running = [with_gpus, on_node("p2", "ns2"), on_node("p3", "ns2"), on_node("p4", "ns2", LOW)]
     assert victims(quotas, running, sized("preemptor", "ns1", 50, LOW)) == {"p4"}
+
+
+@pytest.mark.parametrize("minimum", [50, 200])
+def test_a_pod_waits_for_a_terminating_pod_of_its_namespace_before_it_evicts_others(minimum: int) -> None:
+    quotas = [of_memory("ns1", minimum, 200), of_memory("ns2", 0, 200)]
+    leaving = sized("p1", "ns1", 50, LOW, node="n", deleting=True)
+    found = harness(quotas, [leaving, on_node("p2", "ns2")], memory=100)
+    subject = sized("preemptor", "ns1", 50, HIGH, status={"nominatedNodeName": "n"})
+    decision = found.decide(subject)
+    assert isinstance(decision, Unschedulable)
+    assert "not eligible due to a terminating pod on the nominated node." in decision.message
 
 
 def test_pods_wait_until_quota_is_free() -> None:

@@ -142,10 +142,10 @@ class ElasticQuotas:
     def present(self, namespaces: Iterable[str]) -> NDArray[np.bool_]:
         """Which nodes have pods of some namespaces with a quota, bool by row of the node table."""
         self._refresh()
-        present = np.zeros(len(self._cluster.nodes), np.bool_)
+        count = np.zeros(len(self._cluster.nodes), np.int64)
         for namespace in namespaces:
-            present |= self._pods_in(namespace).by_row > 0
-        return present
+            count += self._pods_in(namespace).by_row
+        return count > 0
 
     def _pods_in(self, namespace: str) -> PodCounter:
         """The number of pods of a namespace on each node."""

@@ -140,7 +140,7 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         if row is None or diagnosis.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return None
         terminating = [info for info in self.handle.cluster.nodes.pods[row].values() if info.terminating]
-        return _TERMINATING if any(self._may_evict_one(pod, victim) for victim in terminating) else None
+        return _TERMINATING if any(self._makes_room(pod, info) for info in terminating) else None
 
     def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
         """Which of the pods of some nodes may be evicted for a pod, bool."""
@@ -151,7 +151,8 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
             comparable = others.values_of(lambda shape: shape.namespace == namespace)
         else:
             comparable = others.values_of(lambda shape: shape.namespace not in quotas)
-        return super().may_evict(pod, others) & (comparable != 0)
+        found: NDArray[np.bool_] = super().may_evict(pod, others) & (comparable != 0)
+        return found
 
     def _evicts_others(self, pod: PodInfo) -> bool:
         """Whether a pod gets back what is guaranteed to its namespace, which does not exceed its minimum with it."""
@@ -160,16 +161,14 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
             return False
         return not quota.above_min(self._requests(pod).in_quota, beside=self._quotas.used(pod.namespace))
 
-    def _may_evict_one(self, pod: PodInfo, victim: PodInfo) -> bool:
+    def _makes_room(self, pod: PodInfo, terminating: PodInfo) -> bool:
+        """Whether a pod may use what a terminating one frees, as if it had preempted it."""
         quotas = self._quotas.by_namespace
-        quota = quotas.get(victim.namespace)
         if pod.namespace not in quotas:
-            return quota is None and victim.priority < pod.priority
-        if quota is None:
-            return False
-        if self._evicts_others(pod):
-            return victim.namespace != pod.namespace and victim.namespace in self._quotas.above_min
-        return victim.namespace == pod.namespace and victim.priority < pod.priority
+            return terminating.namespace not in quotas and terminating.priority < pod.priority
+        if terminating.namespace == pod.namespace:
+            return terminating.priority < pod.priority
+        return terminating.namespace in self._quotas.above_min and self._evicts_others(pod)
 
 
 class _QuotaFilters(NodeChecks):
