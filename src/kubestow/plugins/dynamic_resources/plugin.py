@@ -45,7 +45,6 @@ from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
 from kubestow.plugins.dynamic_resources.extended_resources import (
     IN_MEMORY_CLAIM_NAME,
     ExtendedResources,
-    is_dra_extended_resource_name,
 )
 from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.filtering import ClaimFilter
@@ -63,6 +62,8 @@ _NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
 _DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED = Status.unschedulable("deletion of ResourceClaim completed")
 _STILL_UNSCHEDULABLE = Status.unschedulable("still not schedulable")
+#: The event that a pending allocation was dropped after Unreserve, which no event of the cluster reports.
+_DEVICES_FREED = "DevicesFreed"
 
 #: Bounds a search by steps instead of time, so that the result does not depend on the machine. A step takes about
 #: 10 microseconds, so one second of filterTimeout blocks the event loop for about 0.2 seconds.
@@ -106,7 +107,7 @@ class DynamicResources(
             self._features,
             self._updates,
             binding_timeout=binding_timeout,
-            on_devices_freed=self._activate_pods_with_claims,
+            on_devices_freed=lambda: handle.report_change(ClusterEvent(_DEVICES_FREED, Action.UPDATE)),
         )
         node_events = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         self.events_to_register = (
@@ -126,6 +127,7 @@ class DynamicResources(
             ),
             on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
+            on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
         )
 
     @property
@@ -143,11 +145,6 @@ class DynamicResources(
     def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
         """Namespace and name of the claims that exist or are expected."""
         return ((pod.namespace, name) for name in claim_names(pod))
-
-    def _can_have_claims(self, pod: PodInfo) -> bool:
-        if pod.spec.resource_claims:
-            return True
-        return self._features.extended_resources and any(map(is_dra_extended_resource_name, pod.shape.requests))
 
     def _requests_devices(self, pod: PodInfo) -> bool:
         """Whether the pod requests an extended resource that has a device class."""
@@ -326,10 +323,6 @@ class DynamicResources(
         if found is None:
             return Status.error(_STATE_NOT_FOUND)
         return await self._binder.bind(found, pod, node_name)
-
-    def _activate_pods_with_claims(self) -> None:
-        """Requeue pods with claims: no cluster event reports that a pending allocation has been dropped."""
-        self.handle.activate([pod for pod in self.handle.pending_pods() if self._can_have_claims(pod)])
 
     # -- queueing hints --------------------------------------------------------------------------------------------
 
