@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import Handle, PreFilterPlugin, ReservePlugin
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from tests.scheduling.extenders.scripted_extender import ScriptedExtender
+from tests.scheduling.fixture import enabled
 
 
 def nodes_after(extender: ScriptedExtender, *objects: object, during: str = "filter", waits: float = 5.0) -> list[str]:
@@ -108,3 +116,48 @@ def test_pods_without_an_interested_extender_are_scheduled_during_the_call() -> 
 
     extender = ScriptedExtender("filter", managedResources=[{"name": "x.y/gpu"}])
     in_virtual_time(scenario, node("a", allocatable={"x.y/gpu": "1"}), extenders=[extender])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What PreFilter prepares: the name of the pod."""
+
+    name: str
+
+
+class ReservesWhatItPrepared(PreFilterPlugin, ReservePlugin):
+    """``reserved`` lists each pod at Reserve with what PreFilter prepared for it."""
+
+    name = "ReservesWhatItPrepared"
+    events_to_register = ()
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.reserved: list[tuple[str, Prepared]] = []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        state.put(Prepared(pod.name))
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.reserved.append((pod.name, state[Prepared]))
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+
+def test_a_copy_evaluated_during_the_call_does_not_replace_what_plugins_have_prepared_for_the_pod() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        cluster, profile = harness.scheduler.cluster, harness.scheduler.profiles["default-scheduler"]
+
+        async def evaluate_a_copy(verb: str) -> None:
+            copy = cluster.shapes.info(pod("copy"))
+            assert profile.evaluations.of(cluster, copy).feasible(cluster, copy).count == 2
+
+        extender.during_call = evaluate_a_copy
+        harness.cluster.put(pod("p"))
+        await harness.settle()
+        plugin = next(one for one in profile.plugins if isinstance(one, ReservesWhatItPrepared))
+        assert plugin.reserved == [("p", Prepared("p"))]
+
+    extender = ScriptedExtender("filter")
+    in_virtual_time(scenario, node("a"), node("b"), extenders=[extender], **enabled(ReservesWhatItPrepared))

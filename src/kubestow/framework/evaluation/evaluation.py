@@ -84,6 +84,8 @@ class Evaluation:
         self._now, self._changes = NEVER, ANY_CHANGE
         #: How many PreFilter plugins were called in the last cycle; a rejection ends it early.
         self._pre_filters_called = 0
+        #: How many cycles have begun, for any pods of the group. Each one replaces the uncached results.
+        self.cycle_count = 0
 
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins have prepared in this cycle, and keeps later writes to itself."""
@@ -143,6 +145,7 @@ class Evaluation:
         return None if pre_filtered.rejection is not None else (filters, pre_filtered.mask(cluster))
 
     def _start_cycle(self, cluster: Cluster) -> None:
+        self.cycle_count += 1
         for results in self._uncached:
             results.invalidate()
         self._now, self._changes = Generation.of(cluster), self._filtered.changes(cluster)

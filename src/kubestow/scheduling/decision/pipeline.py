@@ -102,6 +102,7 @@ class _Cycle:
 
     __slots__ = (
         "_cluster",
+        "_cycle_number",
         "_evaluated_pod",
         "_evaluation",
         "_extender_result",
@@ -121,8 +122,9 @@ class _Cycle:
         self._evaluated_pod = pod
         self._evaluation: Evaluation | None = None
         self._feasibility: Feasibility | None = None
-        #: The generation of the cluster in which the feasible nodes were found; needed across awaits only.
-        self._generation = NEVER
+        #: The generation of the cluster in which the feasible nodes were found, and the number of the cycle of the
+        #: evaluation that found them; needed across awaits only.
+        self._generation, self._cycle_number = NEVER, 0
         self._extender_result = _NOT_FILTERED
 
     def state(self) -> CycleState:
@@ -168,19 +170,29 @@ class _Cycle:
         return select_node(self._cluster, best, ties)
 
     def _filter(self) -> Feasibility:
-        """Which nodes fit, evaluated again if the cluster has changed since."""
+        """Which nodes fit, evaluated again if that may have changed since."""
         feasibility = self._feasibility
-        if feasibility is not None and (self._extenders is None or self._generation.is_current(self._cluster)):
+        if feasibility is not None and self._is_current():
             return feasibility
         # The plugins that apply to the pod may be others by now, too.
         self._evaluation = evaluation = self._profile.evaluations.of(self._cluster, self._pod)
         within = self._scope.rows(self._cluster)
         self._feasibility = feasibility = evaluation.feasible(self._cluster, self._evaluated_pod, within)
         if self._extenders is not None:
-            self._generation = Generation.of(self._cluster)
+            self._generation, self._cycle_number = Generation.of(self._cluster), evaluation.cycle_count
         if feasibility.error is not None:
             raise _FilterFailed(feasibility.error.message)
         return feasibility
+
+    def _is_current(self) -> bool:
+        """Whether the feasible nodes and what plugins have prepared for the pod are still valid.
+
+        While extenders are awaited, the cluster may change, and a debug page may evaluate another pod of the group.
+        """
+        if self._extenders is None:
+            return True
+        assert self._evaluation is not None
+        return self._evaluation.cycle_count == self._cycle_number and self._generation.is_current(self._cluster)
 
     # -- extenders -----------------------------------------------------------------------------------------------
 
@@ -269,20 +281,19 @@ class _Cycle:
     async def _run_post_filter(
         self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasibility
     ) -> PostFilterResults:
-        """Run the PostFilter plugins in order; none after the cluster changed while extenders were awaited."""
+        """Run the PostFilter plugins in order; none after extenders were awaited and the state is outdated."""
         if not self._profile.runtime.plugins.post_filter:
             return PostFilterResults(nomination=_NO_POST_FILTER)
         results = PostFilterResults()
         if not self._scope.preempts:
             return results
-        generation = Generation.of(self._cluster)
         plugins = self._profile.runtime.run_post_filter_plugins(state, self._pod, diagnosis, feasibility.filters)
         with closing(plugins):
             for result in plugins:
                 if self._extenders is not None:
                     result = await _preempt_with_extenders(self._extenders, self._pod, result)
                 ends = results.add(result)
-                if ends or (self._extenders is not None and not generation.is_current(self._cluster)):
+                if ends or not self._is_current():
                     break
         return results
 
