@@ -6,8 +6,12 @@ import gc
 
 import pytest
 
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation import evaluation_cache
 from kubestow.framework.evaluation.result_cache import PluginResults
+from kubestow.framework.interface import PreFilterPlugin
 from kubestow.testing import PluginHarness, node, pod
 
 
@@ -33,3 +37,24 @@ def test_evaluations_and_plugin_results_are_dropped_with_the_least_recently_used
     assert alive[0] == alive[1]
     assert evaluations.of(harness.cluster, infos[99]) is evaluations.of(harness.cluster, infos[99])
     assert evaluations.of(harness.cluster, infos[0]) is not first
+
+
+class PreparesName(PreFilterPlugin):
+    """PreFilter prepares the name of the pod, which is not part of its shape, so there is no signature."""
+
+    name = "PreparesName"
+    reads_requests = False
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+        state.put(pod.name)
+
+
+def test_pods_that_differ_in_their_requests_share_no_uncached_results() -> None:
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": PreparesName.name}]}}}
+    harness = PluginHarness([node("a")], profile=profile, plugins=[PreparesName])
+    evaluations = harness.profiles["default-scheduler"].evaluations
+    infos = [harness.info(pod("small", cpu="1")), harness.info(pod("large", cpu="2"))]
+    evaluated = [evaluations.of(harness.cluster, info) for info in infos]
+    for evaluation, info in zip(evaluated, infos, strict=True):
+        evaluation.feasible(harness.cluster, info)
+    assert [evaluation.state()[str] for evaluation in evaluated] == ["small", "large"]

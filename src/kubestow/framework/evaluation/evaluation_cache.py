@@ -231,8 +231,9 @@ class EvaluationCache:
         made, similar = self._latest_made, None
         if made is not None and made.common is common and made.plan is plan:
             results = made.results.copy()
-            for plugin in plan.request_readers:
-                results[plugin] = self._results_of(plugin, signatures[plugin])
+            for plugin in plan.plugins:
+                if plugin.reads_requests or signatures[plugin] is None:
+                    results[plugin] = self._results_of(plugin, signatures[plugin])
             if all(results[p].is_new or results[p] is made.results[p] for p in plan.request_readers):
                 similar = made.evaluation
         else:
