@@ -58,3 +58,10 @@ def test_pods_that_differ_in_their_requests_share_no_uncached_results() -> None:
     for evaluation, info in zip(evaluated, infos, strict=True):
         evaluation.feasible(harness.cluster, info)
     assert [evaluation.state()[str] for evaluation in evaluated] == ["small", "large"]
+
+
+def test_a_pod_that_names_its_node_shares_no_evaluation_with_its_copies() -> None:
+    harness = PluginHarness([node("a"), node("b")])
+    assert harness.feasible(pod("first")) == {"a", "b"}
+    assert harness.feasible(pod("second", node="b")) == {"b"}
+    assert harness.feasible(pod("third")) == {"a", "b"}

@@ -144,8 +144,10 @@ class EvaluationCache:
         return bool(self._pre_filters or self._filters)
 
     def of(self, cluster: Cluster, pod: PodInfo) -> Evaluation:
-        """The evaluation for pods of this group. Raises PluginError."""
+        """The evaluation for pods of this group; a new one for a pod that names its node. Raises PluginError."""
         self._enter_epoch(cluster)
+        if pod.spec.node_name:
+            return self._of_one_pod(pod)
         shape, cached = self._latest
         if shape is pod.shape and cached is not None and cached.epoch == self._epoch:
             return cached.evaluation
@@ -163,6 +165,12 @@ class EvaluationCache:
             cached.epoch = self._epoch
         self._latest = pod.shape, cached
         return cached.evaluation
+
+    def _of_one_pod(self, pod: PodInfo) -> Evaluation:
+        """A new evaluation for a pod that names its node, which is not part of its shape. No queued pod names one."""
+        applicable = self._applicable(pod, self._selective)
+        signatures = self._signatures(pod, self._bound_plugins, applicable)
+        return self._new((applicable, ()), _Common(applicable, signatures), signatures).evaluation
 
     def group(self, cluster: Cluster, pod: PodInfo) -> ShapeGroup:
         """The group of a pod: all plugins have the same results for pods of one group. Raises PluginError."""
