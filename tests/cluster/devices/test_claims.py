@@ -105,6 +105,23 @@ def test_a_deleted_claim_does_not_count() -> None:
     assert not claims.is_allocated(D0)
 
 
+def test_a_response_that_arrives_after_the_deletion_of_its_claim_does_not_count() -> None:
+    cluster, claims = tracker(claim("a", version=1), claim("b", version=2))
+    cluster.catalog(ResourceClaim).remove("ns", "a")
+    cluster.catalog(ResourceClaim).put(claim("b", version=5, uid="another"))
+    claims.assume_after_api_call(claim("a", D0, version=3))
+    claims.assume_after_api_call(claim("b", D1, version=4))
+    assert not claims.is_allocated(D0) and not claims.is_allocated(D1)
+
+
+def test_a_claim_that_a_new_list_lacked_for_a_while_is_known_again() -> None:
+    cluster, claims = tracker(claim("a", version=1))
+    cluster.catalog(ResourceClaim).remove("ns", "a")
+    cluster.catalog(ResourceClaim).put(claim("a", version=1))
+    claims.assume_after_api_call(claim("a", D0, version=2))
+    assert claims.is_allocated(D0)
+
+
 def test_consumed_capacities_of_shares_are_summed() -> None:
     cluster, claims = tracker(claim("a", D0, share="1"), claim("b", D0, share="2"))
     assert claims.is_shared(D0) and not claims.is_allocated(D0)

@@ -18,6 +18,7 @@ from kubestow.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
+from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.catalog import Catalog
 
 __all__ = ["DeviceID", "ResourceClaimTracker"]
@@ -26,6 +27,8 @@ __all__ = ["DeviceID", "ResourceClaimTracker"]
 _FEW_POOLS = 1024
 #: So many changes of pools are remembered.
 _KEPT_CHANGES = 4096
+#: So many deleted claims are remembered.
+_KEPT_DELETIONS = 4096
 
 
 class DeviceID(NamedTuple):
@@ -46,6 +49,8 @@ class ResourceClaimTracker:
         self._catalog = catalog
         self._pending: dict[str, ResourceClaim] = {}
         self._written: dict[str, ResourceClaim] = {}
+        #: The uids of the claims deleted last: the response to an earlier write may arrive after the watch event.
+        self._deleted: BoundedCache[str, bool] = BoundedCache(_KEPT_DELETIONS)
         #: The observed allocations by the uid of their claim.
         self._observed: dict[str, AllocationResult] = {}
         #: The allocation with which each claim counts, by the claim's uid.
@@ -124,8 +129,10 @@ class ResourceClaimTracker:
         return pending is not None
 
     def assume_after_api_call(self, claim: ResourceClaim) -> None:
-        """Record the state of a claim that the API server returned for a write."""
+        """Record the state of a claim that the API server returned for a write, unless it has been deleted since."""
         uid = claim.metadata.uid
+        if self._deleted.get(uid):
+            return
         observed = self._catalog.get(claim.metadata.namespace, claim.metadata.name)
         if observed is None or observed.metadata.uid != uid or _version(observed) < _version(claim):
             self._written[uid] = claim
@@ -144,6 +151,7 @@ class ResourceClaimTracker:
 
     def _put(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
+        self._deleted.discard(uid)
         written = self._written.get(uid)
         if written is not None and _version(claim) >= _version(written):
             del self._written[uid]
@@ -157,6 +165,7 @@ class ResourceClaimTracker:
 
     def _remove(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid
+        self._deleted.put(uid, True)
         self._written.pop(uid, None)
         self._observed.pop(uid, None)
         for owner in _owners_of_extended(claim):
