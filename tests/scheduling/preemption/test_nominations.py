@@ -59,3 +59,18 @@ def test_a_pod_that_is_bound_elsewhere_releases_its_nominated_node(accepts_nomin
         pod("victim", node="n", cpu="3"),
         cluster=cluster,
     )
+
+
+def test_a_nomination_that_the_api_server_rejected_counts_with_the_updated_pod() -> None:
+    cluster = UnkillableCluster()
+    cluster.accepts_nominations = False
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(high())
+        await harness.advance(5)
+        assert harness.scheduler.cluster.nomination("uid-default-high") == "n"
+        harness.cluster.put(high(labels={"app": "web"}))
+        await harness.settle()
+        assert [info.labels for info in harness.scheduler.cluster.nominated_pods("n")] == [{"app": "web"}]
+
+    in_virtual_time(scenario, node("n", cpu="4"), pod("victim", node="n", cpu="3"), cluster=cluster)

@@ -299,11 +299,13 @@ class EventHandlers:
                 self._release_nomination(old, old.status.nominated_node_name)
 
     def _update_nomination(self, old: PodInfo | None, info: PodInfo) -> None:
-        """The pod's status decides; without a nomination there, one in memory stays (semantics 6.6)."""
-        node_name = info.status.nominated_node_name
+        """The status decides; without a nomination there, one in memory stays, for the new pod (semantics 6.6)."""
+        node_name: str | None = info.status.nominated_node_name
+        if not node_name and (old is None or not old.status.nominated_node_name):
+            node_name = self._cluster.nomination(info.uid)
         if node_name:
             self._cluster.nominate(info, node_name)
-        elif old is not None and old.status.nominated_node_name:
+        else:
             self._cluster.drop_nomination(info.uid)
 
     def _delete_pod(self, key: Key) -> None:
