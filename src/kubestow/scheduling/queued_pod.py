@@ -9,7 +9,10 @@ from enum import Enum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 
-__all__ = ["Place", "QueuedPod", "Requeue"]
+__all__ = ["NO_BACKOFF", "Place", "QueuedPod", "Requeue"]
+
+NO_BACKOFF = -1.0
+"""The backoff expiration of a pod without a backoff: before any time of the clock, which may start at 0."""
 
 
 class Requeue(Enum):
@@ -46,7 +49,7 @@ class QueuedPod:
     #: How many attempts ended unschedulable, and how many in a row with an error; both determine the backoff.
     unschedulable_count: int = 0
     consecutive_errors: int = 0
-    backoff_expiration: float = 0.0
+    backoff_expiration: float = NO_BACKOFF
     #: The plugins that rejected it, and those that returned Pending.
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()

@@ -136,3 +136,15 @@ def test_a_preemptor_whose_victim_terminates_is_requeued_by_the_next_event() -> 
     nodes = node("n", cpu="4"), node("elsewhere", cpu="1")
     low = pod("low", node="n", cpu="3", priority=0)
     in_virtual_time(scenario, *nodes, low, *others, cluster=SlowlyTerminatingCluster(), observer=observer)
+
+
+def test_a_pod_that_loses_its_gates_in_the_first_second_of_the_clock_does_not_back_off() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("high", cpu="3", priority=10, gates=["quota"]))
+        await harness.settle()
+        harness.cluster.put(pod("low", cpu="3", priority=1))
+        harness.cluster.put(pod("high", cpu="3", priority=10))
+        await harness.settle()
+        assert harness.cluster.bindings == [("default/high", "n")]
+
+    in_virtual_time(scenario, node("n", cpu="4"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import NO_BACKOFF, QueuedPod
 
 __all__ = ["BackoffPolicy"]
 
@@ -21,10 +21,10 @@ class BackoffPolicy:
     maximum: float = 10.0
 
     def expiration(self, queued: QueuedPod) -> float:
-        """When the pod's backoff ends, in seconds of the clock; 0 without backoff."""
+        """When the pod's backoff ends, in seconds of the clock; NO_BACKOFF without backoff."""
         count = queued.consecutive_errors or queued.unschedulable_count
         if not count or not self.maximum:
-            return 0.0
+            return NO_BACKOFF
         duration = min(self.maximum, self.initial * 2.0 ** min(count - 1, 60))
         return float(math.floor(queued.timestamp + duration))
 
