@@ -51,3 +51,18 @@ def test_a_waiting_pod_that_is_never_allowed_is_rejected_at_its_timeout() -> Non
         assert not harness.scheduler.cluster.is_assumed("uid-default-a")
 
     in_virtual_time(scenario, node("n"), **enabled(HoldForTwoSeconds))
+
+
+def test_a_pod_that_is_deleted_right_after_it_was_allowed_frees_its_node_at_once() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("a"))
+        await harness.advance(1)
+        waiting = harness.scheduler.waiting_pods.get("uid-default-a")
+        assert waiting is not None
+        waiting.allow("Hold")
+        harness.cluster.remove(harness.cluster.pod("a"))
+        assert not harness.scheduler.cluster.is_assumed("uid-default-a")
+        await harness.settle()
+        assert harness.cluster.bindings == []
+
+    in_virtual_time(scenario, node("n"), **enabled(HoldForTwoSeconds))

@@ -366,8 +366,7 @@ class _SchedulerWatchListener(WatchListener):
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""
         waiting = self._waiting_pods.get(uid)
-        if waiting is not None:
-            waiting.reject("", "removed")
+        if waiting is not None and waiting.reject("", "removed"):
             return
         self._barriers.leave(uid, "removed")
         placed = self._cluster.placed_pod(uid)

@@ -179,6 +179,22 @@ def test_a_member_deleted_before_binding_is_not_counted() -> None:
     in_virtual_time(scenario, node("n"), group("train", 3), plugins=[RejectingPlugin], **BOTH)
 
 
+def test_a_member_deleted_right_after_permit_allowed_it_is_not_counted() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        RejectingPlugin.rejected_at = {"train-1": "waiting"}
+        for each in members(2, "train", cpu="1"):
+            harness.cluster.put(each)
+        await harness.advance(3)
+        waiting = harness.scheduler.waiting_pods.get("uid-default-train-1")
+        assert waiting is not None
+        waiting.allow("RejectingPlugin")
+        harness.cluster.remove(member("train-1", "train"))
+        await harness.advance(60)
+        assert bound(harness) == []
+
+    in_virtual_time(scenario, node("n"), group("train", 2), plugins=[RejectingPlugin], **BOTH)
+
+
 def test_a_late_member_completes_a_gang_at_the_barrier() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
         RejectingPlugin.rejected_at = {"train-0": "pre_bind"}
