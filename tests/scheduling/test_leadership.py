@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -14,13 +14,18 @@ import pytest
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError, Unreachable
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import Permission, PermitPlugin, Plugin
+from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.virtual_time import VirtualClock, run
+from tests.scheduling.fixture import enabled
 from tests.scheduling.gangs.groups import gang_scheduling, group, member
 
 
@@ -65,13 +70,14 @@ class UnresponsiveCluster(MemoryCluster):
 
 @asynccontextmanager
 async def candidate(
-    cluster: MemoryCluster, lead: ScriptedElection, **configured: Any
+    cluster: MemoryCluster, lead: ScriptedElection, *, plugins: Iterable[type[Plugin]] = (), **configured: Any
 ) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
     """A scheduler that waits for leadership."""
+    registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
     document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
     scheduler = Scheduler(
-        config.load(document, subject="test"),
-        registry=in_tree_registry(),
+        config.load(document, subject="test", implements=implements(registry)),
+        registry=registry,
         environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1)),
         leadership=lead,
     )
@@ -170,6 +176,33 @@ def test_losing_the_lease_stops_the_scheduler_immediately() -> None:
             assert lead.released
 
     run_scenario(scenario, UnresponsiveCluster())
+
+
+class Hold(PermitPlugin):
+    """Has every pod wait."""
+
+    name = "Hold"
+    events_to_register = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission.wait(600)
+
+
+def test_a_scheduler_that_has_lost_the_lease_reports_nothing_about_pods_that_wait() -> None:
+    """Its successor may have bound them already."""
+
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        cluster.put(pod("a"))
+        async with candidate(cluster, lead, **enabled(Hold)) as (scheduler, running):
+            lead.won.set()
+            await asyncio.sleep(1)
+            assert [waiting.info.name for waiting in scheduler.waiting_pods.all()] == ["a"]
+            lead.lost.set()
+            with pytest.raises(LeadershipLost):
+                await running
+            assert (cluster.events, cluster.condition("a")) == ([], None)
+
+    run_scenario(scenario)
 
 
 def test_shutdown_finishes_bindings_in_flight_before_it_releases_the_lease() -> None:

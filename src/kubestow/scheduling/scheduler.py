@@ -237,15 +237,16 @@ class Scheduler:
                     task.result()
         finally:
             scheduling.cancel()
-            periodic = self._handle.periodic_work.stop()
+            tasks = [scheduling, leading, watching, *self._handle.periodic_work.stop()]
             self._incomplete_gangs.close()
-            self._barriers.fail_all("the scheduler is shutting down")
-            draining = asyncio.create_task(self._drain(), name="drain")
             try:
-                await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
+                if not leading.done():  # else a successor may already be doing the same work
+                    draining = asyncio.create_task(self._drain(), name="drain")
+                    tasks.append(draining)
+                    await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.dispatcher.close()
-                await _cancel([scheduling, draining, leading, watching, *periodic, *self._work_in_progress()])
+                await _cancel([*tasks, *self._work_in_progress()])
             await self.leadership.release()
 
     async def started(self) -> None:
@@ -321,6 +322,7 @@ class Scheduler:
 
     async def _drain(self) -> None:
         """Wait for work in progress, but no longer than the drain timeout."""
+        self._barriers.fail_all("the scheduler is shutting down")
         for waiting in self.waiting_pods.all():
             waiting.reject("", "the scheduler is shutting down")
         try:
