@@ -2,7 +2,7 @@
 
 The handlers are level-triggered. They compare each object with its last known state, so a repeated event changes
 nothing and a new list is a set of additions, updates and deletions. An object that cannot be decoded is logged once by
-name and treated as absent.
+name and ignored.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class EventHandlers:
         self._listener.changed()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object that does not decode: logged, and treated as absent."""
+        """An object that does not decode: logged and ignored, so a state known before stays until the next list."""
         self._report_undecodable(resource, subject, problem)
 
     def _handle(self, handler: Callable[[Resource, Any], None], resource: Resource, received: Any) -> None:
