@@ -67,6 +67,7 @@ class ShapeFamily:
         "__weakref__",
         "controller",
         "key",
+        "metadata",
         "namespace",
         "nonzero_requests",
         "requests",
@@ -76,6 +77,8 @@ class ShapeFamily:
 
     def __init__(self, key: bytes, pod: Pod) -> None:
         self.key = key
+        #: The metadata of its first pod; the others share what of it is equal.
+        self.metadata = pod.metadata
         self.namespace = pod.metadata.namespace
         self.controller = pod.metadata.controller
         self.spec = pod.spec
@@ -314,13 +317,13 @@ class Shapes:
         return len(self._shapes)
 
     def info(self, pod: Pod) -> PodInfo:
-        """The pod with its shape; it shares spec and labels with its copies.
+        """The pod with its shape; it shares with its copies the spec and what is equal in their metadata.
 
         Raises InvalidQuantity when a request does not parse.
         """
         shape = self.shape(pod)
         shared = Pod(
-            metadata=_with_labels(pod.metadata, shape.labels),
+            metadata=_shared_metadata(pod.metadata, shape),
             spec=msgspec.structs.replace(shape.spec, node_name=pod.spec.node_name)
             if pod.spec.node_name
             else shape.spec,
@@ -352,8 +355,18 @@ class Shapes:
         return family
 
 
-def _with_labels(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
-    return metadata if not labels else msgspec.structs.replace(metadata, labels=labels)
+def _shared_metadata(metadata: ObjectMeta, shape: Shape) -> ObjectMeta:
+    """A pod's metadata without copies of what the shape has; a third of the pod's memory otherwise."""
+    first = shape.family.metadata
+    return msgspec.structs.replace(
+        metadata,
+        labels=shape.labels,
+        annotations=first.annotations if metadata.annotations == first.annotations else metadata.annotations,
+        finalizers=first.finalizers if metadata.finalizers == first.finalizers else metadata.finalizers,
+        owner_references=first.owner_references
+        if metadata.owner_references == first.owner_references
+        else metadata.owner_references,
+    )
 
 
 def _reports_resources(status: PodStatus) -> bool:

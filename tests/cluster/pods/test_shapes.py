@@ -1,0 +1,39 @@
+"""What copies of a pod share in memory."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import OwnerReference
+from kubestow.cluster.pods.shapes import Shapes
+from kubestow.testing import pod
+
+SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="uid-web", controller=True)
+
+
+def owned(name: str, *owners: OwnerReference, annotations: dict[str, str] | None = None) -> Pod:
+    made = pod(name)
+    copies = [msgspec.structs.replace(owner) for owner in owners]
+    metadata = msgspec.structs.replace(made.metadata, owner_references=copies, annotations=annotations or {})
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+def test_copies_share_what_is_equal_in_their_metadata() -> None:
+    shapes = Shapes()
+    infos = [shapes.info(owned(name, SET, annotations={"team": "a"})) for name in ("web-1", "web-2")]
+    one, other = (info.metadata for info in infos)
+    assert one.owner_references is other.owner_references
+    assert one.annotations is other.annotations
+    assert one.finalizers is other.finalizers
+    assert (one.name, other.name) == ("web-1", "web-2")
+
+
+def test_copies_keep_what_differs_in_their_metadata() -> None:
+    shapes = Shapes()
+    replaced = msgspec.structs.replace(SET, uid="uid-of-the-next-web")
+    first = shapes.info(owned("web-1", SET, annotations={"team": "a"}))
+    second = shapes.info(owned("web-2", replaced))
+    assert second.shape is first.shape
+    assert [owner.uid for owner in second.metadata.owner_references] == ["uid-of-the-next-web"]
+    assert second.metadata.annotations == {}
