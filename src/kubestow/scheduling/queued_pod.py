@@ -53,7 +53,7 @@ class QueuedPod:
     #: The plugins that rejected it, and those that returned Pending.
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
-    #: The PreEnqueue plugins that can gate it, with the pod as it was when they were found.
+    #: While it is gated: the PreEnqueue plugins that can gate it, with the pod as it was when they were found.
     gates: tuple[PodInfo, Sequence[PreEnqueuePlugin]] | None = None
     #: The PreEnqueue plugin that gates it.
     gated_by: str = ""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
@@ -48,6 +49,9 @@ _UNSCHEDULABLE_FLUSH_PERIOD = 30.0
 
 #: An event moves this many pods at once; the scheduling loop moves the others in steps of the same size, 4 ms each.
 _MOVED_AT_ONCE = 500
+
+#: Sets of plugins that are shared between pods, at most; a cluster has a few dozen.
+_MOST_PLUGIN_SETS = 1000
 
 _ticket = attrgetter("ticket")
 
@@ -82,6 +86,8 @@ class SchedulingQueue:
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
         self._pods: dict[str, QueuedPod] = {}
         self._unschedulable = UnschedulablePods(hints.signatures, hints.keys)
+        #: Equal sets of plugins that rejected pods are one object: many pods wait for the same reasons.
+        self._plugin_sets: BoundedCache[frozenset[str], frozenset[str]] = BoundedCache(_MOST_PLUGIN_SETS)
         #: The pods whose preemption is in progress.
         self._preempting: set[str] = set()
         #: The pods that events have helped and that are yet to be moved, each with its ticket at the time.
@@ -217,7 +223,7 @@ class SchedulingQueue:
         if newer is not None:  # the pod was done, changed afterwards, and was queued again
             self._remove(newer)
         events = list(self._in_flight.since(queued.info.uid))
-        queued.rejectors, queued.pending = rejectors, pending
+        queued.rejectors, queued.pending = self._shared(rejectors), self._shared(pending)
         queued.timestamp = self._clock.monotonic()
         if rejectors or pending:
             queued.unschedulable_count += 1
@@ -512,7 +518,7 @@ class SchedulingQueue:
         status = runtime.run_pre_enqueue_plugins(queued.info, gates)
         if status.ok:
             self._unschedulable.remove(queued.info.uid)
-            queued.gated_by = ""
+            queued.gated_by, queued.gates = "", None
             return False
         for listener in self._gating_listeners:
             listener.pod_gated(queued.info, status)
@@ -533,6 +539,10 @@ class SchedulingQueue:
         is_held = any(gate.name == queued.gated_by and gate.gates_during_preemption for gate in gates)
         self._unschedulable.add(queued, is_held=is_held)
         return True
+
+    def _shared(self, plugins: frozenset[str]) -> frozenset[str]:
+        found = self._plugin_sets.get(plugins)
+        return self._plugin_sets.put(plugins, plugins) if found is None else found
 
     def _gates_of(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
         """The PreEnqueue plugins to call for a pod now."""
