@@ -2,12 +2,14 @@
 
     python benchmarks/up.py [--nodes 5000] [--pods 1000,50000]
     python benchmarks/up.py --nodes 300 --pods 2000 --churn 60 --every 10
+    python benchmarks/up.py --nodes 500 --pods 50000 --rejected
 
 Each size runs in a new cluster. Printed are the CPU time from the start until the cluster is ready, the CPU time per
 pod from the creation of the Deployment until all pods are available, and the resident memory of each process. CPU time
 is comparable between machines under different load. ``--churn`` scales the Deployment down to half and up again for as
 many minutes, with events that expire after a minute, and prints the memory and the CPU time each minute; ``--every`` is
-the least number of seconds between two changes of scale.
+the least number of seconds between two changes of scale. ``--rejected`` measures instead what pods cost that fit on no
+node: CPU time and memory of each process per pod, until nothing happens any more.
 """
 
 from __future__ import annotations
@@ -91,8 +93,19 @@ async def _available(session: aiohttp.ClientSession, replicas: int) -> None:
         await asyncio.sleep(1)
 
 
-def _deployment(replicas: int) -> dict[str, Any]:
-    container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+async def _idle(cluster: Cluster) -> None:
+    """Wait until the processes use less than a tenth of a core together."""
+    before = sum(cluster.cpu().values())
+    while True:
+        await asyncio.sleep(5)
+        now = sum(cluster.cpu().values())
+        if now - before < 0.5:
+            return
+        before = now
+
+
+def _deployment(replicas: int, cpu: str = "100m") -> dict[str, Any]:
+    container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
@@ -117,6 +130,22 @@ async def _measure(nodes: int, pods: int, churn_minutes: float, every: float) ->
             await _churn(cluster, session, pods, churn_minutes, every)
 
 
+async def _measure_rejected(nodes: int, pods: int) -> None:
+    with running(nodes) as cluster:
+        await _idle(cluster)
+        cpu, memory = cluster.cpu(), cluster.memory()
+        async with aiohttp.ClientSession(cluster.url) as session:
+            async with session.post(DEPLOYMENTS, json=_deployment(pods, cpu="1000")) as response:
+                response.raise_for_status()
+            await _idle(cluster)
+        per_pod = {name: 1e6 * (used - cpu[name]) / pods for name, used in cluster.cpu().items()}
+        grown = {name: MIB * (mib - memory[name]) / pods for name, mib in cluster.memory().items()}
+        print(
+            f"{pods} rejected pods: {_figures(per_pod, 'µs CPU per pod')}; {_figures(grown, 'bytes per pod')}",
+            flush=True,
+        )
+
+
 async def _churn(cluster: Cluster, session: aiohttp.ClientSession, pods: int, minutes: float, every: float) -> None:
     began, cycles = time.monotonic(), 0
     while time.monotonic() - began < minutes * 60:
@@ -139,9 +168,13 @@ def main() -> None:
     parser.add_argument("--pods", default="1000,50000")
     parser.add_argument("--churn", type=float, default=0, metavar="MINUTES")
     parser.add_argument("--every", type=float, default=0, metavar="SECONDS")
+    parser.add_argument("--rejected", action="store_true")
     options = parser.parse_args()
     for pods in map(int, options.pods.split(",")):
-        asyncio.run(_measure(options.nodes, pods, options.churn, options.every))
+        if options.rejected:
+            asyncio.run(_measure_rejected(options.nodes, pods))
+        else:
+            asyncio.run(_measure(options.nodes, pods, options.churn, options.every))
 
 
 if __name__ == "__main__":
