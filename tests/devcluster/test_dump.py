@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -191,3 +192,10 @@ async def test_metrics_are_skipped() -> None:
     server = DevCluster(kubelets=False, stages=NO_STAGES)
     metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": "a"}}
     assert read(server, listed(node("a"), metrics)) == LoadResult({"Node": 1}, {"NodeMetrics": 1})
+
+
+async def test_a_compressed_dump_is_loaded(server: DevCluster) -> None:
+    content = gzip.compress(NODES_IN_YAML.encode())
+    assert load(server.registry, content, subject="dump") == LoadResult({"Node": 2}, {})
+    with pytest.raises(InputError, match=r"^dump: the compressed data ends early: the file is truncated$"):
+        load(server.registry, content[:-4], subject="dump")

@@ -22,6 +22,7 @@ from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.resources import Kind, Object
 from kubestow.devcluster.apiserver.schema import UnmarshalTypeError
 from kubestow.devcluster.stored_objects import uid_of
+from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
 
 __all__ = ["LoadResult", "load"]
@@ -42,8 +43,8 @@ class LoadResult(NamedTuple):
 
 
 def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
-    """Create the objects of a dump. ``subject`` names the dump in errors. Raises InputError."""
-    return _Loader(registry, subject).load(list(_objects(content, subject)))
+    """Create the objects of a dump, which may be compressed. ``subject`` names it in errors. Raises InputError."""
+    return _Loader(registry, subject).load(list(_objects(as_utf8(content, subject), subject)))
 
 
 def _objects(content: bytes, subject: str) -> Iterator[Object]:

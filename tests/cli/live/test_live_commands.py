@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import stat
 import sys
@@ -98,7 +99,10 @@ async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) ->
         assert stat.S_IMODE(dump.stat().st_mode) == 0o600
         assert CONFIDENTIAL not in dump.read_text()
         assert "managedFields" not in dump.read_text()
-        offline = await run(cluster.kubeconfig, "explain", "big", "--cluster", str(dump), "-o", "json")
+        compressed = tmp_path / "dump.json.gz"
+        assert (await run(cluster.kubeconfig, "snapshot", "-o", str(compressed))).status == 0
+        assert json.loads(gzip.decompress(compressed.read_bytes()))["kind"] == "List"
+        offline = await run(cluster.kubeconfig, "explain", "big", "--cluster", str(compressed), "-o", "json")
         assert json.loads(offline.out)["message"] == message
 
         for command in ("why", "explain"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,33 @@ def test_items_of_typed_lists_concatenated_documents_and_arrays_are_read(tmp_pat
     (tmp_path / "array.json").write_text(json.dumps([node("a"), pod("p")]))
     assert repr(Cluster.load(tmp_path / "two.json")) == "<Cluster: 2 nodes, 0 placed and 1 pending pods>"
     assert repr(Cluster.load(tmp_path / "array.json")) == "<Cluster: 1 nodes, 0 placed and 1 pending pods>"
+
+
+def test_compressed_dumps_are_read_whatever_their_names_are(tmp_path: Path) -> None:
+    objects = [node("a"), pod("p", nodeName="a"), pod("q")]
+    plain = write(tmp_path, *objects)
+    as_json = tmp_path / "dump.json.gz"
+    as_json.write_bytes(gzip.compress(plain.read_bytes()))
+    as_yaml = tmp_path / "dump"
+    as_yaml.write_bytes(gzip.compress(yaml.safe_dump_all(objects).encode()))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "nodes.yaml.gz").write_bytes(gzip.compress(yaml.safe_dump(objects[0]).encode()))
+    (folder / "pods.JSON.GZ").write_bytes(gzip.compress(json.dumps(objects[1:]).encode()))
+    (folder / "notes.gz").write_bytes(gzip.compress(b"not read"))
+    expected = Cluster.load(plain)
+    for path in (as_json, as_yaml, folder):
+        found = Cluster.load(path)
+        assert (found.nodes, found.pods) == (expected.nodes, expected.pods)
+    as_json.write_bytes(as_json.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"dump\.json\.gz: the compressed data ends early: the file is truncated"):
+        Cluster.load(as_json)
+
+
+def test_a_dump_that_powershell_has_redirected_is_read_as_json(tmp_path: Path) -> None:
+    path = write(tmp_path, node("a"), node("a"))
+    path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-16"))
+    assert problems(Cluster.load(path)) == [f"dump.json: items[1]: duplicate Node a, first in {path} items[0]"]
 
 
 def test_fields_that_are_null_are_as_if_absent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,7 +22,12 @@ __all__ = ["snapshot"]
 @click.command()
 @connection_options
 @click.option(
-    "-o", "--output", default="-", show_default=True, metavar="FILE", help="File to write, mode 0600; - is stdout."
+    "-o",
+    "--output",
+    default="-",
+    show_default=True,
+    metavar="FILE",
+    help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
 )
 @bad_input_is_status_1
 def snapshot(connection: Connection, output: str) -> int:
@@ -39,7 +45,7 @@ def snapshot(connection: Connection, output: str) -> int:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
     else:
-        write_private(Path(output), content)
+        write_private(Path(output), gzip.compress(content, mtime=0) if output.endswith(".gz") else content)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"snapshot: {kinds or 'nothing'}", err=True)
     if found.missing:

@@ -1,8 +1,10 @@
 """The Kubernetes objects in a file or folder, each with its position.
 
 A file holds one object, a List (``kubectl get -o json`` or ``-o yaml``), or several of them: documents separated by
-``---`` in YAML, one after the other in JSON. Objects stay encoded: their bytes are decoded into the struct of their
-kind, without a detour through dictionaries, and a million of them fit into memory.
+``---`` in YAML, one after the other in JSON. It may be compressed with gzip (:mod:`kubestow.encoded_files`).
+
+Objects stay encoded: their bytes are decoded into the struct of their kind, without a detour through dictionaries, and
+a million of them fit into memory.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import UNDECODABLE
+from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
 from kubestow.simulation.input.problems import Problems
 
@@ -58,8 +61,8 @@ class _TypeMeta(msgspec.Struct, rename="camel"):
 def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[SourceObject]:
     """The objects of files and folders, in order; ``-`` is standard input.
 
-    Of a folder, all files that end in .json, .yaml or .yml are read, in order of their paths. Raises InputError for a
-    file that cannot be read or does not parse.
+    Of a folder, all files that end in .json, .yaml or .yml, or in one of these and .gz, are read in order of their
+    paths. Raises InputError for a file that cannot be read or does not parse.
     """
     for path in paths:
         for file in _files(path):
@@ -70,12 +73,14 @@ def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[So
 def _files(path: str | Path) -> list[str | Path]:
     if str(path) == _STANDARD_INPUT or not Path(path).is_dir():
         return [path]
-    found = [
-        Path(folder) / name for folder, _, names in os.walk(path) for name in names if name.lower().endswith(_SUFFIXES)
-    ]
+    found = [Path(folder) / name for folder, _, names in os.walk(path) for name in names if _is_manifest(name)]
     if not found:
         raise InputError(str(path), f"no manifests, expected files that end in {', '.join(_SUFFIXES)}")
     return [*sorted(found)]
+
+
+def _is_manifest(name: str) -> bool:
+    return name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def _read(file: str | Path, subject: str) -> bytes:
@@ -87,7 +92,7 @@ def _read(file: str | Path, subject: str) -> bytes:
 
 def parse_objects(content: bytes, subject: str, problems: Problems) -> Iterator[SourceObject]:
     """The objects in the content of a file, which errors call ``subject``. Raises InputError if it does not parse."""
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = as_utf8(content, subject)
     is_json = content.lstrip()[:1] in (b"{", b"[")
     documents = _json_documents(content, subject) if is_json else _yaml_documents(content, subject)
     empty = True
