@@ -159,6 +159,27 @@ def test_places_in_yaml_are_lines(tmp_path: Path) -> None:
     assert [p.place for p in Cluster.load(path).summary.problems] == ["line 7", "line 11"]
 
 
+def test_places_in_nested_lists_name_the_document(tmp_path: Path) -> None:
+    unnamed = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
+
+    def listed(*items: Any) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+    one_by_one = tmp_path / "two.json"
+    one_by_one.write_text(f"{json.dumps(node('a'))}\n{json.dumps(listed(unnamed, listed(unnamed)))}\n")
+    array = tmp_path / "array.json"
+    array.write_text(json.dumps([node("a"), listed(unnamed)]))
+    nested = write(tmp_path, node("a"), listed(unnamed, listed(unnamed)))
+    documents = tmp_path / "dump.yaml"
+    documents.write_text(f"---\n{json.dumps(node('a'))}\n---\n{json.dumps(listed(listed(unnamed)))}\n")
+    assert {path.name: [p.place for p in Cluster.load(path).summary.problems] for path in tmp_path.iterdir()} == {
+        "two.json": ["line 2: items[0]", "line 2: items[1].items[0]"],
+        "array.json": ["[1].items[0]"],
+        nested.name: ["items[1].items[0]", "items[1].items[1].items[0]"],
+        "dump.yaml": ["line 4: items[0]"],
+    }
+
+
 def test_strict_refuses_the_first_problem(tmp_path: Path) -> None:
     path = write(tmp_path, node("a"), node("a"))
     with pytest.raises(InputError, match=r"dump.json: items\[1\]: duplicate Node a"):

@@ -35,7 +35,7 @@ Raw = bytes | msgspec.Raw
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """An object of a file: its type, its JSON, and where it is (``line 12`` or ``items[3]``)."""
+    """An object of a file: its type, its JSON, and where it is: ``line 12``, ``items[3]`` or ``line 12: items[3]``."""
 
     api_version: str
     kind: str
@@ -126,7 +126,7 @@ def _objects_in(
         return
     # The items of a typed list such as NodeList have no kind and apiVersion of their own.
     item_type = None if kind == "List" else _TypeMeta(api_version, kind.removesuffix("List"))
-    within = place + "." if place.startswith("items[") else ""
+    within = place and place + ("." if place.endswith("]") else ": ")
     for index, item in enumerate(meta.items):
         item_place = places[index] if index < len(places) else f"{within}items[{index}]"
         yield from _objects_in(item, [], subject, item_place, problems, item_type)
