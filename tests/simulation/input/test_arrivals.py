@@ -111,7 +111,13 @@ def test_objects_of_a_controller_in_the_same_input_are_left_to_it(tmp_path: Path
     assert len(found.pods) == 3
     assert names(found)[-1] == "alone"
     assert all(not arrival.pod.spec.node_name for arrival in found.pods)
-    assert found.summary.ignored.total() == 2
+    left_out = "1 Pod of a controller in the same input, 1 ReplicaSet of a controller in the same input"
+    assert f"left out {left_out}" in found.summary.lines()
+
+
+def test_nodes_of_a_workload_are_left_out(tmp_path: Path) -> None:
+    found = arrivals(tmp_path, node("a"), pod("p"))
+    assert list(found.summary.lines()) == ["read 1 Pod", "left out 1 Node (the cluster's are used)"]
 
 
 def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:

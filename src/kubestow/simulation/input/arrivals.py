@@ -106,9 +106,10 @@ class _Loader:
             self._guarded(source, lambda manifest, source: self._expand(manifest, source, owners))
         elif type_name in kinds.ADMISSION_KINDS:
             return
-        elif resource == NODES or resource is None:
-            version = kinds.expected_version(source)
-            if resource is None and version:
+        elif resource == NODES:
+            self._arrivals.summary.left_out["Node (the cluster's are used)"] += 1
+        elif resource is None:
+            if version := kinds.expected_version(source):
                 self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
             else:
                 self._arrivals.summary.ignored[source.kind] += 1
@@ -137,7 +138,7 @@ class _Loader:
         namespace = metadata["namespace"] = metadata.get("namespace") or "default"
         references = metadata.get("ownerReferences") or ()
         if any((owner.get("kind"), namespace, owner.get("name")) in owners for owner in references):
-            self._arrivals.summary.ignored[f"{source.kind} of a controller in the same input"] += 1
+            self._arrivals.summary.left_out[f"{source.kind} of a controller in the same input"] += 1
             return
         for expansion in _expansions(manifest, self._nodes):
             self._put_expansion(expansion, namespace, source)

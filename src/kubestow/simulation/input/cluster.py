@@ -58,11 +58,15 @@ def _moment(text: str | None) -> datetime | None:
 
 @dataclass(slots=True)
 class InputSummary:
-    """What was read: objects by kind, custom resources, kinds that decisions do not read, finished pods, problems."""
+    """What was read: objects by kind, custom resources, kinds that decisions do not read, finished pods, problems.
+
+    ``left_out`` are objects of kinds that decisions read, by what they are and why they do not count.
+    """
 
     read: Counter[str] = field(default_factory=Counter)
     custom: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     finished_pods: int = 0
     problems: tuple[Problem, ...] = ()
 
@@ -70,13 +74,15 @@ class InputSummary:
         """The summary for people, without the problems themselves."""
         yield "read " + (_counts(self.read) or "nothing")
         if self.finished_pods:
-            yield f"left out {self.finished_pods} finished pods"
+            yield f"left out {self.finished_pods:,} finished pods"
+        if self.left_out:
+            yield f"left out {_counts(self.left_out)}"
         if self.custom:
             yield f"kept {_counts(self.custom)} for plugins that read them"
         if self.ignored:
             yield f"ignored {_counts(self.ignored)}: scheduling does not depend on them"
         if self.problems:
-            yield f"left out {len(self.problems)} objects with problems"
+            yield f"left out {len(self.problems):,} objects with problems"
 
 
 def _counts(counter: Counter[str]) -> str:
