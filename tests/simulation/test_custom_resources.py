@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,11 +14,23 @@ from kubestow.api.custom import CustomObject
 from kubestow.errors import InputError
 from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.simulation.capacity.estimate import CapacityOptions, estimate
+from kubestow.simulation.capacity.pod_template import PodTemplate
 from kubestow.simulation.explanation.explain import explain
+from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.optimum.end_state import EndState
 from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.simulation.report.simulation_report import simulation_report
 from kubestow.simulation.simulation import Simulation, SimulationOptions
+from kubestow.simulation.tuning.search import tune
+from kubestow.simulation.tuning.search_space import SearchSpace
 from kubestow.simulation.virtual_time import EPOCH
+from kubestow.simulation.what_if.node_count import nodes_needed
+from kubestow.simulation.what_if.node_pools import NodePool, pool_like
+from kubestow.simulation.what_if.node_removal import drain
+from kubestow.simulation.what_if.pod_fates import Fate
+from tests.simulation.capacity.test_capacity import template_manifest
 
 
 class License(CustomObject, frozen=True):
@@ -112,3 +126,81 @@ def test_the_time_of_a_cluster_is_the_newest_of_its_objects(tmp_path: Path) -> N
     started["status"] = {"startTime": "2026-04-01T00:00:00Z"}
     assert load(tmp_path, node("n"), started).time(EPOCH).month == 4
     assert load(tmp_path, node("n"), started, report).time(EPOCH).month == 5
+
+
+def test_plugins_read_the_custom_resources_of_a_workload(tmp_path: Path) -> None:
+    cluster = load(tmp_path, node("n"))
+    path = tmp_path / "workload.json"
+    items = [pod("licensed"), pod("other"), license_of("licensed", {"valid": True})]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    arrivals = Arrivals.load(path, cluster=cluster)
+    assert list(arrivals.summary.lines()) == ["read 2 Pod", "kept 1 License for plugins that read them"]
+    result = Simulation(cluster, arrivals, profile("Licensed"), [Licensed]).run()
+    assert {outcome.key: outcome.node for outcome in result.outcomes} == {"default/licensed": "n", "default/other": ""}
+    options = SchedulerOptions(profile("Licensed"), [Licensed])
+    needed = nodes_needed(cluster, arrivals, [pool_like(cluster, "n")], options)
+    assert (needed.pods, needed.fitting) == (2, 1)
+
+
+# -- every question about a cluster is answered with its custom resources, at its time ---------------------------------
+
+LICENSED = SchedulerOptions(profile("Licensed"), [Licensed])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    started = pod("db-0", nodeName="m")
+    started["status"] = {"phase": "Running", "startTime": "2026-05-01T00:00:00Z"}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+    started["metadata"] |= {"uid": "uid-db-0", "ownerReferences": [owner]}
+    licenses = [license_of(name, {"valid": True}) for name in ("db-0", "small", "large", "more-0", "more-1")]
+    return load(tmp_path, node("n"), node("m"), started, pod("small"), pod("large", cpu="100"), *licenses)
+
+
+def test_capacity_reads_custom_resources(cluster: Cluster) -> None:
+    template = PodTemplate(template_manifest("more", cpu="1"), "pod.yaml")
+    found = estimate(cluster, template, LICENSED.read_configuration(), registry=LICENSED.registry())
+    assert found.replicas == 3  # with the small pod, which was pending
+
+
+def test_a_drain_reads_custom_resources(cluster: Cluster) -> None:
+    [fate] = drain(cluster, frozenset({"m"}), LICENSED).pods
+    assert (fate.fate, fate.new_node) == (Fate.RESCHEDULED, "n")
+
+
+def test_the_number_of_nodes_needed_depends_on_custom_resources(cluster: Cluster) -> None:
+    pool = NodePool(name="large", allocatable={"cpu": 200, "memory": "64Gi"})
+    assert nodes_needed(cluster, Arrivals(), [pool], LICENSED).mix == {"large": 1}
+
+
+def test_the_decisions_of_a_report_depend_on_custom_resources(cluster: Cluster) -> None:
+    simulation = Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed])
+    page = simulation_report(simulation.run(), simulation)
+    assert "Insufficient cpu" in page
+    assert "no license" not in page
+
+
+def test_the_end_of_a_simulation_has_its_custom_resources(cluster: Cluster) -> None:
+    simulation = Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed])
+    scheduler = EndState.of(simulation, simulation.run()).scheduler()
+    assert scheduler.cache.catalog(License).get("default", "small") is not None
+
+
+def test_tuning_reads_custom_resources(cluster: Cluster) -> None:
+    space = SearchSpace.of({"weights": {"NodeResourcesFit": [1, 2]}})
+    found = tune(
+        cluster, Arrivals(), space, profile("Licensed"), objectives=["pending"], plugins=[Licensed], processes=1
+    )
+    assert found.best.objectives == (1.0,)
+
+
+def test_a_cluster_made_of_another_one_has_its_time_and_custom_resources(cluster: Cluster) -> None:
+    derived = pickle.loads(pickle.dumps(cluster.altered(pods=())))
+    assert derived.time(EPOCH) == cluster.time(EPOCH) == datetime(2026, 5, 1, tzinfo=UTC)
+    assert len(derived.custom_objects([License])) == 5
+
+
+def test_capacity_is_asked_at_the_time_of_the_cluster(cluster: Cluster) -> None:
+    placer = CapacityOptions().placer(cluster, LICENSED.read_configuration(), LICENSED.registry(), LICENSED.gates)
+    [licensed] = (plugin for plugin in placer.profile.plugins if isinstance(plugin, Licensed))
+    assert licensed.handle.now() == cluster.time(EPOCH)

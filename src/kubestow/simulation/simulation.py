@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from kubestow import config, gc_tuning
-from kubestow.api.core import Pod
+from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.configuration_file import read_configuration
 from kubestow.errors import InputError
@@ -32,7 +32,7 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.simulation import virtual_time
 from kubestow.simulation.cluster_api.simulated_cluster import SimulatedCluster
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
-from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.input.cluster import Cluster, custom_objects
 from kubestow.simulation.results.fragmentation import TypicalPods
 from kubestow.simulation.results.outcomes import OutcomeRecorder, PodState
 from kubestow.simulation.results.result import Busiest, NodeState, SimulationResult
@@ -122,6 +122,12 @@ class Simulation:
         with ThreadPoolExecutor(max_workers=1) as executor:
             return executor.submit(lambda: virtual_time.run(_Run(self, progress).result())).result()
 
+    def cluster_after(self, result: SimulationResult) -> Cluster:
+        """The cluster as a run left it."""
+        api = result.api
+        others = [obj for obj in api.all_objects() if not isinstance(obj, (Node, Pod))]
+        return self.cluster.altered(nodes=api.nodes(), pods=api.pods(), objects=others, custom_resources=())
+
 
 def _event_loop_runs() -> bool:
     try:
@@ -163,7 +169,10 @@ class _Run:
         self._scheduler = scheduler = self._new_scheduler(
             Environment(api, clock, Random(options.seed), recorder, FirstByName() if options.ties == "name" else None)
         )
-        for obj in self._simulation.cluster.custom_objects(scheduler.custom_kinds):
+        given = self._simulation
+        for obj in custom_objects(
+            (*given.cluster.custom_resources, *given.arrivals.custom_resources), scheduler.custom_kinds
+        ):
             api.put(obj)
         self._timeline = self._new_timeline()
         running = asyncio.create_task(scheduler.run())

@@ -69,7 +69,7 @@ class CapacityOptions:
         registry: Registry,
         gates: config.FeatureGates,
     ) -> Placer:
-        """A placer of these options. Raises ConfigurationError and PluginError."""
+        """A placer of these options. Raises ConfigurationError, PluginError and InputError."""
         return Placer(
             cluster,
             configuration,
@@ -121,7 +121,10 @@ def estimate(
     gates: config.FeatureGates | None = None,
     options: CapacityOptions | None = None,
 ) -> Capacity:
-    """Place instances of a pod on a cluster until one does not fit. Raises ConfigurationError and PluginError."""
+    """Place instances of a pod on a cluster until one does not fit.
+
+    Raises ConfigurationError, PluginError, and InputError for a custom resource that cannot be decoded.
+    """
     options = options or CapacityOptions()
     with gc_tuning.paused():
         placer = options.placer(cluster, configuration, registry, gates or config.FeatureGates())

@@ -7,7 +7,7 @@ API server; deletions do not wait for a grace period.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -69,6 +69,11 @@ class MemoryAPI:
     def objects(self, kind: type[T]) -> Mapping[Key, T]:
         """All objects of a kind, by namespace and name."""
         return self._objects.get(resource_of(kind), {})
+
+    def all_objects(self) -> Iterator[Any]:
+        """The objects of all kinds, those that only plugins read included."""
+        for objects in self._objects.values():
+            yield from objects.values()
 
     def relist(self) -> None:
         """Deliver complete lists to all subscribers, as after a watch that could not be resumed."""

@@ -45,10 +45,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class Arrivals:
-    """Pods in the order in which they arrive, and other objects that exist from the start."""
+    """Pods in the order in which they arrive, and other objects that exist from the start.
+
+    ``custom_resources`` are the objects that plugins may read, as those of a cluster.
+    """
 
     pods: list[Arrival] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
+    custom_resources: list[SourceObject] = field(default_factory=list)
     summary: InputSummary = field(default_factory=InputSummary)
     attribution: str = ""
 
@@ -109,14 +113,21 @@ class _Loader:
         elif resource == NODES:
             self._arrivals.summary.left_out["Node (the cluster's are used)"] += 1
         elif resource is None:
-            if version := kinds.expected_version(source):
-                self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
-            else:
-                self._arrivals.summary.ignored[source.kind] += 1
+            self._load_unread(source)
         else:
             obj = kinds.decoded(source, resource, self._problems)
             if obj is not None and self._put_object(obj, source):
                 self._arrivals.summary.read[source.kind] += 1
+
+    def _load_unread(self, source: SourceObject) -> None:
+        """An object of a kind that the scheduler itself does not read."""
+        if version := kinds.expected_version(source):
+            self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
+        elif kinds.is_custom(source):
+            self._arrivals.custom_resources.append(source)
+            self._arrivals.summary.custom[source.kind] += 1
+        else:
+            self._arrivals.summary.ignored[source.kind] += 1
 
     def _guarded(self, source: SourceObject, load: Any) -> None:
         """Load one manifest; whatever is wrong with its structure is a problem of this object alone."""
@@ -129,6 +140,7 @@ class _Loader:
 
     def _add_to_admission(self, manifest: Object, source: SourceObject) -> None:
         self._cluster.admission.add(source.kind, manifest)
+        self._arrivals.custom_resources.append(source)
         self._arrivals.summary.read[source.kind] += 1
 
     def _expand(self, manifest: Object, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from kubestow.simulation.input.admission import Admission
 from kubestow.simulation.input.documents import SourceObject, read_objects
 from kubestow.simulation.input.problems import Problem, Problems
 
-__all__ = ["Cluster", "InputSummary"]
+__all__ = ["Cluster", "InputSummary", "custom_objects"]
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
@@ -95,7 +95,7 @@ class Cluster:
 
     Pods keep their nodes; those without one are pending. Finished pods are left out. ``sources`` are the same objects
     with all their fields, for output. ``custom_resources`` are the objects that plugins may read: custom resources, and
-    those that admission reads.
+    those that admission reads. ``newest`` is the newest time of the objects of a cluster that was made of another one.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -105,6 +105,7 @@ class Cluster:
     custom_resources: list[SourceObject] = field(default_factory=list)
     admission: Admission = field(default_factory=Admission)
     summary: InputSummary = field(default_factory=InputSummary)
+    newest: datetime | None = None
 
     @classmethod
     def load(cls, *paths: str | Path, strict: bool = False) -> Cluster:
@@ -135,12 +136,36 @@ class Cluster:
         """A cluster of decoded objects."""
         return cls(list(nodes), list(pods), list(objects))
 
+    def altered(
+        self,
+        *,
+        nodes: Iterable[Node] | None = None,
+        pods: Iterable[Pod] | None = None,
+        objects: Iterable[Any] | None = None,
+        custom_resources: Iterable[SourceObject] | None = None,
+    ) -> Cluster:
+        """This cluster with other nodes, pods, objects or custom resources, at the same time; without ``sources``."""
+        return replace(
+            self,
+            nodes=self.nodes if nodes is None else list(nodes),
+            pods=self.pods if pods is None else list(pods),
+            objects=self.objects if objects is None else list(objects),
+            custom_resources=self.custom_resources if custom_resources is None else list(custom_resources),
+            sources=[],
+            newest=self._newest(),
+        )
+
     def time(self, otherwise: datetime) -> datetime:
         """When the cluster was as it is here: the newest time that its objects have; another time if they have none.
 
         Plugins compare reports of load with it. Looked at are the heartbeats of nodes, the starts of pods, and the
         updates of custom resources.
         """
+        return self._newest() or otherwise
+
+    def _newest(self) -> datetime | None:
+        if self.newest is not None:
+            return self.newest
         times: list[datetime | None] = [pod.status.start_time for pod in self.pods]
         for source in self.sources:
             if source.kind == "Node" and b"lastHeartbeatTime" in bytes(source.raw):
@@ -148,25 +173,30 @@ class Cluster:
                 times += [_moment(condition.last_heartbeat_time) for condition in conditions]
         for source in self.custom_resources:
             times += [_moment(text.decode()) for text in _UPDATE_TIME.findall(bytes(source.raw))]
-        return max((time for time in times if time is not None), default=otherwise)
+        return max((time for time in times if time is not None), default=None)
 
     def custom_objects(self, kinds_read: Iterable[type[Any]]) -> list[Any]:
         """The custom resources of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
-        by_type = {(kind.address()[0].removeprefix("/apis/"), kind.__name__): kind for kind in kinds_read}
-        found = []
-        for source in self.custom_resources:
-            kind = by_type.get(kinds.type_of(source))
-            if kind is not None:
-                try:
-                    found.append(decode(kind, source.raw))
-                except InvalidObject as error:
-                    raise InputError(source.subject, f"invalid {source.kind}: {error}", place=source.place) from None
-        return found
+        return custom_objects(self.custom_resources, kinds_read)
 
     def __repr__(self) -> str:
         """The numbers of nodes and pods."""
         placed = sum(1 for pod in self.pods if pod.spec.node_name)
         return f"<Cluster: {len(self.nodes):,} nodes, {placed:,} placed and {len(self.pods) - placed:,} pending pods>"
+
+
+def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[Any]]) -> list[Any]:
+    """The objects of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
+    by_type = {(kind.address()[0].removeprefix("/apis/"), kind.__name__): kind for kind in kinds_read}
+    found = []
+    for source in sources:
+        kind = by_type.get(kinds.type_of(source))
+        if kind is not None:
+            try:
+                found.append(decode(kind, source.raw))
+            except InvalidObject as error:
+                raise InputError(source.subject, f"invalid {source.kind}: {error}", place=source.place) from None
+    return found
 
 
 class _Loader:

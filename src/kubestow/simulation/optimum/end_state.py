@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.flow.equivalence import why_not_modelled
-from kubestow.scheduling.events.resources import CATALOGUED, NAMESPACES
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow.simulation.results.outcomes import PodState
@@ -42,16 +41,15 @@ class EndState:
     @classmethod
     def of(cls, simulation: Simulation, result: SimulationResult) -> EndState:
         """The last moment of a simulation. Raises PluginError."""
-        api = result.api
-        objects = [obj for resource in (NAMESPACES, *CATALOGUED) for obj in api.objects(resource.type).values()]
+        cluster = simulation.cluster_after(result)
         state = cls(
-            _nodes=Cluster.of(api.nodes(), objects=objects),
+            _nodes=cluster.altered(pods=()),
             _options=SchedulerOptions(simulation.configuration, simulation.plugins, simulation.gates),
         )
         live = (PodState.RUNNING, PodState.PENDING)
         simulated = {outcome.key for outcome in result.outcomes if outcome.state in live}
         scheduler = state.scheduler()
-        for pod in api.pods():
+        for pod in cluster.pods:
             if f"{pod.metadata.namespace}/{pod.metadata.name}" in simulated:
                 state._add(scheduler, pod)
             elif pod.spec.node_name:
@@ -82,9 +80,7 @@ class EndState:
 
     def scheduler(self, pinned: Mapping[str, str] | None = None) -> OfflineScheduler:
         """A new scheduler whose cluster has the pods that keep their nodes, and those pinned to nodes (by uid)."""
-        scheduler = OfflineScheduler(
-            Cluster.of(self._nodes.nodes, self._fixed, self._nodes.objects), self._options, without=None
-        )
+        scheduler = OfflineScheduler(self._nodes.altered(pods=self._fixed), self._options)
         for uid, node_name in (pinned or {}).items():
             scheduler.cache.assume(scheduler.cache.shapes.info(self.pods[uid]), node_name)
         return scheduler

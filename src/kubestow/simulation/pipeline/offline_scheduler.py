@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from kubestow import config
-from kubestow.api.core import Namespace, Pod
-from kubestow.api.custom import CustomObject
+from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.configuration_file import read_configuration
@@ -22,6 +21,7 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.cached_objects import put_objects
 from kubestow.simulation.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 
 __all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "similar", "unbound"]
@@ -81,17 +81,7 @@ class OfflineScheduler:
         self._load(cluster, without)
 
     def _load(self, cluster: Cluster, without: Pod | None) -> None:
-        for node in cluster.nodes:
-            self.cache.add_node(node)
-        for obj in cluster.objects:
-            if isinstance(obj, Namespace):
-                self.cache.put_namespace(obj.metadata.name, obj.metadata.labels)
-            else:
-                self.cache.catalog(type(obj)).put(obj)
-        plugins = (plugin for profile in self.profiles.values() for plugin in profile.plugins)
-        kinds = {kind for plugin in plugins for kind in plugin.watched_kinds() if issubclass(kind, CustomObject)}
-        for obj in cluster.custom_objects(kinds):
-            self.cache.catalog(type(obj)).put(obj)
+        put_objects(self.cache, cluster, self.profiles.values())
         for pod in cluster.pods:
             if pod is not without:
                 self._put(self.cache.shapes.info(pod))

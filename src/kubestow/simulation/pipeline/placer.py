@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
 import msgspec
 
 from kubestow import config
-from kubestow.api.core import Namespace
+from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -19,7 +20,8 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
-from kubestow.simulation.pipeline.static_handle import StaticHandle
+from kubestow.simulation.pipeline.cached_objects import put_objects
+from kubestow.simulation.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 
 __all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer"]
 
@@ -50,7 +52,7 @@ class Placer:
     """A copy of a cluster, and the first profile of a configuration, which decides about all pods.
 
     ``excluded_nodes`` do not exist. ``kinds`` are the kinds of objects that are copied beside nodes and pods, None for
-    all. Raises ConfigurationError and PluginError.
+    all. Raises ConfigurationError, PluginError, and InputError for a custom resource that cannot be decoded.
     """
 
     def __init__(
@@ -70,25 +72,18 @@ class Placer:
         self.profile: Profile = build_profile(
             configured,
             registry,
-            StaticHandle(self.cache, gates),
+            StaticHandle(self.cache, gates, cluster.time(DEFAULT_TIME)),
             percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
         )
         self.ties = ties or RandomTie(Random(seed))
         self._pipeline = DecisionPipeline(self.cache, {SCHEDULER_NAME: self.profile}, self.ties)
+        put_objects(self.cache, cluster, (self.profile,), excluded_nodes=excluded_nodes, kinds=kinds)
         #: The pending pods of the cluster, in the order of the queue.
-        self.pending = self._load(cluster, excluded_nodes, kinds)
+        self.pending = self._load(cluster.pods)
 
-    def _load(self, cluster: Cluster, excluded_nodes: frozenset[str], kinds: frozenset[str] | None) -> list[PodInfo]:
-        for node in cluster.nodes:
-            if node.metadata.name not in excluded_nodes:
-                self.cache.add_node(node)
-        for obj in cluster.objects:
-            if isinstance(obj, Namespace):
-                self.cache.put_namespace(obj.metadata.name, obj.metadata.labels)
-            elif kinds is None or type(obj).__name__ in kinds:
-                self.cache.catalog(type(obj)).put(obj)
+    def _load(self, pods: Iterable[Pod]) -> list[PodInfo]:
         pending = []
-        for pod in cluster.pods:
+        for pod in pods:
             info = self.cache.shapes.info(pod)
             if pod.spec.node_name:
                 self.cache.put_pod(info)

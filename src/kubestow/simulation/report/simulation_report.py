@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.simulation.explanation.explain import explain_pending
 from kubestow.simulation.explanation.explanation import Explanation
-from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.report.decision_tables import decision_tables
 from kubestow.simulation.report.figures import MOST_PODS, nodes_data, pods_data, timeline_data
@@ -133,9 +131,7 @@ def _decisions(
     result: SimulationResult, simulation: Simulation, groups: Sequence[PendingGroup]
 ) -> dict[str, Explanation]:
     """The decision about the first pod of each of the largest groups, by the name of the pod."""
-    api = result.api
-    others = [obj for r in WATCHED if r not in (NODES, PODS) for obj in api.objects(r.type).values()]
-    cluster = Cluster.of(api.nodes(), api.pods(), others)
+    cluster = simulation.cluster_after(result)
     pods = {f"{pod.metadata.namespace}/{pod.metadata.name}": pod for pod in cluster.pods}
     first = [pods[group.pods[0]] for group in groups[:_MOST_DECISIONS] if group.pods[0] in pods]
     options = SchedulerOptions(simulation.configuration, simulation.plugins, simulation.gates)

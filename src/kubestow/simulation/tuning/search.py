@@ -125,8 +125,8 @@ def tune(
     space.check(base, registry, gates)
     prices = check_objectives(objectives, space, cluster)
     problem = _Problem(
-        cluster=Cluster.of(cluster.nodes, cluster.pods, cluster.objects),
-        arrivals=Arrivals(arrivals.pods, arrivals.objects),
+        cluster=cluster.altered(),  # without its manifests, which no trial reads
+        arrivals=arrivals,
         base=base,
         plugins=tuple(plugins),
         gates=gates,

@@ -83,7 +83,11 @@ class _Fit:
         options: SchedulerOptions,
         progress: Callable[[int], None],
     ) -> None:
-        self._cluster, self._arrivals, self._pools = cluster, arrivals, pools
+        self._cluster = cluster.altered(
+            objects=(*cluster.objects, *arrivals.objects),
+            custom_resources=(*cluster.custom_resources, *arrivals.custom_resources),
+        )
+        self._arrivals, self._pools = arrivals, pools
         self._gates = options.gates
         self._registry, self._configuration = options.registry(), options.read_configuration()
         self._progress = progress
@@ -107,8 +111,7 @@ class _Fit:
         for node in added:
             if node.metadata.name in taken:
                 raise InputError(f"node pool {node.metadata.name.rpartition('-')[0]}", "its nodes' names are taken")
-        nodes = [*self._cluster.nodes, *added]
-        cluster = Cluster.of(nodes, self._cluster.pods, (*self._cluster.objects, *self._arrivals.objects))
+        cluster = self._cluster.altered(nodes=(*self._cluster.nodes, *added))
         return Placer(cluster, self._configuration, self._registry, self._gates, ties=FirstByName())
 
     def _pods(self, placer: Placer) -> list[PodInfo]:

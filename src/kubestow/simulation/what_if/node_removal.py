@@ -190,7 +190,7 @@ class _Removal:
         names = {"", *(node.metadata.name for node in self.nodes)}
         kept = [pod for pod in self._pods if pod.metadata.uid not in gone and pod.spec.node_name in names]
         objects = [_released(obj, gone) if isinstance(obj, ResourceClaim) else obj for obj in self.objects]
-        result = self._simulate(Cluster.of(self.nodes, kept, objects), arrivals)
+        result = self._simulate(self.cluster.altered(nodes=self.nodes, pods=kept, objects=objects), arrivals)
         self._rounds += 1
         self._pods, self.objects = result.api.pods(), _objects_after(result, objects)
         self._record(result)
