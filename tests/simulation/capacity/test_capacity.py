@@ -64,6 +64,14 @@ def test_an_instance_that_could_preempt_ends_it_without_preempting(tmp_path: Pat
     assert (found.replicas, "preemption" in found.reason.message) == (0, False)
 
 
+def test_pending_pods_that_no_scheduler_attempts_take_no_room(tmp_path: Path) -> None:
+    gated = pod("gated", cpu="1", schedulingGates=[{"name": "quota"}])
+    ending = pod("ending", cpu="1")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    within = cluster(tmp_path, node("a", cpu="2"), gated, ending)
+    assert capacity(within, template_manifest()).replicas == 4
+
+
 def test_only_the_copied_kinds_exist_for_cluster_capacity(tmp_path: Path) -> None:
     volume = {
         "apiVersion": "v1",

@@ -143,6 +143,8 @@ def test_pending_pods_of_no_lower_priority_take_the_room() -> None:
     assert strict.admitted == []
     humble = waiting | {"spec": waiting["spec"] | {"priority": 1}}
     assert states(run(nodes, [occupied, running, humble])) == {"running": PredictedState.SAME_NODE}
+    ending = waiting | {"metadata": waiting["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert states(run(nodes, [occupied, running, ending])) == {"running": PredictedState.SAME_NODE}
 
 
 def test_an_eviction_that_a_budget_refuses_is_undone() -> None:

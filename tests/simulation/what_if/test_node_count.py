@@ -18,6 +18,7 @@ from kubestow.simulation.capacity.estimate import CapacityOptions, estimate
 from kubestow.simulation.capacity.pod_template import PodTemplate
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.what_if.node_count import nodes_needed
 from kubestow.simulation.what_if.node_pools import NodePool, pool_like, read_node_pools
 from kubestow.simulation.what_if.pool_needs import NodesNeeded
@@ -42,6 +43,19 @@ def test_the_fewest_nodes_of_one_shape(tmp_path: Path) -> None:
 
 def test_nothing_is_needed_if_all_fit(tmp_path: Path) -> None:
     assert needed(tmp_path, [pod("p", cpu="1")], pool("large", "4")).mix == {}
+
+
+def test_pending_pods_of_the_configured_scheduler_have_to_fit(tmp_path: Path) -> None:
+    within = cluster(
+        tmp_path, node("old", cpu="1"), *(pod(name, cpu="2", schedulerName=name) for name in ("mine", "other"))
+    )
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "mine"}],
+    }
+    found = nodes_needed(within, Arrivals(), [pool("large", "4")], SchedulerOptions(configuration))
+    assert (found.pods, found.mix) == (1, {"large": 1})
 
 
 def test_constraints_of_pods_count(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kubestow.scheduling.decision.scope import Scope
 from kubestow.simulation.cluster_api.replacements import replacement
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
-from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
+from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
 
 __all__ = ["Mode", "PredictedState", "Prediction", "Rescheduler", "ReschedulingBackend"]
 
@@ -91,7 +91,7 @@ class Rescheduler:
         self._scheduler = OfflineScheduler(cluster, options, ties=ties)
         self._cache, self._now = self._scheduler.cache, now
         self._placed = {pod.metadata.uid: pod for pod in cluster.pods if pod.spec.node_name}
-        pending = (pod for pod in cluster.pods if not pod.spec.node_name and not pod.spec.scheduling_gates)
+        pending = (pod for pod in cluster.pods if not pod.spec.node_name and is_attempted(pod))
         infos = (self._cache.shapes.info(pod) for pod in pending if pod.spec.scheduler_name in self._scheduler.profiles)
         #: The pending pods in the order of the queue.
         self._pending = sorted(infos, key=lambda info: (-info.priority, info.metadata.creation_timestamp or ""))

@@ -24,7 +24,7 @@ from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.cached_objects import put_objects
 from kubestow.simulation.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 
-__all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "similar", "unbound"]
+__all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "is_attempted", "similar", "unbound"]
 
 Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
 """A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
@@ -118,6 +118,11 @@ def similar(wanted: str, known: Iterable[str]) -> str:
     """``; similar: …`` with the known names closest to a wanted one, empty if none is close."""
     found = difflib.get_close_matches(wanted, list(known), n=3)
     return f"; similar: {', '.join(found)}" if found else ""
+
+
+def is_attempted(pod: Pod) -> bool:
+    """Whether a scheduler attempts a pending pod: one that is not being deleted, without scheduling gates."""
+    return not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
 
 
 def unbound(pod: Pod) -> Pod:

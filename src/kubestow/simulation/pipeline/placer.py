@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -21,6 +21,7 @@ from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
 from kubestow.simulation.pipeline.cached_objects import put_objects
+from kubestow.simulation.pipeline.offline_scheduler import is_attempted
 from kubestow.simulation.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 
 __all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer"]
@@ -52,7 +53,8 @@ class Placer:
     """A copy of a cluster, and the first profile of a configuration, which decides about all pods.
 
     ``excluded_nodes`` do not exist. ``kinds`` are the kinds of objects that are copied beside nodes and pods, None for
-    all. Raises ConfigurationError, PluginError, and InputError for a custom resource that cannot be decoded.
+    all. Pending are the pods of the default scheduler and of the configuration's profiles that a scheduler attempts.
+    Raises ConfigurationError, PluginError, and InputError for a custom resource that cannot be decoded.
     """
 
     def __init__(
@@ -78,18 +80,25 @@ class Placer:
         self.ties = ties or RandomTie(Random(seed))
         self._pipeline = DecisionPipeline(self.cache, {SCHEDULER_NAME: self.profile}, self.ties)
         put_objects(self.cache, cluster, (self.profile,), excluded_nodes=excluded_nodes, kinds=kinds)
+        names = {SCHEDULER_NAME, *(profile.scheduler_name for profile in configuration.profiles)}
         #: The pending pods of the cluster, in the order of the queue.
-        self.pending = self._load(cluster.pods)
+        self.pending = self._load(cluster.pods, names)
 
-    def _load(self, pods: Iterable[Pod]) -> list[PodInfo]:
+    def _load(self, pods: Iterable[Pod], scheduler_names: Container[str]) -> list[PodInfo]:
         pending = []
         for pod in pods:
-            info = self.cache.shapes.info(pod)
             if pod.spec.node_name:
-                self.cache.put_pod(info)
-            elif pod.spec.scheduler_name == SCHEDULER_NAME:
-                pending.append(info)
+                self.cache.put_pod(self.cache.shapes.info(pod))
+            elif pod.spec.scheduler_name in scheduler_names and is_attempted(pod):
+                pending.append(self.info(pod))
         return sorted(pending, key=lambda info: -info.priority)
+
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod, whatever its scheduler is, as one that the first profile decides about."""
+        if pod.spec.scheduler_name != SCHEDULER_NAME:
+            spec = msgspec.structs.replace(pod.spec, scheduler_name=SCHEDULER_NAME)
+            pod = msgspec.structs.replace(pod, spec=spec)
+        return self.cache.shapes.info(pod)
 
     def place(self, info: PodInfo, *, preempt: bool = False) -> Placement | Status:
         """Place a pod on the node that the profile chooses, with its volumes; the status says why it fits on none.

@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
 from kubestow import gc_tuning
@@ -28,7 +27,7 @@ from kubestow.simulation.capacity.independent_nodes import fill_independently, p
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.simulation.pipeline.placer import SCHEDULER_NAME, Placer
+from kubestow.simulation.pipeline.placer import Placer
 from kubestow.simulation.what_if.node_pools import NodePool, all_nodes
 from kubestow.simulation.what_if.pool_needs import NodesNeeded, PoolNeed
 
@@ -115,10 +114,7 @@ class _Fit:
         return Placer(cluster, self._configuration, self._registry, self._gates, ties=FirstByName())
 
     def _pods(self, placer: Placer) -> list[PodInfo]:
-        arriving = []
-        for arrival in self._arrivals.pods:
-            spec = msgspec.structs.replace(arrival.pod.spec, scheduler_name=SCHEDULER_NAME)
-            arriving.append(placer.cache.shapes.info(msgspec.structs.replace(arrival.pod, spec=spec)))
+        arriving = (placer.info(arrival.pod) for arrival in self._arrivals.pods)
         return sorted((*placer.pending, *arriving), key=lambda info: -info.priority)
 
     def _place(self, counts: Counts) -> Counter[str]:
