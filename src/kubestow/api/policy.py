@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets (policy/v1), as preemption reads them."""
+"""PodDisruptionBudgets (policy/v1), as preemption and evictions read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ class PodDisruptionBudgetSpec(APIObject, frozen=True):
     """``spec`` of a PodDisruptionBudget: the pods it protects."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
 
 
 class PodDisruptionBudgetStatus(APIObject, frozen=True):
     """``status`` of a PodDisruptionBudget; ``disrupted_pods`` maps pods under eviction to the time of eviction."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     disrupted_pods: dict[str, str] = {}
 
 

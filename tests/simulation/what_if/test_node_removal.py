@@ -87,6 +87,31 @@ def test_a_budget_blocks_a_drain_once_replacements_stay_pending(tmp_path: Path) 
     assert removal.pods[2].reason == "PodDisruptionBudget web allows no further disruption"
 
 
+@pytest.mark.parametrize(
+    ("status", "policy", "healthy", "fate"),
+    [
+        ({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}, "AlwaysAllow", 2, Fate.BLOCKED),
+        (
+            {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]},
+            "AlwaysAllow",
+            1,
+            Fate.RESCHEDULED,
+        ),
+        ({"phase": "Running"}, "IfHealthyBudget", 2, Fate.RESCHEDULED),
+        ({"phase": "Running"}, "IfHealthyBudget", 1, Fate.BLOCKED),
+        ({"phase": "Pending"}, "IfHealthyBudget", 1, Fate.RESCHEDULED),
+    ],
+)
+def test_a_pod_that_does_not_work_needs_no_budget(
+    tmp_path: Path, status: Object, policy: str, healthy: int, fate: Fate
+) -> None:
+    full = budget("web", 0)
+    full["spec"]["unhealthyPodEvictionPolicy"] = policy
+    full["status"] |= {"desiredHealthy": 2, "currentHealthy": healthy}
+    within = cluster(tmp_path, node("a"), node("b"), {**owned("web-1", "a"), "status": status}, full)
+    assert fates(drain(within, frozenset({"a"})))["web-1"][0] is fate
+
+
 def test_the_api_evicts_no_pod_with_two_budgets(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a"), node("b"), owned("web-1", "a"), budget("one", 5), budget("two", 5))
     (blocked,) = drain(within, frozenset({"a"})).pods

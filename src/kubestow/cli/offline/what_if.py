@@ -58,8 +58,8 @@ def drain(
 ) -> int:
     """Say where the pods of nodes go if these are drained, and which block the drain.
 
-    Pods are evicted as by kubectl drain --ignore-daemonsets: disruption budgets are kept, and pods without a controller
-    stay unless --force is given.
+    Pods are evicted as by kubectl drain --ignore-daemonsets --delete-emptydir-data: disruption budgets are kept, and
+    pods without a controller stay unless --force is given.
     """
     from kubestow.simulation.what_if.node_removal import drain as drained
     from kubestow.simulation.what_if.node_removal import nodes_named

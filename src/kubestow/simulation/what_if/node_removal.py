@@ -1,10 +1,10 @@
 """The pods of nodes that are drained or lost: which come back where, and which do not.
 
-A drain evicts as ``kubectl drain --ignore-daemonsets`` does: the nodes are cordoned, pods without a controller block it
-unless it is forced, and disruption budgets are kept. It goes in rounds: each evicts what the budgets allow, and the
-scheduler places the replacements, which then count as healthy; one that stays pending uses its budget up. A loss takes
-the nodes away at once with all their pods, local device slices and claims for their devices included; volumes that only
-a lost node can reach keep their affinity, so pods that need them stay pending.
+A drain evicts as ``kubectl drain --ignore-daemonsets --delete-emptydir-data`` does: the nodes are cordoned, pods
+without a controller block it unless it is forced, and disruption budgets are kept. It goes in rounds: each evicts what
+the budgets allow, and the scheduler places the replacements, which then count as healthy; one that stays pending uses
+its budget up. A loss takes the nodes away at once with all their pods, local device slices and claims for their devices
+included; volumes that only a lost node can reach keep their affinity, so pods that need them stay pending.
 
 The replacements are scheduled by a :class:`~kubestow.simulation.simulation.Simulation`, so they may preempt others.
 """
@@ -232,7 +232,7 @@ class _Removal:
 
 
 class _Budgets:
-    """The disruptions that the budgets of a cluster still allow."""
+    """The disruptions that the budgets of a cluster still allow, as the API counts them for evictions."""
 
     def __init__(self, objects: Iterable[Any]) -> None:
         self._budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
@@ -240,11 +240,15 @@ class _Budgets:
         self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
 
     def _covering(self, pod: Pod) -> list[int]:
-        return [
+        """The budgets that an eviction counts against: none for a pod that has not started, or may go unready."""
+        if pod.status.phase == "Pending" or not pod.metadata.labels:
+            return []
+        covering = [
             index
             for index, (budget, selector) in enumerate(zip(self._budgets, self._selectors, strict=True))
             if budget.metadata.namespace == pod.metadata.namespace and selector.matches(pod.metadata.labels)
         ]
+        return [] if len(covering) == 1 and _may_go_unready(pod, self._budgets[covering[0]]) else covering
 
     def evictable(self, pods: Iterable[Pod]) -> list[Pod]:
         """Those of some pods that may be evicted at the same time. The API refuses a pod with several budgets."""
@@ -269,6 +273,15 @@ class _Budgets:
         if len(names) > 1:
             return f"more than one PodDisruptionBudget selects it: {', '.join(names)}"
         return f"PodDisruptionBudget {names[0]} allows no further disruption"
+
+
+def _may_go_unready(pod: Pod, budget: PodDisruptionBudget) -> bool:
+    if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
+        return False
+    return (
+        budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+        or budget.status.current_healthy >= budget.status.desired_healthy > 0
+    )
 
 
 def _selector(budget: PodDisruptionBudget) -> Selector:
