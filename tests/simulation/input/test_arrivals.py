@@ -151,6 +151,22 @@ def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:
     assert {t.key for t in spec.tolerations} == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
+def test_the_defaults_of_a_limit_range_are_completed_as_by_the_api_server(tmp_path: Path) -> None:
+    limits = {"type": "Container", "max": {"cpu": "2", "memory": "4Gi"}, "min": {"cpu": "10m", "nvidia.com/gpu": "1"}}
+    limits |= {"default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}}
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
+    bare, given = pod("bare"), pod("given")
+    bare["spec"]["containers"] = [container(resources={})]
+    given["spec"]["containers"] = [container(resources={"requests": {"memory": "1Gi"}, "limits": {"cpu": "500m"}})]
+    found = {
+        a.pod.metadata.name: a.pod.spec.containers[0].resources
+        for a in arrivals(tmp_path, limit_range, bare, given).pods
+    }
+    assert found["bare"].requests == {"cpu": "100m", "memory": "4Gi", "nvidia.com/gpu": "1"}
+    assert found["bare"].limits == {"cpu": "1", "memory": "4Gi"}
+    assert found["given"].requests == {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
+
+
 def test_claims_of_pods_are_created_with_them(tmp_path: Path) -> None:
     template = {
         "apiVersion": "resource.k8s.io/v1",

@@ -27,6 +27,8 @@ _TOLERATION_SECONDS = 300
 
 
 class _ContainerLimits(msgspec.Struct, rename="camel", frozen=True):
+    max: dict[str, Any] = {}
+    min: dict[str, Any] = {}
     default: dict[str, Any] = {}
     default_request: dict[str, Any] = {}
 
@@ -66,6 +68,7 @@ class Admission:
         default_factory=lambda: {name: (value, "PreemptLowerPriority") for name, value in _SYSTEM_CLASSES.items()}
     )
     _default_class: str = ""
+    #: The defaults of containers by namespace, as the API server has completed them.
     _container_limits: dict[str, list[Object]] = field(default_factory=dict)
     _runtime_classes: dict[str, Object] = field(default_factory=dict)
     #: The spec of claims by namespace and name of the ResourceClaimTemplate.
@@ -81,7 +84,7 @@ class Admission:
             case "LimitRange":
                 convert(_LimitRange, manifest)
                 limits = (manifest.get("spec") or {}).get("limits") or ()
-                found = [limit for limit in limits if limit.get("type") == "Container"]
+                found = [_completed(limit) for limit in limits if limit.get("type") == "Container"]
                 self._container_limits.setdefault(namespace, []).extend(found)
             case "RuntimeClass":
                 convert(_RuntimeClass, manifest)
@@ -124,9 +127,8 @@ class Admission:
         for limit in self._container_limits.get(namespace, ()):
             resources = container.setdefault("resources", {})
             for part, defaults in (("limits", "default"), ("requests", "defaultRequest")):
-                if limit.get(defaults):
+                if limit[defaults]:
                     resources[part] = {**limit[defaults], **(resources.get(part) or {})}
-            _default_requests(container)
 
     def set_priority(self, spec: Object) -> None:
         """Set priority and preemption policy of a pod spec by its priority class. Raises InvalidObject."""
@@ -159,6 +161,13 @@ class Admission:
 def _use_container_ports(container: Object) -> None:
     for port in container.get("ports") or ():
         port["hostPort"] = port.get("hostPort") or port.get("containerPort") or 0
+
+
+def _completed(limit: Object) -> Object:
+    """The defaults of a LimitRange's entry: limits that it lacks are its maxima, requests its limits or minima."""
+    limits = {**(limit.get("max") or {}), **(limit.get("default") or {})}
+    requests = {**(limit.get("min") or {}), **limits, **(limit.get("defaultRequest") or {})}
+    return {"default": limits, "defaultRequest": requests}
 
 
 def _default_requests(owner: Object) -> None:
