@@ -88,6 +88,13 @@ def test_a_job_has_the_pods_that_run_at_the_same_time(tmp_path: Path, spec: dict
     assert len(found.pods) == count + 1
 
 
+def test_the_pods_of_a_job_have_its_name_as_a_label(tmp_path: Path) -> None:
+    found = arrivals(tmp_path, workload("Job", "batch", parallelism=2))
+    assert [arrival.pod.metadata.labels for arrival in found.pods] == 2 * [
+        {"app": "batch", "job-name": "batch", "batch.kubernetes.io/job-name": "batch"}
+    ]
+
+
 def test_a_cron_job_runs_once(tmp_path: Path) -> None:
     job = workload("Job", "inner", parallelism=2)
     cron_job = {

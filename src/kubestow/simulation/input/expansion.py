@@ -27,6 +27,7 @@ _SUFFIX_LENGTH, _HASH_LENGTH = 5, 10
 _STRIDE = 6_700_417
 _HASH_LABEL = "pod-template-hash"
 _STATEFUL_SET_POD, _POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+_JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
 _COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 #: What the DaemonSet controller makes its pods tolerate.
 _DAEMON_TOLERATIONS = tuple(
@@ -49,7 +50,7 @@ _NETWORK_TOLERATION = {
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What distinguishes a pod from its siblings: its name, further labels, and its node if it has to be there."""
+    """What distinguishes a pod from its siblings: its name and further labels."""
 
     name: str
     labels: Mapping[str, str]
@@ -164,6 +165,7 @@ def _job(job: Object) -> Expansion:
     """As many pods as run at the same time."""
     spec, name = job["spec"], job["metadata"]["name"]
     pod = _pod_of(job)
+    pod["metadata"]["labels"] |= dict.fromkeys(_JOB_NAMES, name)
     if spec.get("suspend"):
         return Expansion(pod, [])
     parallelism, completions = _count(job, "parallelism"), spec.get("completions")
