@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Pod
+from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -239,6 +240,46 @@ def test_the_resulting_cluster_is_a_cluster_again(tmp_path: Path) -> None:
     again = cluster(tmp_path, *objects)
     assert repr(again) == "<Cluster: 1 nodes, 2 placed and 0 pending pods>"
     assert not again.summary.problems
+
+
+def test_a_replaced_pod_of_the_resulting_cluster_is_not_where_it_was(tmp_path: Path) -> None:
+    def owned(name: str, kind: str) -> Object:
+        old = with_priority(pod(name, cpu="1", nodeName="a"), 0)
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": "db", "uid": "u", "controller": True}
+        old["metadata"] |= {"ownerReferences": [owner], "annotations": {"note": "kept"}, "uid": f"uid-{name}"}
+        old["spec"]["containers"][0]["env"] = [{"name": "A", "value": "b"}]
+        old["status"] = {"phase": "Running", "podIP": "10.0.0.1", "startTime": "2026-01-01T00:00:00Z"}
+        return old
+
+    high = pod("high", cpu="2", priorityClassName="system-cluster-critical")
+    within = cluster(tmp_path, node("a", cpu="2"), owned("db-0", "StatefulSet"), owned("web-x", "ReplicaSet"))
+    found = arrivals(tmp_path, high, within=within)
+    objects = list(resulting_objects(run(within, found).api, within, found))
+    pods = {o["metadata"]["name"]: o for o in objects if o["kind"] == "Pod"}
+    [web] = pods.keys() - {"high", "db-0"}
+    for name in ("db-0", web):
+        assert "nodeName" not in pods[name]["spec"]
+        assert pods[name]["status"].keys() == {"conditions"}
+        assert pods[name]["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
+        assert pods[name]["metadata"]["annotations"] == {"note": "kept"}
+    assert pods["high"]["status"]["phase"] == "Running"
+    assert repr(cluster(tmp_path, *objects)) == "<Cluster: 1 nodes, 1 placed and 2 pending pods>"
+
+
+def test_pods_of_the_resulting_cluster_have_their_claims(tmp_path: Path) -> None:
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpu"},
+        "spec": {"spec": {"devices": {}}},
+    }
+    within = cluster(tmp_path, node("a"))
+    with_claim = pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    found = arrivals(tmp_path, template, with_claim, within=within)
+    again = cluster(tmp_path, *resulting_objects(run(within, found).api, within, found))
+    [claim] = (obj for obj in again.objects if isinstance(obj, ResourceClaim))
+    [placed] = again.pods
+    assert [status.resource_claim_name for status in placed.status.resource_claim_statuses] == [claim.metadata.name]
 
 
 def test_tables_have_columns_of_equal_length(tmp_path: Path) -> None:

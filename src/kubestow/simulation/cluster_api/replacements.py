@@ -11,10 +11,11 @@ from kubestow.api.core import Pod, PodStatus
 from kubestow.api.meta import OwnerReference
 from kubestow.simulation.input.expansion import generated_suffix
 
-__all__ = ["replacement", "replacing_controller"]
+__all__ = ["original_uid", "replacement", "replacing_controller"]
 
 #: Controllers that do not replace a pod: that of static pods, and one whose pods belong to their nodes.
 _NOT_REPLACING = frozenset({"Node", "DaemonSet"})
+_REPLACEMENT = "/replacement"
 
 
 def replacing_controller(pod: Pod) -> OwnerReference | None:
@@ -33,8 +34,15 @@ def replacement(pod: Pod, controller: OwnerReference, existing: Container[tuple[
     if controller.kind != "StatefulSet":
         names = (f"{controller.name}-{generated_suffix(f'replacement of {name}', number)}" for number in count(1))
         name = next(name for name in names if (metadata.namespace, name) not in existing)
-    uid = f"{metadata.uid}/replacement"
+    uid = f"{metadata.uid}{_REPLACEMENT}"
     metadata = msgspec.structs.replace(metadata, name=name, uid=uid, creation_timestamp=created)
     spec = msgspec.structs.replace(pod.spec, node_name="")
     status = PodStatus(resource_claim_statuses=pod.status.resource_claim_statuses)
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)
+
+
+def original_uid(uid: str) -> str:
+    """The uid of the pod that a pod was created for in the end, its own if it is no replacement."""
+    while uid.endswith(_REPLACEMENT):
+        uid = uid.removesuffix(_REPLACEMENT)
+    return uid

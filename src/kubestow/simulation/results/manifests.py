@@ -1,6 +1,7 @@
 """The cluster at the end of a simulation as Kubernetes objects, as ``kubectl get -o yaml`` would print them.
 
-Objects of the input keep all their fields; those that the simulation changed have their new state.
+Objects of the input keep all their fields; those that the simulation changed have their new state. A pod that replaces
+an evicted one has the fields of that one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
+from kubestow.scheduling.interfaces import Resource
 from kubestow.simulation.cluster_api.object_writes import json_merge_patched
+from kubestow.simulation.cluster_api.replacements import original_uid
 from kubestow.simulation.cluster_api.simulated_cluster import SimulatedCluster
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
@@ -25,26 +28,39 @@ Key = tuple[str, str, str]
 #: Server-side metadata that says nothing about the result.
 _BOOKKEEPING = ("resourceVersion", "uid", "managedFields", "selfLink", "generation")
 #: Kinds that controllers of a simulation change; all others are as in the input.
-_CHANGED = frozenset({"Pod", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim"})
+_CHANGED = frozenset({"PersistentVolume", "PersistentVolumeClaim", "ResourceClaim"})
+#: The fields of a pod's status that a simulation determines.
+_SIMULATED_STATUS = (
+    "phase",
+    "startTime",
+    "conditions",
+    "nominatedNodeName",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+)
 
 
 def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrivals) -> Iterator[Object]:
     """All objects of the simulated cluster in API JSON form: nodes, namespaces, other objects, and pods last."""
     sources = {_source_key(source.kind, source.manifest): source for source in cluster.sources}
-    templates = {arrival.pod.metadata.uid: arrival.manifest for arrival in arrivals.pods}
-    for resource in (NODES, NAMESPACES, *(r for r in WATCHED if r not in (NODES, NAMESPACES, PODS)), PODS):
+    for resource in (NODES, NAMESPACES, *(r for r in WATCHED if r not in (NODES, NAMESPACES, PODS))):
         for obj in api.objects(resource.type).values():
-            metadata = obj.metadata
-            source = sources.get((resource.kind, metadata.namespace, metadata.name))
-            if source is not None:
-                manifest = source.manifest
-            elif isinstance(obj, Pod):
-                manifest = dict(templates.get(metadata.uid) or {})
-            else:
-                manifest = {}
+            source = sources.get((resource.kind, obj.metadata.namespace, obj.metadata.name))
+            manifest = {} if source is None else source.manifest
             if source is None or resource.kind in _CHANGED:
-                manifest = _updated(manifest, obj)
-            yield {"apiVersion": resource.api_version, "kind": resource.kind, **_without_bookkeeping(manifest)}
+                manifest = json_merge_patched(manifest, msgspec.to_builtins(obj))
+            yield _output(resource, manifest)
+    names = {pod.metadata.uid: (PODS.kind, pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
+    templates = {arrival.pod.metadata.uid: arrival.manifest for arrival in arrivals.pods}
+    for pod in api.pods():
+        uid = original_uid(pod.metadata.uid)
+        source = sources.get(names[uid]) if uid in names else None
+        manifest = templates.get(uid, {}) if source is None else source.manifest
+        yield _output(PODS, _updated(manifest, pod, is_new=uid != pod.metadata.uid))
+
+
+def _output(resource: Resource, manifest: Object) -> Object:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **_without_bookkeeping(manifest)}
 
 
 def _source_key(kind: str, manifest: Object) -> Key:
@@ -53,19 +69,18 @@ def _source_key(kind: str, manifest: Object) -> Key:
     return kind, (metadata.get("namespace") or "default") if namespaced else "", metadata["name"]
 
 
-def _updated(manifest: Object, obj: Any) -> Object:
-    """A manifest with the state of the decoded object, which has fewer fields."""
-    state = msgspec.to_builtins(obj)
-    if not isinstance(obj, Pod) or not manifest:
-        return json_merge_patched(manifest, state)
-    changes: Object = {"metadata": state["metadata"]}
-    spec = dict(manifest.get("spec") or {})
-    if obj.spec.node_name:
-        spec["nodeName"] = obj.spec.node_name
-    status = {name: state["status"][name] for name in ("phase", "conditions") if name in state.get("status", {})}
-    if status:
-        changes["status"] = status
-    return json_merge_patched({**manifest, "spec": spec}, changes)
+def _updated(manifest: Object, pod: Pod, *, is_new: bool) -> Object:
+    """A manifest with the state of the decoded pod, which has fewer fields; ``is_new``: it is that of another pod."""
+    state: Object = msgspec.to_builtins(pod)
+    if not manifest:
+        return state
+    metadata = json_merge_patched(manifest.get("metadata") or {}, state["metadata"])
+    spec = {name: value for name, value in (manifest.get("spec") or {}).items() if name != "nodeName"}
+    if pod.spec.node_name:
+        spec["nodeName"] = pod.spec.node_name
+    status = {} if is_new else {k: v for k, v in (manifest.get("status") or {}).items() if k not in _SIMULATED_STATUS}
+    status |= {name: value for name, value in state.get("status", {}).items() if name in _SIMULATED_STATUS}
+    return {**manifest, "metadata": metadata, "spec": spec, "status": status}
 
 
 def _without_bookkeeping(manifest: Mapping[str, Any]) -> Object:
