@@ -282,6 +282,18 @@ def test_pods_of_the_resulting_cluster_have_their_claims(tmp_path: Path) -> None
     assert [status.resource_claim_name for status in placed.status.resource_claim_statuses] == [claim.metadata.name]
 
 
+def test_the_resulting_cluster_has_the_classes_and_custom_resources_of_the_input(tmp_path: Path) -> None:
+    gold = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 7}
+    quota = {"apiVersion": "example.com/v1", "kind": "Quota", "metadata": {"name": "q"}, "spec": {"cpu": 4}}
+    within = cluster(tmp_path, node("a"), gold)
+    found = arrivals(tmp_path, quota, {**gold, "metadata": {"name": "silver"}}, pod("p"), within=within)
+    assert list(found.summary.lines()) == ["read 1 Pod, 1 PriorityClass", "kept 1 Quota for plugins that read them"]
+    again = cluster(tmp_path, *resulting_objects(run(within, found).api, within, found))
+    assert [source.manifest["metadata"]["name"] for source in again.custom_resources] == ["gold", "silver", "q"]
+    later = [pod("x", priorityClassName="gold"), pod("y", priorityClassName="silver")]
+    assert [a.pod.spec.priority for a in arrivals(tmp_path, *later, within=again).pods] == [7, 7]
+
+
 def test_tables_have_columns_of_equal_length(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a"))
     result = run(within, arrivals(tmp_path, workload("Deployment", "web", replicas=3), within=within))

@@ -41,7 +41,10 @@ _SIMULATED_STATUS = (
 
 
 def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrivals) -> Iterator[Object]:
-    """All objects of the simulated cluster in API JSON form: nodes, namespaces, other objects, and pods last."""
+    """All objects of the simulated cluster in API JSON form: nodes, namespaces, other objects, and pods last.
+
+    Custom resources and what admission reads are as in the input.
+    """
     sources = {_source_key(source.kind, source.manifest): source for source in cluster.sources}
     for resource in (NODES, NAMESPACES, *(r for r in WATCHED if r not in (NODES, NAMESPACES, PODS))):
         for obj in api.objects(resource.type).values():
@@ -50,6 +53,8 @@ def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrival
             if source is None or resource.kind in _CHANGED:
                 manifest = json_merge_patched(manifest, msgspec.to_builtins(obj))
             yield _output(resource, manifest)
+    for source in (*cluster.custom_resources, *arrivals.custom_resources):
+        yield {"apiVersion": source.api_version, "kind": source.kind, **_without_bookkeeping(source.manifest)}
     names = {pod.metadata.uid: (PODS.kind, pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
     templates = {arrival.pod.metadata.uid: arrival.manifest for arrival in arrivals.pods}
     for pod in api.pods():
@@ -84,5 +89,5 @@ def _updated(manifest: Object, pod: Pod, *, is_new: bool) -> Object:
 
 
 def _without_bookkeeping(manifest: Mapping[str, Any]) -> Object:
-    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _BOOKKEEPING}
+    metadata = {k: v for k, v in (manifest.get("metadata") or {}).items() if k not in _BOOKKEEPING}
     return {**{k: v for k, v in manifest.items() if k not in ("apiVersion", "kind")}, "metadata": metadata}
