@@ -305,6 +305,14 @@ def test_tables_have_columns_of_equal_length(tmp_path: Path) -> None:
     assert "<pre>" in result._repr_html_()
 
 
+def test_tables_have_their_columns_without_pods(tmp_path: Path) -> None:
+    within = cluster(tmp_path, node("a"))
+    empty, full = run(within), run(within, arrivals(tmp_path, pod("p"), within=within))
+    for table in ("pods", "nodes", "timeline"):
+        assert list(empty.columns(table)) == list(full.columns(table))
+    assert set(map(len, empty.columns("pods").values())) == {0}
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("table", ["pods", "nodes", "timeline"])
 def test_tables_are_data_frames(tmp_path: Path, library: str, table: str) -> None:

@@ -97,7 +97,7 @@ class SimulationResult:
         """A table as columns of equal length: ``pods``, ``nodes`` or ``timeline``."""
         match table:
             case "pods":
-                return _columns(_pod_row(outcome) for outcome in self.outcomes)
+                return _columns((_pod_row(outcome) for outcome in self.outcomes), names=_POD_COLUMNS)
             case "nodes":
                 return _columns(_node_row(state) for state in self.nodes)
             case "timeline":
@@ -170,8 +170,25 @@ class SimulationResult:
         return f"<SimulationResult: {len(self.outcomes):,} pods on {len(self.nodes):,} nodes: {states}>"
 
 
-def _columns(rows: Iterable[Mapping[str, Any]]) -> Columns:
-    columns: Columns = {}
+#: A simulation may have no pods.
+_POD_COLUMNS = (
+    "namespace",
+    "name",
+    "owner",
+    "priority",
+    "state",
+    "node",
+    "arrived",
+    "bound",
+    "ended",
+    "attempts",
+    "message",
+)
+
+
+def _columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> Columns:
+    """The rows as columns; those of ``names`` exist even if there is no row."""
+    columns: Columns = {name: [] for name in names}
     for row in rows:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
