@@ -28,6 +28,7 @@ from kubestow.simulation.results.fragmentation import TypicalPods
 from kubestow.simulation.results.manifests import resulting_objects
 from kubestow.simulation.results.outcomes import PodOutcome, PodState
 from kubestow.simulation.results.result import SimulationResult
+from kubestow.simulation.results.tables import amount_text
 from kubestow.simulation.simulation import Progress, Simulation, SimulationOptions
 from kubestow.testing import builders
 from tests.simulation.input.manifests import arrivals, cluster, node, pod, workload
@@ -311,6 +312,16 @@ def test_tables_have_their_columns_without_pods(tmp_path: Path) -> None:
     for table in ("pods", "nodes", "timeline"):
         assert list(empty.columns(table)) == list(full.columns(table))
     assert set(map(len, empty.columns("pods").values())) == {0}
+
+
+def test_amounts_have_their_units() -> None:
+    amounts = {"cpu": 1500, "memory": 2**30, "hugepages-2Mi": 2**31, "nvidia.com/gpu": 1200}
+    assert [amount_text(name, amount) for name, amount in amounts.items()] == [
+        "1.5 cores",
+        "1.0 GiB",
+        "2.0 GiB",
+        "1,200",
+    ]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -18,7 +18,7 @@ __all__ = ["amount_text", "as_html", "plain_table", "render"]
 #: More pods than this are shown by owner, not one by one.
 _FEW_PODS = 30
 _MOST_GROUPS = 12
-_BYTES = ("memory", "ephemeral-storage")
+_BYTES, _HUGE_PAGES = ("memory", "ephemeral-storage"), "hugepages-"
 _WIDTH = 130
 
 
@@ -118,6 +118,6 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount of a resource (millicores, bytes or counts) with its unit."""
     if resource == "cpu":
         return f"{amount / 1000:,.1f} cores"
-    if resource in _BYTES:
+    if resource in _BYTES or resource.startswith(_HUGE_PAGES):
         return f"{amount / 2**30:,.1f} GiB"
     return f"{amount:,}"
