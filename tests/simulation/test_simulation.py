@@ -120,6 +120,12 @@ def test_a_pod_waits_until_another_departs() -> None:
     assert (staying["first"].state, staying["second"].state) == (PodState.RUNNING, PodState.PENDING)
 
 
+def test_a_pending_pod_that_is_being_deleted_is_not_attempted(tmp_path: Path) -> None:
+    ending = pod("ending", schedulerName="default-scheduler")
+    ending["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/x"]}
+    assert by_name(run(cluster(tmp_path, node("a"), ending)))["ending"].message == "is being deleted"
+
+
 def test_a_simulation_ends_at_its_limit() -> None:
     within = Cluster.of([builders.node("a")])
     found = Arrivals(pods=[at(builders.pod("p"), 10.0), at(builders.pod("q"), 20.0)])

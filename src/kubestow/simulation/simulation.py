@@ -316,6 +316,8 @@ class _Run:
         if queued is not None:
             return f"gated by {queued.gated_by}" if queued.gated_by else "not attempted before the end"
         info = self._scheduler.pods.get(uid)
+        if info is not None and info.terminating:
+            return "is being deleted"
         if info is not None and info.spec.scheduler_name not in self._scheduler.profiles:
             return f"no profile has the scheduler name {info.spec.scheduler_name}"
         return "not attempted before the end"
