@@ -7,8 +7,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from kubestow.api.meta import UNDECODABLE
 from kubestow.client.rest.transport import Transport
-from kubestow.errors import APIError
+from kubestow.errors import APIError, Unreachable
 
 __all__ = ["list_pages"]
 
@@ -50,7 +51,10 @@ async def _pages(transport: Transport, path: str, field_selector: str, limit: in
         query = {"limit": limit, "continue": token, "fieldSelector": field_selector}
         encoded = urlencode({key: value for key, value in query.items() if value})
         page = await transport.request("GET", f"{path}?{encoded}" if encoded else path)
-        metadata = msgspec.json.decode(page, type=_List).metadata
+        try:
+            metadata = msgspec.json.decode(page, type=_List).metadata
+        except UNDECODABLE as error:
+            raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
         yield page, metadata.version
         token = metadata.next
         if not token:
