@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from kubestow.app import SchedulerApp
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.transport import MERGE_PATCH, Transport
+from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference
 
@@ -53,11 +53,10 @@ class ClusterSandbox:
 
     # -- requests
 
-    async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = "") -> Object:
+    async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = JSON) -> Object:
         """Send a request and decode its response. Raises APIError."""
         content = None if body is None else json.dumps(body).encode()
-        options = {"content_type": content_type} if content_type else {}
-        decoded: Object = json.loads(await self.transport.request(method, path, content, **options))
+        decoded: Object = json.loads(await self.transport.request(method, path, content, content_type=content_type))
         return decoded
 
     async def create(self, collection: str, obj: Object) -> Object:

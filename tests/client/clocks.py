@@ -59,6 +59,12 @@ class ManualClock:
                 self._sleep_started.clear()
                 await self._sleep_started.wait()
 
+    async def advance_to_next_sleeper(self) -> float:
+        """Wake the task that is due first; the seconds that it had left to sleep."""
+        seconds = self._sleepers[0][0] - self.seconds
+        await self.advance(seconds + 1e-6)
+        return seconds
+
     async def advance(self, seconds: float) -> None:
         """Advance the time and wake the sleepers that are due, in order."""
         end = self.seconds + seconds

@@ -244,6 +244,23 @@ async def test_an_event_is_retried_while_the_server_is_unreachable(
         await server.wait_for_requests(2)
 
 
+async def test_an_event_is_retried_less_and_less_often_while_the_server_is_busy(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    busy = failure(429, "TooManyRequests", Retry_After="1")
+    server.respond("POST", EVENTS, *[busy] * 5, failure(503, "ServiceUnavailable", Retry_After="15"), response(201))
+    pauses = []
+    async with recording(server, manual_clock) as recorder:
+        recorder.record(SCHEDULED)
+        for tries in range(1, 7):
+            await server.wait_for_requests(tries)
+            await manual_clock.wait_for_sleepers(2)  # the retry and the refresh of series
+            pauses.append(await manual_clock.advance_to_next_sleeper())
+        await server.wait_for_requests(7)
+    for pause, least in zip(pauses, (1, 2, 4, 8, 10, 15), strict=True):
+        assert least <= round(pause, 3) <= 1.25 * least
+
+
 def _record(body: dict[str, object]) -> EventRecord:
     regarding = body["regarding"]
     assert isinstance(regarding, dict)

@@ -146,7 +146,9 @@ class SlowTransport(Transport):
 
     delay = 600.0
 
-    async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
+    async def request(
+        self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON, retries: int = 0
+    ) -> bytes:
         self.delay, seconds = 0.0, self.delay
         await asyncio.sleep(seconds)
         return json.dumps(lease("")).encode() if body is None else body

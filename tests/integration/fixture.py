@@ -20,7 +20,7 @@ from kubestow.api.meta import APIObject, ObjectMeta
 from kubestow.app import SchedulerApp
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.transport import MERGE_PATCH, Transport
+from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
 from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
 from kubestow.scheduling.interfaces import Resource
@@ -146,11 +146,10 @@ class ClusterFixture:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = "") -> Object:
+    async def request(self, method: str, path: str, body: Object | None = None, *, content_type: str = JSON) -> Object:
         """Send a request and decode its response. Raises APIError."""
         content = None if body is None else msgspec.json.encode(body)
-        options = {"content_type": content_type} if content_type else {}
-        return dict(msgspec.json.decode(await self.transport.request(method, path, content, **options)))
+        return dict(msgspec.json.decode(await self.transport.request(method, path, content, content_type=content_type)))
 
     async def create(self, *objects: Any) -> None:
         """Create objects, given as manifests or built objects."""

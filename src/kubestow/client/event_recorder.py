@@ -24,7 +24,7 @@ from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.client.rest.transport import STRATEGIC_MERGE_PATCH, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
-from kubestow.scheduling.api_calls.retries import jittered
+from kubestow.scheduling.api_calls.retries import Backoff, jittered
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
 
 __all__ = ["EventRecorder"]
@@ -34,6 +34,8 @@ _encode = msgspec.json.Encoder().encode
 
 _TRIES_PER_EVENT = 12
 _RETRY_SECONDS, _RETRY_JITTER = 10.0, 0.25
+#: Between the tries of an event that a busy server asks to retry later; all writers together must not keep it busy.
+_BUSY_BACKOFF = Backoff(initial=1.0, factor=2.0, jitter=_RETRY_JITTER, limit=_RETRY_SECONDS)
 _SERIES_FINISHED_AFTER = timedelta(minutes=6)
 _SERIES_REFRESHED_AFTER = timedelta(minutes=30)
 _REFRESH_SECONDS = 60.0
@@ -181,6 +183,7 @@ class EventRecorder:
 
     async def _write(self, series: _Series) -> None:
         """Create the event unless it exists, then patch it with the repetitions recorded meanwhile."""
+        busy_delays = _BUSY_BACKOFF.delays(self._random)
         for _ in range(_TRIES_PER_EVENT):
             try:
                 if not series.written:
@@ -189,12 +192,15 @@ class EventRecorder:
                     await self._patch(series)
                 return
             except APIError as error:
-                self._rejected(series, error)
-                return
+                if error.retry_after is None:
+                    self._rejected(series, error)
+                    return
+                problem, delay = str(error), max(next(busy_delays), error.retry_after)
             except Unreachable as error:
-                extra = fields(event=series.name, err=str(error))
-                _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, error, extra=extra)
-                await self._clock.sleep(jittered(_RETRY_SECONDS, _RETRY_JITTER, self._random))
+                problem, delay = str(error), jittered(_RETRY_SECONDS, _RETRY_JITTER, self._random)
+            extra = fields(event=series.name, err=problem)
+            _log.debug("unable to write event %s, may retry after sleeping: %s", series.name, problem, extra=extra)
+            await self._clock.sleep(delay)
         extra = fields(event=series.name, tries=_TRIES_PER_EVENT)
         _log.warning(
             "unable to write event %s: retry limit exceeded after %d tries", series.name, _TRIES_PER_EVENT, extra=extra
@@ -205,7 +211,7 @@ class EventRecorder:
         count = series.count
         body = _body(series, instance=f"{series.event.reporting_controller}-{self._host}")
         path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
-        await self._transport.request("POST", path, _encode(body))
+        await self._transport.request("POST", path, _encode(body), retries=0)
         series.written, series.written_at = count, self._clock.now()
 
     async def _patch(self, series: _Series) -> None:
@@ -213,7 +219,7 @@ class EventRecorder:
         path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events/{series.name}"
         body = _encode({"series": _series(series)})
         try:
-            await self._transport.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+            await self._transport.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH, retries=0)
         except APIError as error:
             if error.code != 404:
                 raise

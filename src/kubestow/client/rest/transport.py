@@ -1,8 +1,9 @@
 """Requests to one API server over persistent connections: bytes in, bytes out, failures as APIError or Unreachable.
 
 All traffic of the client goes through :meth:`Transport.request`, or :meth:`Transport.stream` for a watch. The transport
-handles two things for all callers: it retries after the delay of ``Retry-After`` (at most a minute each time), and it
-reloads credentials once after a 401. Every other retry is up to the caller, which knows whether it is safe.
+handles two things for all callers: it retries after the delay of ``Retry-After`` (at most a minute each time), unless a
+caller does so itself, and it reloads credentials once after a 401. Every other retry is up to the caller, which knows
+whether it is safe.
 """
 
 from __future__ import annotations
@@ -114,19 +115,27 @@ class Transport:
         self._pool.close()
         await asyncio.sleep(0)  # closed transports release their sockets in the next iteration
 
-    async def request(self, method: str, path: str, body: bytes | None = None, *, content_type: str = JSON) -> bytes:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        retries: int = _RETRIES,
+    ) -> bytes:
         """Send a request and return the body of the successful response.
 
-        ``path`` is percent-encoded and includes the query. Raises APIError and Unreachable. The error of the last try
-        is in doubt if that of any earlier try was.
+        ``path`` is percent-encoded and includes the query. A response with Retry-After is retried up to ``retries``
+        times. Raises APIError and Unreachable. The error of the last try is in doubt if that of any earlier try was.
         """
         in_doubt = False
-        for attempt in range(_RETRIES + 1):
+        for attempt in range(retries + 1):
             try:
                 return await self._request_once(method, path, body, content_type)
             except APIError as error:
                 in_doubt = error.in_doubt = error.in_doubt or in_doubt
-                if error.retry_after is None or attempt == _RETRIES or not _is_retriable(error.code):
+                if error.retry_after is None or attempt == retries or not _is_retriable(error.code):
                     raise
                 extra = fields(verb=method, path=path, err=str(error), retryAfter=error.retry_after)
                 _log.debug("%s %s: %s; retrying after %g s", method, path, error, error.retry_after, extra=extra)
