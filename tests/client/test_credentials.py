@@ -118,6 +118,13 @@ async def test_master_overrides_the_server_of_a_kubeconfig(tmp_path: Path) -> No
     assert credentials.headers["Authorization"] == "Bearer t"
 
 
+@pytest.mark.parametrize("master", ["two:8080", "https://two:port"])
+async def test_master_must_be_a_url(tmp_path: Path, master: str) -> None:
+    for path in ("", save(tmp_path, kubeconfig())):
+        with pytest.raises(InputError, match=r"^master: expected an http or https URL, got"):
+            await load_credentials(path, master=master)
+
+
 async def test_master_alone_ignores_kubeconfigs_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,7 +133,16 @@ def test_invalid_credentials_are_rejected(tmp_path: Path, user: dict[str, Any], 
     assert error(path).startswith(f"{path}: users[0].user{expected}")
 
 
-def test_a_server_must_be_a_url(tmp_path: Path) -> None:
-    path = write(tmp_path / "config", kubeconfig("localhost:6443"))
-    expected = f"{path}: clusters[0].cluster.server: expected an http or https URL, got 'localhost:6443'"
+@pytest.mark.parametrize(
+    "server", ["localhost:6443", "https://", "https://localhost:65536", "https://[::1", "http://localhost:port"]
+)
+def test_a_server_must_be_a_url(tmp_path: Path, server: str) -> None:
+    path = write(tmp_path / "config", kubeconfig(server))
+    expected = f"{path}: clusters[0].cluster.server: expected an http or https URL, got {server!r}"
     assert error(path) == expected
+
+
+def test_a_socks_proxy_is_rejected_without_its_password(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", kubeconfig(cluster={"proxy-url": "socks5://me:secret@localhost:1080"}))
+    expected = "clusters[0].cluster.proxy-url: expected an http or https URL; SOCKS proxies are not supported"
+    assert error(path) == f"{path}: {expected}"

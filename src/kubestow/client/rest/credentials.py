@@ -23,6 +23,7 @@ from kubestow.client.rest.kubeconfig import (
     KubeconfigContext,
     KubeconfigUser,
     Located,
+    is_http_url,
     read_kubeconfig,
 )
 from kubestow.client.rest.proxies import proxy_from_environment
@@ -120,6 +121,8 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
        current context, ``master`` the address of the cluster.
     3. The service account of the pod.
     """
+    if master and not is_http_url(master):
+        raise InputError("master", f"expected an http or https URL, got {master!r}")
     if master and not kubeconfig:
         return _from_address(master)
     if files := _kubeconfig_files(kubeconfig):
@@ -158,8 +161,6 @@ def _kubeconfig_files(explicit: str) -> list[Path]:
 
 
 def _from_address(server: str) -> Credentials:
-    if not server.startswith(("https://", "http://")):
-        raise InputError("master", f"expected an http or https URL, got {server!r}")
     tls = _tls_context() if server.startswith("https:") else None
     return Credentials(server, tls=tls, proxy=proxy_from_environment(server, os.environ))
 

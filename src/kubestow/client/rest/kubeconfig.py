@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -20,7 +21,7 @@ import yaml
 from kubestow.api.meta import convert
 from kubestow.errors import InputError, InvalidObject
 
-__all__ = ["KubeconfigCluster", "KubeconfigContext", "KubeconfigUser", "Located", "read_kubeconfig"]
+__all__ = ["KubeconfigCluster", "KubeconfigContext", "KubeconfigUser", "Located", "is_http_url", "read_kubeconfig"]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -202,9 +203,21 @@ def _resolve(merged: _Merged, name: str) -> KubeconfigContext:
     return KubeconfigContext(name, _checked_cluster(cluster), _checked_user(user))
 
 
+def is_http_url(text: str) -> bool:
+    """Whether the text is the URL of an HTTP server."""
+    try:
+        url = urlsplit(text)
+        return text.startswith(("https://", "http://")) and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is not a number or too large, or brackets that do not match
+        return False
+
+
 def _checked_cluster(cluster: Located[KubeconfigCluster]) -> Located[KubeconfigCluster]:
-    if not cluster.value.server.startswith(("https://", "http://")):
+    if not is_http_url(cluster.value.server):
         raise cluster.input_error("server", f"expected an http or https URL, got {cluster.value.server!r}")
+    if cluster.value.proxy_url and not is_http_url(cluster.value.proxy_url):
+        # Without the URL, which may contain a password.
+        raise cluster.input_error("proxy-url", "expected an http or https URL; SOCKS proxies are not supported")
     _check_base64(cluster, "certificate-authority-data", cluster.value.certificate_authority_data)
     authority = _absolute(cluster, "certificate-authority", cluster.value.certificate_authority)
     return _replaced(cluster, certificate_authority=authority)
