@@ -54,6 +54,12 @@ def test_paths_are_relative_to_their_kubeconfig(tmp_path: Path) -> None:
     assert read(path).user.value.token_file == str(tmp_path / "pki" / "token")
 
 
+def test_the_command_of_an_exec_plugin_is_relative_to_its_kubeconfig_or_in_the_path(tmp_path: Path) -> None:
+    for command, expected in {"./login": str(tmp_path / "login"), "login": "login", "/bin/login": "/bin/login"}.items():
+        path = write(tmp_path / "config", kubeconfig(exec={"apiVersion": "v1", "command": command}))
+        assert read(path).user.value.exec == {"apiVersion": "v1", "command": expected}
+
+
 def test_a_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
     config = kubeconfig()
     del config["contexts"][0]["context"]["user"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,10 +232,20 @@ def _checked_user(user: Located[KubeconfigUser]) -> Located[KubeconfigUser]:
     if bool(certificate or user.value.client_certificate_data) != bool(key or user.value.client_key_data):
         raise user.input_error("", "client-certificate and client-key must be set together")
     token_file = _absolute(user, "tokenFile", user.value.token_file)
-    return _replaced(user, client_certificate=certificate, client_key=key, token_file=token_file)
+    plugin = _absolute_command(user)
+    return _replaced(user, client_certificate=certificate, client_key=key, token_file=token_file, exec=plugin)
 
 
-def _replaced(entry: Located[E], **changes: str) -> Located[E]:
+def _absolute_command(user: Located[KubeconfigUser]) -> dict[str, Any] | None:
+    """The exec plugin; a command with a slash is relative to its kubeconfig, others are in the PATH."""
+    plugin = user.value.exec
+    command = None if plugin is None else plugin.get("command")
+    if plugin is None or not isinstance(command, str) or os.sep not in command:
+        return plugin
+    return plugin | {"command": str((user.file.parent / command).absolute())}
+
+
+def _replaced(entry: Located[E], **changes: Any) -> Located[E]:
     return Located(entry.file, entry.place, msgspec.structs.replace(entry.value, **changes))
 
 
