@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.rate_limiter import RateLimit, TokenBucketRateLimiter
@@ -25,6 +26,17 @@ async def test_a_request_carries_the_user_agent_and_the_body(server: ScriptedSer
     assert request.query == {"dryRun": "All"}
     assert request.headers["User-Agent"] == f"kubestow/{VERSION}"
     assert request.headers["Content-Type"] == request.headers["Accept"] == "application/json"
+
+
+async def test_a_header_that_could_contain_another_is_never_sent(
+    server: ScriptedServer, clock: AutoAdvancingClock
+) -> None:
+    credentials = Credentials(server.url, headers=CIMultiDict({"Impersonate-User": "me\r\nX: y"}))
+    async with Transport(credentials, clock=clock) as transport:
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="Impersonate-User contains a character that is not printable"):
+                await transport.request("GET", "/x")
+    assert not server.requests
 
 
 async def test_percent_encoding_in_a_path_is_preserved(server: ScriptedServer, transport: Transport) -> None:

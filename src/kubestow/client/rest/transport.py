@@ -246,8 +246,8 @@ class Transport:
         if _TARGET.fullmatch(path) is None:
             path = quote(path, safe=_RESERVED)
         if self._headers_from is not self._credentials.headers:
-            self._headers_from = self._credentials.headers
             self._headers = self._fixed_headers(self._credentials.headers)
+            self._headers_from = self._credentials.headers
         head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
         if body is None:
             return f"{head}\r\n".encode("latin-1")
