@@ -44,11 +44,16 @@ async def test_username_and_password_are_sent_as_basic_authentication(tmp_path: 
 
 
 async def test_impersonation_is_sent_as_headers(tmp_path: Path) -> None:
-    user: dict[str, Any] = {"as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"why": ["because"]}}
+    user: dict[str, Any] = {
+        "as": "bob",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"why": ["because"], "example.com/scope": ["all"]},
+    }
     headers = (await load_credentials(save(tmp_path, kubeconfig(**user)))).headers
     assert headers["Impersonate-User"] == "bob"
     assert headers.getall("Impersonate-Group") == ["a", "b"]
     assert headers["Impersonate-Extra-why"] == "because"
+    assert headers["Impersonate-Extra-example.com%2Fscope"] == "all"
 
 
 async def test_a_context_without_user_sends_no_authorization(tmp_path: Path) -> None:

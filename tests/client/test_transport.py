@@ -28,6 +28,14 @@ async def test_a_request_carries_the_user_agent_and_the_body(server: ScriptedSer
     assert request.headers["Content-Type"] == request.headers["Accept"] == "application/json"
 
 
+async def test_header_values_are_sent_as_utf8(server: ScriptedServer, clock: AutoAdvancingClock) -> None:
+    server.respond("GET", "/x", response())
+    credentials = Credentials(server.url, headers=CIMultiDict({"Impersonate-User": "Zoë 山"}))
+    async with Transport(credentials, clock=clock) as transport:
+        await transport.request("GET", "/x")
+    assert server.requests[0].headers["Impersonate-User"] == "Zoë 山"
+
+
 async def test_a_header_that_could_contain_another_is_never_sent(
     server: ScriptedServer, clock: AutoAdvancingClock
 ) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from multidict import CIMultiDict
 
@@ -32,6 +33,8 @@ from kubestow.errors import InputError
 __all__ = ["Credentials", "load_credentials", "load_in_cluster_credentials"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: The characters of a header name besides letters, digits and ``_.-~``, without the percent sign.
+_HEADER_NAME = "!#$&'*+^`|"
 
 
 class _CredentialSource(Protocol):
@@ -287,6 +290,6 @@ def _impersonation(user: KubeconfigUser) -> CIMultiDict[str]:
     for group in user.impersonate_groups:
         headers.add("Impersonate-Group", group)
     for key, values in user.impersonate_extra.items():
-        for value in values:
-            headers.add(f"Impersonate-Extra-{key}", value)
+        for value in values:  # the API server decodes keys, which often contain a slash
+            headers.add(f"Impersonate-Extra-{quote(key, safe=_HEADER_NAME)}", value)
     return headers

@@ -250,9 +250,9 @@ class Transport:
             self._headers_from = self._credentials.headers
         head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
         if body is None:
-            return f"{head}\r\n".encode("latin-1")
+            return f"{head}\r\n".encode()
         head = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-        return head.encode("latin-1") + body
+        return head.encode() + body
 
     def _fixed_headers(self, credential_headers: CIMultiDict[str]) -> str:
         assert self._pool is not None
