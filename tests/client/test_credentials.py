@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import ssl
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from kubestow.client.rest import credentials as module
 from kubestow.client.rest.credentials import Credentials, load_credentials
@@ -242,6 +244,75 @@ async def test_tls_server_name_replaces_the_host_in_verification(tmp_path: Path,
         by_address = server.url.replace("localhost", "127.0.0.1")
         path = save(tmp_path, kubeconfig(by_address, cluster, **user))
         assert await get(await load_credentials(path), clock) == b"hello"
+
+
+async def certificate_user(request: web.Request) -> web.StreamResponse:
+    """Responds with the common name of the client certificate."""
+    subject = dict(names[0] for names in request.get_extra_info("peercert")["subject"])
+    return web.Response(text=subject["commonName"])
+
+
+def issue_next(directory: Path) -> None:
+    """A certificate ``next`` of the authority, to replace that of the client."""
+    make_certificate(directory, "next", authority="ca")
+
+
+@needs_openssl
+async def test_a_rotated_client_certificate_replaces_the_former_one_and_its_connections(
+    tmp_path: Path, clock: AutoAdvancingClock
+) -> None:
+    async with scripted_server(mutual_tls(tmp_path)) as server:
+        server.respond("GET", "/x", certificate_user, certificate_user)
+        user = {"client-certificate": "client.crt", "client-key": "client.key"}
+        path = save(tmp_path, kubeconfig(server.url, {"certificate-authority": "ca.crt"}, **user))
+        credentials = await load_credentials(path)
+        async with Transport(credentials, clock=clock) as transport:
+            assert await transport.request("GET", "/x") == b"client"
+            issue_next(tmp_path)
+            for suffix in ("crt", "key"):
+                (tmp_path / f"next.{suffix}").replace(tmp_path / f"client.{suffix}")
+            await credentials.refresh()
+            assert await transport.request("GET", "/x") == b"next"
+
+
+@needs_openssl
+async def test_a_client_certificate_that_does_not_match_its_key_yet_leaves_the_former_one_in_use(
+    tmp_path: Path, clock: AutoAdvancingClock
+) -> None:
+    async with scripted_server(mutual_tls(tmp_path)) as server:
+        server.respond("GET", "/x", certificate_user)
+        user = {"client-certificate": "client.crt", "client-key": "client.key"}
+        path = save(tmp_path, kubeconfig(server.url, {"certificate-authority": "ca.crt"}, **user))
+        credentials = await load_credentials(path)
+        issue_next(tmp_path)
+        (tmp_path / "next.crt").replace(tmp_path / "client.crt")
+        with pytest.raises(InputError, match="expected a client certificate and its key in PEM"):
+            await credentials.refresh()
+        assert await get(credentials, clock) == b"client"
+
+
+@needs_openssl
+async def test_a_request_is_repeated_with_the_next_certificate_of_an_exec_plugin(
+    tmp_path: Path, clock: AutoAdvancingClock
+) -> None:
+    output = tmp_path / "credential.json"
+
+    def issue(name: str) -> None:
+        certificate, key = ((tmp_path / f"{name}.{suffix}").read_text() for suffix in ("crt", "key"))
+        status = {"clientCertificateData": certificate, "clientKeyData": key}
+        version = "client.authentication.k8s.io/v1"
+        output.write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+
+    async with scripted_server(mutual_tls(tmp_path)) as server:
+        issue("client")
+        plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/cat", "args": [str(output)]}
+        path = save(tmp_path, kubeconfig(server.url, {"certificate-authority": "ca.crt"}, exec=plugin))
+        server.respond("GET", "/x", certificate_user, failure(401, "Unauthorized"), certificate_user)
+        async with Transport(await load_credentials(path), clock=clock) as transport:
+            assert await transport.request("GET", "/x") == b"client"
+            issue_next(tmp_path)
+            issue("next")
+            assert await transport.request("GET", "/x") == b"next"
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ class Connection(asyncio.Protocol):
     """A connection to a server, opened by ``loop.create_connection``."""
 
     def __init__(self) -> None:
-        #: When the connection became idle, on the event loop's clock; the pool sets it.
+        #: When the connection became idle, on the event loop's clock; the pool sets it, and the next.
         self.idle_since = 0.0
+        #: The generation of connections to which it belongs.
+        self.generation = 0
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpResponseParser(self)
         self._response = Response()

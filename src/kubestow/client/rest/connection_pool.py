@@ -56,6 +56,7 @@ class ConnectionPool:
         self._in_use: set[Connection] = set()
         self._streams: set[Connection] = set()
         self._opening = 0
+        self._generation = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         #: What precedes the path in a request: scheme and host of the server where a proxy forwards plain HTTP.
         forwards = self._proxy is not None and self._tls is None
@@ -113,10 +114,10 @@ class ConnectionPool:
         self._wake_next()
 
     def release(self, connection: Connection) -> None:
-        """Keep a connection for the next request, or close it if its response is not complete."""
+        """Keep a connection for the next request, or close it if it is retired or its response is not complete."""
         self._in_use.discard(connection)
         self._streams.discard(connection)
-        if connection.reusable:
+        if connection.reusable and connection.generation == self._generation:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
@@ -131,6 +132,12 @@ class ConnectionPool:
     def _close_idle(self) -> None:
         """Close the connections that cannot be used any more."""
         while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
+            self._idle.popleft().close()
+
+    def retire(self) -> None:
+        """Open other connections for later requests: a connection has the client certificate of its TLS handshake."""
+        self._generation += 1
+        while self._idle:
             self._idle.popleft().close()
 
     def close(self) -> None:
@@ -150,6 +157,7 @@ class ConnectionPool:
 
     async def _open(self) -> Connection:
         self._opening += 1
+        generation = self._generation
         try:
             async with asyncio.timeout(self._connect_timeout):
                 connection = await (self._connect() if self._proxy is None else self._connect_through(self._proxy))
@@ -158,6 +166,7 @@ class ConnectionPool:
             raise
         finally:
             self._opening -= 1
+        connection.generation = generation
         self._in_use.add(connection)
         return connection
 

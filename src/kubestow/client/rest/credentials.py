@@ -53,8 +53,8 @@ class _CredentialSource(Protocol):
 class Credentials:
     """The address of an API server and the credentials for it.
 
-    A new token replaces ``headers``, a new client certificate is loaded into ``tls``; every request uses the current
-    ones.
+    A new client certificate is loaded into ``tls``. Each new token or certificate replaces ``headers``, so that another
+    object there means other credentials.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Credentials:
         self.tls, self.tls_server_name, self.proxy = tls, tls_server_name, proxy
         self.headers: CIMultiDict[str] = CIMultiDict() if headers is None else headers
         self._source = source
-        self._certificate: tuple[str, str] | None = None
+        #: The content of the files of the client certificate and its key.
+        self._certificate: tuple[bytes, bytes] | None = None
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -83,7 +84,7 @@ class Credentials:
                     self.apply(loaded)
 
     async def reload(self, rejected: Mapping[str, str]) -> bool:
-        """Load everything again after the server rejected these headers; True if the headers are different now.
+        """Load everything again after the server rejected a request with these headers; True if anything is new.
 
         Raises InputError and keeps the old credentials.
         """
@@ -101,18 +102,25 @@ class Credentials:
             self.headers = self.headers.copy()
             self.headers["Authorization"] = authorization
         certificate: str | None = getattr(loaded, "cert_file", None)
-        if certificate and (certificate, loaded.key_file) != self._certificate:
+        if certificate:
             self._load_certificate(certificate, loaded.key_file)
 
     def _load_certificate(self, certificate: str, key: str) -> None:
+        """Load the files unless they are unchanged."""
         if self.tls is None or self._source is None:
             return
         try:
-            # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
-            self.tls.load_cert_chain(certificate, key, password=lambda: b"")
-        except (ssl.SSLError, OSError) as error:
+            content = (Path(certificate).read_bytes(), Path(key).read_bytes())
+            if content == self._certificate:
+                return
+            # A failure would leave the context without a certificate, for example between the writes of both files.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.tls):
+                # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
+                context.load_cert_chain(certificate, key, password=lambda: b"")
+        except OSError as error:  # ssl.SSLError is one
             raise self._source.input_error(f"expected a client certificate and its key in PEM: {error}") from None
-        self._certificate = (certificate, key)
+        self._certificate = content
+        self.headers = self.headers.copy()
 
 
 async def load_credentials(kubeconfig: str = "", *, context: str = "", master: str = "") -> Credentials:
@@ -218,7 +226,7 @@ class _KubeconfigSource:
     def _can_expire(self, user: KubeconfigUser) -> bool:
         if user.exec is not None:  # an exec plugin that returns no expiry runs again only after a 401
             return hasattr(self._loader, "exec_plugin_expiry")
-        return bool(user.auth_provider or user.token_file)
+        return bool(user.auth_provider or user.token_file or user.client_certificate)
 
     def input_error(self, problem: str) -> InputError:
         return self.context.user.input_error("", problem)

@@ -203,6 +203,7 @@ class Transport:
 
         Raises Unreachable.
         """
+        self._use_current_credentials()
         request = self._encode(method, path, body, content_type)
         started, code = self._clock.monotonic(), "<error>"
         try:
@@ -240,14 +241,19 @@ class Transport:
                 if response is None or not streams:
                     pool.release(connection)
 
+    def _use_current_credentials(self) -> None:
+        """Have requests carry the credentials as they are now, in their headers and by their connections."""
+        if self._headers_from is not self._credentials.headers:
+            assert self._pool is not None, "the transport is used outside its async with"
+            self._headers = self._fixed_headers(self._credentials.headers)
+            self._headers_from = self._credentials.headers
+            self._pool.retire()
+
     def _encode(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         """The request as it is sent. No character of the path can end the request line."""
         assert self._pool is not None, "the transport is used outside its async with"
         if _TARGET.fullmatch(path) is None:
             path = quote(path, safe=_RESERVED)
-        if self._headers_from is not self._credentials.headers:
-            self._headers = self._fixed_headers(self._credentials.headers)
-            self._headers_from = self._credentials.headers
         head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
         if body is None:
             return f"{head}\r\n".encode()
