@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_errors_logged")
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 NAMESPACES = "/api/v1/namespaces"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 ROOT_CA = "kube-root-ca.crt"
 
 
@@ -78,6 +79,26 @@ def test_a_dependent_with_a_remaining_owner_only_loses_the_other_reference() -> 
         await cluster.pass_time(1)
         remaining = (await cluster.get(f"{MAPS}/child")).json["metadata"]["ownerReferences"]
         assert [one["name"] for one in remaining] == ["b"]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("unresolved", ["in a namespace", "of an unknown kind"])
+def test_a_dependent_stays_as_it_is_while_an_owner_cannot_be_resolved(unresolved: str) -> None:
+    """A reference has no namespace: that of a cluster-scoped dependent names no namespaced object."""
+
+    async def scenario(cluster: Cluster) -> None:
+        owner = await config_map(cluster, "owner")
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+        if unresolved == "of an unknown kind":
+            reference["kind"] = "Unknown"
+        missing = {"apiVersion": "v1", "kind": "Node", "name": "missing", "uid": "11111111-2222-3333-4444-555555555555"}
+        references = [missing, reference]
+        body = {"metadata": {"name": "low", "ownerReferences": references}, "value": 1}
+        await cluster.post(PRIORITY_CLASSES, body)
+        await cluster.pass_time(1)
+        dependent = (await cluster.get(f"{PRIORITY_CLASSES}/low")).json
+        assert dependent["metadata"]["ownerReferences"] == references
 
     run_scenario(scenario)
 

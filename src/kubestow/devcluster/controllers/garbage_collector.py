@@ -65,11 +65,15 @@ class GarbageCollector(Controller):
         self.enqueue(" ".join(ref))
 
     def _resolve(self, owner: OwnerRef, dependent: ObjectRef) -> ObjectRef | None:
-        """The owner's resource and key; None for a kind that is not served."""
+        """The owner's resource and key.
+
+        None for a kind that is not served, and for an owner in a namespace of a cluster-scoped dependent.
+        """
         kind = self.registry.scheme.kind_for(owner.api_version.rpartition("/")[0], owner.kind)
-        if kind is None:
+        namespace = dependent[1].rpartition("/")[0]
+        if kind is None or (kind.namespaced and not namespace):
             return None
-        return kind.storage, kind.key(dependent[1].rpartition("/")[0], owner.name)
+        return kind.storage, kind.key(namespace, owner.name)
 
     def _find(self, ref: ObjectRef) -> StoredObject | None:
         resource, key = ref
@@ -94,17 +98,24 @@ class GarbageCollector(Controller):
             self._collect(ref, kind, stored, owner_refs)
 
     def _collect(self, ref: ObjectRef, kind: Kind, stored: StoredObject, owner_refs: tuple[OwnerRef, ...]) -> None:
-        """Delete a dependent without a solid owner; if it has one, only drop its references to the others."""
-        dangling = {owner.uid for owner in owner_refs if not self._exists(owner, ref)}
-        waiting = {
-            owner.uid
-            for owner in owner_refs
-            if owner.uid not in dangling and self._is_waiting_for_dependents(owner, ref)
-        }
+        """Delete a dependent without a solid owner; if it has one, only drop its references to the others.
+
+        As with Kubernetes' garbage collector, it stays as it is while one of its owners cannot be resolved.
+        """
+        dangling, waiting = [], []
+        for owner in owner_refs:
+            owner_ref = self._resolve(owner, ref)
+            if owner_ref is None:
+                return
+            found = self._find(owner_ref)
+            if found is None or uid_of(found) != owner.uid:
+                dangling.append(owner.uid)
+            elif _waits_for_dependents(found, _FOREGROUND):
+                waiting.append(owner.uid)
         if not dangling and not waiting:
             return
         if len(dangling) + len(waiting) < len(owner_refs):
-            self.remove_owner_references(kind, stored.namespace, stored.name, dangling | waiting)
+            self.remove_owner_references(kind, stored.namespace, stored.name, {*dangling, *waiting})
         elif not is_terminating(stored):
             uid = uid_of(stored)
             propagation = "Foreground" if waiting and self._dependents.get(uid) else "Background"
@@ -114,19 +125,6 @@ class GarbageCollector(Controller):
             self.registry.delete(
                 kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
             )
-
-    def _exists(self, owner: OwnerRef, dependent: ObjectRef) -> bool:
-        ref = self._resolve(owner, dependent)
-        if ref is None:
-            return True
-        stored = self._find(ref)
-        return stored is not None and uid_of(stored) == owner.uid
-
-    def _is_waiting_for_dependents(self, owner: OwnerRef, dependent: ObjectRef) -> bool:
-        """Whether the owner is in foreground deletion."""
-        ref = self._resolve(owner, dependent)
-        stored = self._find(ref) if ref is not None else None
-        return stored is not None and _waits_for_dependents(stored, _FOREGROUND)
 
     def _has_waiting_dependent(self, uid: str) -> bool:
         """Whether one of the dependents is in foreground deletion."""
