@@ -55,6 +55,13 @@ async def test_wait_describe_and_delete_a_bound_pod(kubectl: Kubectl) -> None:
     assert "NotFound" in await kubectl("get", "pod", "web", fails=True)
 
 
+async def test_a_dry_run_of_delete_deletes_nothing(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=POD)
+    for selection in ("web", "--all"):
+        assert "(server dry run)" in await kubectl("delete", "pod", selection, "--dry-run=server", "--wait=false")
+    assert await kubectl("get", "pods", "-o", "name") == "pod/web\n"
+
+
 async def test_taint_drain_and_uncordon_nodes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
     await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=600s")

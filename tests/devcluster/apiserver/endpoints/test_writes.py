@@ -130,6 +130,16 @@ async def test_a_dry_run_does_not_write(client: Client) -> None:
     assert (await client.get(f"{PODS}/p")).status == 404
 
 
+@pytest.mark.parametrize("path", [f"{PODS}/p", PODS])
+async def test_a_dry_run_in_the_body_of_a_delete_deletes_nothing(client: Client, path: str) -> None:
+    await client.post(PODS, pod())
+    version = client.server.store.resource_version
+    assert (await client.delete(path, {"dryRun": ["All"]})).status == 200
+    rejected = await client.delete(path, {"dryRun": ["All", "Some"]})
+    assert rejected.status == 422 and 'dryRun: Unsupported value: ["All","Some"]' in rejected.message
+    assert client.server.store.resource_version == version
+
+
 async def test_binding_a_bound_pod_conflicts(client: Client) -> None:
     await client.post(PODS, pod("p"))
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}

@@ -8,6 +8,7 @@ from kubestow.devcluster.apiserver import field_errors, statuses
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
+from kubestow.devcluster.apiserver.registry.registry import WriteOptions
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body
 from kubestow.devcluster.apiserver.storage.store import StoredObject
@@ -17,8 +18,8 @@ __all__ = ["delete", "delete_collection", "parse_delete_options"]
 
 def delete(scope: RequestScope) -> Response:
     info, kind = scope.info, scope.kind
-    delete_options = _with_default_policy(scope, _delete_options(scope), scope.get())
-    write_options = scope.write_options
+    requested, write_options = _options(scope)
+    delete_options = _with_default_policy(scope, requested, scope.get())
     stored, is_removed = scope.registry.delete(kind, info.namespace, info.name, delete_options, write_options)
     if kind.strategy.returns_deleted_object or not is_removed:
         return scope.encoder.object_response(stored)
@@ -28,7 +29,7 @@ def delete(scope: RequestScope) -> Response:
 
 
 def delete_collection(scope: RequestScope) -> Response:
-    delete_options, write_options = _delete_options(scope), scope.write_options
+    delete_options, write_options = _options(scope)
     resource_version = scope.registry.store.resource_version
     selected = scope.predicate().select(scope.collection.snapshot(scope.key_prefix))
     for stored in selected:
@@ -48,17 +49,29 @@ def _with_default_policy(scope: RequestScope, options: DeleteOptions, stored: St
     return replace(options, propagation_policy=policy)
 
 
-def _delete_options(scope: RequestScope) -> DeleteOptions:
+def _options(scope: RequestScope) -> tuple[DeleteOptions, WriteOptions]:
     """The options of a delete, from its body or its query. Raises a 400 or 422 StatusError."""
-    request = scope.request
+    request, write_options = scope.request, scope.write_options
     body: Object = {}
     if request.body.strip():
         body = decode_body(request.body, request.headers.content_type, expected="DeleteOptions")
-    return parse_delete_options(
+    delete_options = parse_delete_options(
         body,
         grace_period_seconds=request.number("gracePeriodSeconds"),
         propagation_policy=request.query.get("propagationPolicy", ""),
     )
+    return delete_options, replace(write_options, dry_run=write_options.dry_run or _is_dry_run(body))
+
+
+def _is_dry_run(options: Object) -> bool:
+    """Whether a DeleteOptions object asks for a dry run. Raises a 400 or 422 StatusError."""
+    directives = options.get("dryRun") or []
+    if not isinstance(directives, list):
+        raise statuses.bad_request("DeleteOptions: a field has the wrong type")
+    if any(directive != "All" for directive in directives):
+        error = field_errors.unsupported_value("dryRun", directives, ("All",))
+        raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
+    return bool(directives)
 
 
 def parse_delete_options(
