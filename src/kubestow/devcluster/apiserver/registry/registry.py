@@ -204,8 +204,10 @@ class Registry:
                 after[field] = before[field]
         after["resourceVersion"] = before["resourceVersion"]
         if subresource == "status":
-            if "managedFields" in before:
-                after["managedFields"] = before["managedFields"]
+            for field in ("managedFields", *kind.strategy.kept_by_status_writes):
+                after.pop(field, None)
+                if field in before:
+                    after[field] = before[field]
             status = new.get("status")
             for field in [field for field in new if field not in ("metadata", "status")]:
                 del new[field]

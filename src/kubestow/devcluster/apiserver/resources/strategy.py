@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
 from kubestow.devcluster.apiserver.field_errors import FieldError
 from kubestow.devcluster.apiserver.schema import Object
 
-__all__ = ["RESTStrategy", "SpecStrategy"]
+__all__ = ["ALL_CLIENT_METADATA", "RESTStrategy", "SpecStrategy"]
+
+#: The metadata that clients set.
+ALL_CLIENT_METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 class RESTStrategy:
@@ -25,6 +30,8 @@ class RESTStrategy:
     returns_deleted_object = False
     #: The propagation policy of a delete without one; empty: Background.
     default_propagation_policy = ""
+    #: Fields of the metadata that a write of the status does not change, beside those that only the server sets.
+    kept_by_status_writes: ClassVar[tuple[str, ...]] = ()
     #: Whether stored objects differ from those that this kind serves.
     needs_conversion = False
 

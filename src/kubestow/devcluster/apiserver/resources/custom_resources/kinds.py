@@ -20,7 +20,7 @@ from kubestow.devcluster.apiserver.resources.kind import (
     ScalePaths,
     Subresources,
 )
-from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.resources.strategy import ALL_CLIENT_METADATA, RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.schema.group_version import GroupVersion
 from kubestow.devcluster.apiserver.schema.structural import Schema, StructuralType
@@ -34,6 +34,7 @@ class CustomResourceStrategy(RESTStrategy):
 
     has_generation = True
     allow_unconditional_update = False
+    kept_by_status_writes = ALL_CLIENT_METADATA
 
     def __init__(self, schema: Schema, type_meta: Object, *, has_status: bool) -> None:
         # Metadata is validated by the rules of all kinds.

@@ -18,7 +18,7 @@ from kubestow.devcluster.apiserver.field_errors import (
     too_many,
     unsupported_value,
 )
-from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.resources.strategy import ALL_CLIENT_METADATA, RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 
 __all__ = ["CustomPodGroupStrategy", "PodGroupStrategy", "QueueStrategy", "WorkloadStrategy"]
@@ -31,6 +31,8 @@ _DISRUPTION_MODES = ("Pod", "PodGroup")
 
 class PodGroupStrategy(RESTStrategy):
     """Pod groups of scheduling.k8s.io."""
+
+    kept_by_status_writes = ALL_CLIENT_METADATA
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         new.pop("status", None)
@@ -80,6 +82,7 @@ class CustomPodGroupStrategy(RESTStrategy):
     """Pod groups of scheduling.x-k8s.io and scheduling.volcano.sh."""
 
     has_generation = True
+    kept_by_status_writes = ALL_CLIENT_METADATA
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         new.pop("status", None)
@@ -103,6 +106,7 @@ class QueueStrategy(RESTStrategy):
     """Queues of scheduling.volcano.sh."""
 
     has_generation = True
+    kept_by_status_writes = ALL_CLIENT_METADATA
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         new.pop("status", None)

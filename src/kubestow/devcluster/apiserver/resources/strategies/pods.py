@@ -28,6 +28,7 @@ _QOS_CLASS = "Pod QOS Class may not change as a result of resizing"
 
 class PodStrategy(RESTStrategy):
     has_generation = True
+    kept_by_status_writes = ("ownerReferences",)
     returns_deleted_object = True
 
     def set_defaults(self, new: Object) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.field_errors import FieldError, invalid_value, required_value
-from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.resources.strategy import ALL_CLIENT_METADATA, RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 
 __all__ = ["ResourceClaimStrategy"]
 
 
 class ResourceClaimStrategy(RESTStrategy):
+    kept_by_status_writes = ALL_CLIENT_METADATA
+
     def set_defaults(self, new: Object) -> None:
         for request in new["spec"].get("devices", {}).get("requests") or ():
             exactly = request.get("exactly")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.devcluster.apiserver.field_errors import FieldError, forbidden_value, required_value
-from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
+from kubestow.devcluster.apiserver.resources.strategy import ALL_CLIENT_METADATA, RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
 
 __all__ = [
@@ -71,9 +71,10 @@ def _add_finalizer(new: Object, finalizer: str) -> None:
 
 
 class StorageObjectStrategy(RESTStrategy):
-    """The kinds of storage.k8s.io whose DELETE returns the object."""
+    """The kinds of storage.k8s.io whose DELETE returns the object; of these, volume attachments have a status."""
 
     returns_deleted_object = True
+    kept_by_status_writes = ALL_CLIENT_METADATA
 
 
 class StorageClassStrategy(StorageObjectStrategy):

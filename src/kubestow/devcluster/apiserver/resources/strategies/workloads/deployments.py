@@ -42,6 +42,8 @@ class ReplicationControllerStrategy(PodControllerStrategy):
 
 
 class DeploymentStrategy(PodControllerStrategy):
+    kept_by_status_writes = ("labels",)
+
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("replicas", 1)
         strategy = spec.setdefault("strategy", {})
