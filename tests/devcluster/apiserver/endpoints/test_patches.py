@@ -263,3 +263,50 @@ async def test_malformed_managed_fields_of_a_client_do_no_harm(client: Client) -
     await client.post(path, {"metadata": {"name": "m"}})
     await client.patch(f"{path}/m?fieldManager=other", {"metadata": {"managedFields": [entry]}})
     assert (await client.patch(f"{path}/m?fieldManager=m", {"data": {"a": "b"}})).status == 200
+
+
+async def test_a_single_empty_entry_removes_all_managed_fields(client: Client) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}, "data": {"a": "b"}})
+    stripped = await client.patch(f"{path}/m?fieldManager=m", {"metadata": {"managedFields": [{}]}})
+    assert (stripped.status, stripped.json["metadata"].get("managedFields")) == (200, None)
+    assert (await client.patch(f"{path}/m?fieldManager=m", {"data": {"a": "c"}})).status == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operation": "Remove"},
+        {"apiVersion": ""},
+        {"fieldsType": ""},
+        {"fieldsV1": {"f:data": "a"}},
+    ],
+)
+async def test_invalid_managed_fields_of_a_client_are_ignored(client: Client, change: dict[str, Any]) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    created = (await client.post(f"{path}?fieldManager=m", {"metadata": {"name": "m"}, "data": {"a": "b"}})).json
+    (entry,) = created["metadata"]["managedFields"]
+    metadata = {"managedFields": [{**entry, "manager": "x", **change}], "labels": {"a": "b"}}
+    patched = await client.patch(f"{path}/m?fieldManager=other", {"metadata": metadata})
+    assert patched.status == 200, patched.content
+    assert [one["manager"] for one in patched.json["metadata"]["managedFields"]] == ["m", "other"]
+
+
+async def test_a_subresource_does_not_write_managed_fields(client: Client) -> None:
+    created = (await client.post(f"{PODS}?fieldManager=m", pod())).json
+    container = {"name": "debug", "image": "x", "terminationMessagePolicy": "File"}
+    changed = {**created, "metadata": {**created["metadata"], "managedFields": [{}]}}
+    changed["spec"] = {**created["spec"], "ephemeralContainers": [container]}
+    written = await client.put(f"{PODS}/p/ephemeralcontainers?fieldManager=other", changed)
+    assert written.status == 200, written.content
+    assert [one["manager"] for one in written.json["metadata"]["managedFields"]] == ["m", "other"]
+
+
+async def test_an_entry_of_managed_fields_needs_no_manager(client: Client) -> None:
+    entry = {"operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}}
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}, "data": {"a": "b"}})
+    for metadata in ({"managedFields": [entry]}, {"labels": {"a": "b"}}):
+        patched = await client.patch(f"{path}/m?fieldManager=m", {"metadata": metadata})
+        assert patched.status == 200, patched.content
+    assert [one.get("manager") for one in patched.json["metadata"]["managedFields"]] == [None, "m"]

@@ -6,6 +6,7 @@ A create or update owns the fields that it adds or changes, and removes them fro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from kubestow.devcluster.apiserver.managed_fields.field_paths import FieldPath
 from kubestow.devcluster.apiserver.managed_fields.fieldsets import (
@@ -21,7 +22,7 @@ from kubestow.devcluster.apiserver.managed_fields.fieldsets import (
 )
 from kubestow.devcluster.apiserver.schema import Object, Struct
 
-__all__ = ["FieldManager", "record_update", "sorted_entries", "without_fields"]
+__all__ = ["FieldManager", "record_update", "sorted_entries", "without_fields", "written_entries"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,31 @@ class FieldManager:
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
         return f"{text} using {self.api_version}" if self.operation == "Update" else text
+
+
+def written_entries(requested: list[Object] | None, current: list[Object]) -> list[Object]:
+    """The entries of an object after a client has written ``requested`` (None: nothing) in place of ``current``.
+
+    Entries of which one is invalid are ignored, as kube-apiserver does. A single empty entry removes all.
+    """
+    if not requested or requested == current:
+        return current
+    if requested == [{}]:
+        return []
+    return requested if all(map(_is_valid, requested)) else current
+
+
+def _is_valid(entry: Object) -> bool:
+    return bool(
+        entry.get("operation") in ("Apply", "Update")
+        and entry.get("apiVersion")
+        and entry.get("fieldsType") == "FieldsV1"
+        and _is_fieldset(entry.get("fieldsV1") or {})
+    )
+
+
+def _is_fieldset(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_fieldset, value.values()))
 
 
 def record_update(old: Object | None, new: Object, struct: Struct, manager: FieldManager, time: str) -> None:
@@ -117,7 +143,9 @@ def without_fields(entry: Object, paths: list[FieldPath]) -> Object | None:
 
 def sorted_entries(entries: list[Object]) -> list[Object]:
     """The entries in kube-apiserver's order: by operation, time and manager."""
-    return sorted(
-        entries,
-        key=lambda e: (e["operation"], e.get("time", ""), e["manager"], e["apiVersion"], e.get("subresource", "")),
-    )
+
+    def order(entry: Object) -> tuple[str, ...]:
+        manager = FieldManager.of(entry)
+        return manager.operation, entry.get("time", ""), manager.name, manager.api_version, manager.subresource
+
+    return sorted(entries, key=order)

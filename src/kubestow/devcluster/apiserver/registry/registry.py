@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.devcluster.apiserver import field_errors, statuses
-from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, record_update
+from kubestow.devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
 from kubestow.devcluster.apiserver.registry.admission import Admission
 from kubestow.devcluster.apiserver.registry.custom_resources import DEFINITIONS, CustomResources
 from kubestow.devcluster.apiserver.registry.deletion import (
@@ -199,12 +199,15 @@ class Registry:
             after.pop(field, None)
             if field in before:
                 after[field] = before[field]
-        for field in ("name", "namespace", "uid", "creationTimestamp", "managedFields"):
+        for field in ("name", "namespace", "uid", "creationTimestamp"):
             if field not in after and field in before:
                 after[field] = before[field]
+        requested = after.pop("managedFields", None)
+        if entries := written_entries(None if subresource else requested, before.get("managedFields") or []):
+            after["managedFields"] = entries
         after["resourceVersion"] = before["resourceVersion"]
         if subresource == "status":
-            for field in ("managedFields", *kind.strategy.kept_by_status_writes):
+            for field in kind.strategy.kept_by_status_writes:
                 after.pop(field, None)
                 if field in before:
                     after[field] = before[field]
