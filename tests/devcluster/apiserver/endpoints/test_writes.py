@@ -140,6 +140,21 @@ async def test_a_dry_run_in_the_body_of_a_delete_deletes_nothing(client: Client,
     assert client.server.store.resource_version == version
 
 
+@pytest.mark.parametrize("field", ["uid", "resourceVersion"])
+@pytest.mark.parametrize("dry_run", [[], ["All"]])
+async def test_an_eviction_has_the_preconditions_of_its_delete(client: Client, field: str, dry_run: list[str]) -> None:
+    await client.post(PODS, pod())
+    before = (await client.get(f"{PODS}/p")).json
+
+    async def evict(value: str) -> int:
+        body = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": {field: value}, "dryRun": dry_run}}
+        return (await client.post(f"{PODS}/p/eviction", body)).status
+
+    assert await evict("1") == 409
+    assert (await client.get(f"{PODS}/p")).json == before, "another pod of this name is not marked as evicted"
+    assert await evict(before["metadata"][field]) == 201
+
+
 async def test_binding_a_bound_pod_conflicts(client: Client) -> None:
     await client.post(PODS, pod("p"))
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kubestow.devcluster.apiserver import statuses
 from kubestow.devcluster.apiserver.endpoints.handlers.delete import parse_delete_options
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import Response
+from kubestow.devcluster.apiserver.registry.deletion import check_preconditions
 from kubestow.devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow.devcluster.apiserver.resources.kind import Kind
 from kubestow.devcluster.apiserver.resources.pod_conditions import update_pod_condition
@@ -22,20 +25,23 @@ _RETRY_AFTER = 10
 
 
 def create_eviction(scope: RequestScope) -> Response:
-    """``POST pods/NAME/eviction``. Raises a 429 StatusError when the budget allows no disruption."""
+    """``POST pods/NAME/eviction``. Raises a 409 StatusError, and a 429 one when the budget allows no disruption."""
     request, registry, pods = scope.request, scope.registry, scope.kind
     eviction = decode_body(request.body, request.headers.content_type, expected="Eviction")
     name = (eviction.get("metadata") or {}).get("name", scope.info.name)
     if name != scope.info.name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
     options = eviction.get("deleteOptions") or {}
+    delete_options = parse_delete_options(options)
     write_options = WriteOptions(request.field_manager, request.dry_run or bool(options.get("dryRun")))
     pod = pods.decode(scope.get())
     if _is_disruption(pod):
         _decrement_budget(registry, pod, dry_run=write_options.dry_run)
+    check_preconditions(pods, pod, delete_options)
     if not write_options.dry_run:
-        _set_disruption_target(registry, pods, pod)
-        registry.delete(pods, scope.info.namespace, name, parse_delete_options(options), write_options)
+        _set_disruption_target(registry, pods, pod)  # with another resourceVersion than that of the precondition
+        delete_options = replace(delete_options, resource_version="")
+        registry.delete(pods, scope.info.namespace, name, delete_options, write_options)
     return Response(201, statuses.success(code=201))
 
 
