@@ -37,6 +37,8 @@ from tests.hang_limit import HANG_LIMIT
         ("GET", f"{PODS}?fieldSelector=a", None, 400),
         ("POST", f"{PODS}/p/binding", {"target": "n"}, 400),
         ("POST", f"{PODS}/p/eviction", b"null", 400),
+        ("POST", f"{PODS}/p/eviction", {"metadata": "p"}, 400),
+        ("POST", f"{PODS}/p/eviction", {"deleteOptions": ["p"]}, 400),
         ("DELETE", f"{PODS}/p", b"{", 400),
         ("POST", f"{PODS}?dryRun=Some", pod(), 422),
         ("BREW", PODS, None, 405),

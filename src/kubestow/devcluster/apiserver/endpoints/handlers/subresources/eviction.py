@@ -28,10 +28,12 @@ def create_eviction(scope: RequestScope) -> Response:
     """``POST pods/NAME/eviction``. Raises a 409 StatusError, and a 429 one when the budget allows no disruption."""
     request, registry, pods = scope.request, scope.registry, scope.kind
     eviction = decode_body(request.body, request.headers.content_type, expected="Eviction")
-    name = (eviction.get("metadata") or {}).get("name", scope.info.name)
+    metadata, options = eviction.get("metadata") or {}, eviction.get("deleteOptions") or {}
+    if not isinstance(metadata, dict) or not isinstance(options, dict):
+        raise statuses.bad_request("Eviction: a field has the wrong type")
+    name = metadata.get("name", scope.info.name)
     if name != scope.info.name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
-    options = eviction.get("deleteOptions") or {}
     delete_options = parse_delete_options(options)
     write_options = WriteOptions(request.field_manager, request.dry_run or bool(options.get("dryRun")))
     pod = pods.decode(scope.get())
