@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
+import pytest
+
 from kubestow.devcluster.apiserver.authentication.authenticator import RequestAuthenticator
 from kubestow.devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from kubestow.devcluster.apiserver.authorization.authorizer import AlwaysAllow
@@ -14,6 +16,7 @@ from kubestow.devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow.devcluster.apiserver.registry.registry import Registry
 from kubestow.devcluster.apiserver.storage.store import Store
 from kubestow.devcluster.cluster import DevCluster
+from kubestow.testing import virtual_time
 from tests.devcluster.client import PODS, Client, pod
 from tests.hang_limit import HANG_LIMIT
 
@@ -74,6 +77,20 @@ async def test_a_streaming_list_ends_with_a_bookmark(client: Client) -> None:
     assert types_and_names([added, bookmark]) == [("ADDED", "a"), ("BOOKMARK", "")]
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert bookmark["object"]["metadata"]["resourceVersion"] == str(client.server.store.resource_version)
+
+
+@pytest.mark.parametrize("start", ["", "&resourceVersion=0"])
+def test_a_watch_without_initial_events_starts_with_later_ones(start: str) -> None:
+    async def main() -> None:
+        client = Client(DevCluster(kubelets=False))
+        await client.post(PODS, pod("a"))
+        query = f"watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true{start}"
+        first = asyncio.ensure_future(anext(client.watch(f"{PODS}?{query}")))
+        await asyncio.sleep(1)  # in virtual time
+        await client.post(PODS, pod("b"))
+        assert types_and_names([await first]) == [("ADDED", "b")]
+
+    virtual_time.run(main())
 
 
 async def test_a_watch_from_a_compacted_resource_version_expires() -> None:

@@ -40,8 +40,11 @@ def validate_list_options(request: Request) -> None:
         raise statuses.invalid("ListOptions", "", [error], group="meta.k8s.io")
 
 
-def wants_initial_events(request: Request) -> bool:
-    """Whether a watch starts with the current state and a bookmark (a streaming list). Raises a 422 StatusError."""
+def wants_initial_events(request: Request) -> bool | None:
+    """Whether a watch starts with the current state and a bookmark (a streaming list); None if it does not say.
+
+    Raises a 422 StatusError.
+    """
     match = request.query.get("resourceVersionMatch", "")
     problem = ""
     if "sendInitialEvents" in request.query and match != "NotOlderThan":
@@ -50,7 +53,7 @@ def wants_initial_events(request: Request) -> bool:
         problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if problem:
         raise statuses.invalid("ListOptions", "", [_forbidden_match(problem)], group="meta.k8s.io")
-    return request.flag("sendInitialEvents")
+    return request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else None
 
 
 def _forbidden_match(problem: str) -> field_errors.FieldError:

@@ -64,15 +64,16 @@ class _Watcher:
         self._with_columns = True
 
     async def events(
-        self, start: int | None, *, initial_events: bool, timeout_seconds: int | None
+        self, start: int | None, *, initial_events: bool | None, timeout_seconds: int | None
     ) -> AsyncIterator[bytes]:
         """Chunks of one or more encoded events, until the timeout or until the client disconnects.
 
-        A watch without a resourceVersion, or from 0, starts with the current state as ADDED events.
+        A watch without a resourceVersion, or from 0, starts with the current state as ADDED events, unless it requests
+        no ``initial_events``.
         """
         end = None if timeout_seconds is None else asyncio.get_running_loop().time() + timeout_seconds
-        from_state = initial_events or not start
-        resource_version = self._store.resource_version if from_state else start or 0
+        from_state = initial_events or (initial_events is None and not start)
+        resource_version = self._store.resource_version if from_state or not start else start
         try:
             cursor = self._collection.cursor(resource_version)
         except Expired as expired:
