@@ -93,6 +93,13 @@ def test_a_watch_without_initial_events_starts_with_later_ones(start: str) -> No
     virtual_time.run(main())
 
 
+async def test_a_timeout_of_zero_is_none(client: Client) -> None:
+    events = client.watch(f"{PODS}?watch=1&timeoutSeconds=0")
+    for name in "abc":
+        await client.post(PODS, pod(name))
+        assert types_and_names(await take(events, 1)) == [("ADDED", name)]
+
+
 async def test_a_watch_from_a_compacted_resource_version_expires() -> None:
     client = short_history()
     for name in "abcdefgh":

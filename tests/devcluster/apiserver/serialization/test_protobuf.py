@@ -314,11 +314,11 @@ async def test_a_custom_resource_is_json_or_not_acceptable(client: Client) -> No
 
 async def test_a_watch_is_a_stream_of_frames_in_protobuf(client: Client) -> None:
     await client.post(PODS, pod("p"))
-    query = "watch=true&timeoutSeconds=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
+    query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
     stream = await client.server.api.handle(client.request("GET", f"{PODS}?{query}", accept=PROTOBUF))
     assert isinstance(stream, WatchStream)
     assert stream.content_type == f"{PROTOBUF};stream=watch"
-    added, bookmark = decoded_events(b"".join([chunk async for chunk in stream.events]))
+    added, bookmark = decoded_events(await anext(stream.events) + await anext(stream.events))
     assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "p")
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 

@@ -71,7 +71,7 @@ class _Watcher:
         A watch without a resourceVersion, or from 0, starts with the current state as ADDED events, unless it requests
         no ``initial_events``.
         """
-        end = None if timeout_seconds is None else asyncio.get_running_loop().time() + timeout_seconds
+        end = asyncio.get_running_loop().time() + timeout_seconds if timeout_seconds else None
         from_state = initial_events or (initial_events is None and not start)
         resource_version = self._store.resource_version if from_state or not start else start
         try:
