@@ -28,7 +28,7 @@ class RequestHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``query`` has the last value of each parameter; ``body`` is complete and within the size limit.
+    """One request. ``query`` has the first value of each parameter; ``body`` is complete and within the size limit.
 
     ``host`` is the host:port of the server that the client connected to.
     """

@@ -32,7 +32,7 @@ __all__ = ["MAX_REQUEST_BODY", "HTTPHandler", "connection_log"]
 MAX_REQUEST_BODY = 3 * 1024 * 1024
 #: Responses with more bytes than this are gzipped.
 _MIN_GZIP_SIZE = 128 * 1024
-#: Seconds without progress in reading a request body or writing a response before the connection is closed.
+#: Seconds to receive a request body, and without progress in sending a response, before the connection is closed.
 _STALL_TIMEOUT = 60.0
 
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
