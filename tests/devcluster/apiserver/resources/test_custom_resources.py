@@ -172,6 +172,8 @@ async def test_scale_uses_the_paths_of_the_definition(client: Client) -> None:
     await define(client, version(subresources={"status": {}, "scale": paths}))
     await client.post(TRAINS, train())
     await client.patch(f"{TRAINS}/t/status", {"status": {"running": 2, "sel": "a=b"}})
+    for kind in ("strategic-merge-patch+json", "json"):
+        assert (await client.patch(f"{TRAINS}/t/scale", {"spec": {"replicas": 9}}, kind)).status == 415
     scaled = await client.patch(f"{TRAINS}/t/scale", {"spec": {"replicas": 7}})
     assert (scaled.json["spec"], scaled.json["status"]) == ({"replicas": 7}, {"replicas": 2, "selector": "a=b"})
     assert (await client.get(f"{TRAINS}/t")).json["spec"]["cars"] == 7

@@ -19,7 +19,7 @@ from kubestow.devcluster.apiserver.patches.strategic_merge_patch import strategi
 from kubestow.devcluster.apiserver.schema import Object
 from kubestow.devcluster.apiserver.serialization.decoding import decode_body, yaml_duplicates
 
-__all__ = ["decode_patch", "is_json_patch", "patch"]
+__all__ = ["decode_patch", "is_json_patch", "patch", "patch_type_of"]
 
 _JSON_PATCH = "application/json-patch+json"
 _JSON_MERGE_PATCH = "application/merge-patch+json"
@@ -29,10 +29,7 @@ _PATCH_TYPES = frozenset({_JSON_PATCH, _JSON_MERGE_PATCH, _STRATEGIC_MERGE_PATCH
 
 
 def patch(scope: RequestScope) -> Response:
-    patch_type = scope.request.headers.content_type.partition(";")[0].strip()
-    has_schema = bool(scope.kind.model)
-    if patch_type not in _PATCH_TYPES or (patch_type == _STRATEGIC_MERGE_PATCH and not has_schema):
-        raise statuses.unsupported_media_type("415: Unsupported Media Type", with_details=True)
+    patch_type = patch_type_of(scope)
     if patch_type == _APPLY_PATCH:
         return _apply(scope)
     content = decode_patch(scope.request)
@@ -55,6 +52,15 @@ def patch(scope: RequestScope) -> Response:
         scope.kind, info.namespace, info.name, change, scope.write_options, subresource=info.subresource
     )
     return scope.encoder.object_response(stored, headers=headers)
+
+
+def patch_type_of(scope: RequestScope) -> str:
+    """The media type of a patch. Raises a 415 StatusError for one that the kind does not support."""
+    patch_type = scope.request.headers.content_type.partition(";")[0].strip()
+    has_schema = bool(scope.kind.model)
+    if patch_type not in _PATCH_TYPES or (patch_type == _STRATEGIC_MERGE_PATCH and not has_schema):
+        raise statuses.unsupported_media_type("415: Unsupported Media Type", with_details=True)
+    return patch_type
 
 
 def decode_patch(request: Request) -> Any:

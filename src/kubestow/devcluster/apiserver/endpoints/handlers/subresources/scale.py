@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubestow.devcluster.apiserver import field_errors, statuses
-from kubestow.devcluster.apiserver.endpoints.handlers.patch import decode_patch, is_json_patch
+from kubestow.devcluster.apiserver.endpoints.handlers.patch import decode_patch, is_json_patch, patch_type_of
 from kubestow.devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow.devcluster.apiserver.endpoints.response import Response
 from kubestow.devcluster.apiserver.patches.json_merge_patch import json_merge_patch
@@ -32,6 +32,8 @@ def update_scale(scope: RequestScope) -> Response:
 
 
 def patch_scale(scope: RequestScope) -> Response:
+    """Patches other than JSON patches are merged as JSON: a Scale has no lists, and an apply records no manager."""
+    patch_type_of(scope)
     content = decode_patch(scope.request)
     if is_json_patch(scope.request):
         return _update(scope, lambda scale: json_patch(scale, content))
