@@ -34,7 +34,7 @@ class PodListener(Protocol):
         """A pod was created."""
 
     def pod_ended(self, pod: Pod) -> None:
-        """A pod has run for its duration, or its time has passed while it was pending."""
+        """A pod has run for its duration."""
 
     def pod_evicted(self, pod: Pod) -> None:
         """A pod was evicted for one of higher priority."""

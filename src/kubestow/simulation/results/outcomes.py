@@ -89,8 +89,6 @@ class StartedPreemption:
 @dataclass(slots=True)
 class _Counts:
     pending: int = 0
-    bound: int = 0
-    ended: int = 0
     preemptions: int = 0
     attempts: int = 0
     #: Pods with at least one attempt.
@@ -125,7 +123,6 @@ class OutcomeRecorder(Observer):
         if outcome.state is PodState.PENDING:
             self.counts.pending -= 1
         outcome.state, outcome.ended = PodState.COMPLETED, self._now()
-        self.counts.ended += 1
         self._on_change()
 
     def pod_evicted(self, pod: Pod) -> None:
@@ -156,7 +153,6 @@ class OutcomeRecorder(Observer):
         if outcome is None:
             return
         outcome.state, outcome.node, outcome.bound, outcome.message = PodState.RUNNING, node_name, self._now(), ""
-        self.counts.bound += 1
         self.counts.pending -= 1
         self._on_change()
 
