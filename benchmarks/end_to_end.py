@@ -1,9 +1,11 @@
 """End to end over HTTP: embedded API server, scheduler and submitter in separate processes.
 
-    .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000] [-- --flight-record=FOLDER]
+    .venv/bin/python benchmarks/end_to_end.py [--nodes 1000] [--pods 5000] [--rate PODS/S] [-- --flight-record=FOLDER]
 
 Prints pods per second from the first creation to the last binding, and the CPU time of the scheduler process per bound
-pod. Pods are created while the scheduler binds, as in scheduler_perf. Results: docs/performance.md.
+pod. Pods are created while the scheduler binds, as in scheduler_perf; with ``--rate``, at a constant rate, and printed
+is also the time from the request that creates a pod until a watch of the submitter shows it bound. Results:
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -60,6 +63,18 @@ def pod(number: int) -> bytes:
     return msgspec.json.encode({"metadata": {"name": f"pod-{number}"}, "spec": {"containers": containers}})
 
 
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    object: _Object
+
+
 async def create(transport: Transport, path: str, bodies: list[bytes]) -> None:
     """POST all bodies with limited concurrency."""
     queue = iter(bodies)
@@ -69,6 +84,38 @@ async def create(transport: Transport, path: str, bodies: list[bytes]) -> None:
             await transport.request("POST", path, body)
 
     await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+
+
+async def create_at_rate(transport: Transport, bodies: list[bytes], rate: float) -> list[float]:
+    """Create pods at a constant rate; the seconds from each creation until a watch shows the pod bound."""
+    sent: dict[str, float] = {}
+    bound: dict[str, float] = {}
+
+    async def watch() -> None:
+        path = "/api/v1/pods?watch=true&fieldSelector=spec.nodeName%21%3D"
+        buffer = b""
+        async with transport.stream(path, idle_timeout=60) as chunks:
+            watching.set()
+            async for chunk in chunks:
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    bound.setdefault(msgspec.json.decode(line, type=_Event).object.metadata.name, time.perf_counter())
+                if len(bound) == len(bodies):
+                    return
+
+    async def create_one(number: int) -> None:
+        sent[f"pod-{number}"] = time.perf_counter()
+        await transport.request("POST", "/api/v1/namespaces/default/pods", bodies[number])
+
+    watching = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(watch())
+        await watching.wait()
+        began = time.perf_counter()
+        for number in range(len(bodies)):
+            await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+            tasks.create_task(create_one(number))
+    return [bound[name] - sent[name] for name in sent]
 
 
 async def all_bound(transport: Transport) -> float:
@@ -81,7 +128,7 @@ async def all_bound(transport: Transport) -> float:
         await asyncio.sleep(0.05)
 
 
-async def measure(nodes: int, pods: int, flags: list[str]) -> None:
+async def measure(nodes: int, pods: int, rate: float, flags: list[str]) -> None:
     """Run the measurement and print the results."""
     async with (
         apiserver_process() as url,
@@ -106,7 +153,14 @@ async def measure(nodes: int, pods: int, flags: list[str]) -> None:
         await scheduler.stderr.readuntil(b'"Scheduling"')
         cpu = cpu_seconds(scheduler.pid)
         began = time.perf_counter()
-        await create(transport, "/api/v1/namespaces/default/pods", [pod(number) for number in range(pods)])
+        bodies = [pod(number) for number in range(pods)]
+        if rate:
+            latencies = await create_at_rate(transport, bodies, rate)
+            quantiles = statistics.quantiles(latencies, n=100)
+            p50, p99 = quantiles[49] * 1000, quantiles[98] * 1000
+            print(f"creation to bound at {rate:,.0f} pods/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+        else:
+            await create(transport, "/api/v1/namespaces/default/pods", bodies)
         created = time.perf_counter() - began
         seconds = await all_bound(transport) - began
         spent = (cpu_seconds(scheduler.pid) - cpu) / pods
@@ -122,9 +176,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--nodes", type=int, default=1000)
     arguments.add_argument("--pods", type=int, default=5000)
+    arguments.add_argument("--rate", type=float, default=0, help="pods created per second; 0: as fast as possible")
     arguments.add_argument("flags", nargs="*", help="flags of the scheduler, after --")
     options = arguments.parse_args()
-    asyncio.run(measure(options.nodes, options.pods, options.flags))
+    asyncio.run(measure(options.nodes, options.pods, options.rate, options.flags))
 
 
 if __name__ == "__main__":
