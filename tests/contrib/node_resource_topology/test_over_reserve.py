@@ -101,6 +101,20 @@ def test_a_pod_that_has_not_started_is_in_no_report() -> None:
     run(scenario, report([4, 4]))
 
 
+def test_a_pod_that_ends_before_a_report_accounts_for_it_keeps_no_reservation() -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(sized("a", 3))
+        await harness.advance(20)
+        started(harness, "a")
+        await harness.advance(1)
+        harness.cluster.remove(harness.cluster.pod("a"))
+        harness.cluster.put(sized("b", 3))
+        await harness.advance(30)
+        assert harness.node_of("b") == "n"
+
+    run(scenario, report([4, 4]))
+
+
 @pytest.mark.parametrize(
     ("mode", "cpu", "expected"), [("All", 1, ""), ("OnlyExclusiveResources", 1, ""), ("None", 1, "n")]
 )

@@ -148,27 +148,28 @@ class OverReserve:
             topology = self._topologies.get("", node)
             if topology is None or not self.is_pending(node):
                 continue
-            counted = self._counted(topology)
-            if counted is None:
+            starting = self._starting_pods(topology)
+            if starting is None:
                 continue
-            # A pod that has not started yet is in no report.
-            left = {uid: requests for uid, requests in self._reserved.get(node, {}).items() if uid not in counted}
+            # A pod that has not started is in no report, and one that has ended may never have been in any.
+            left = {uid: requests for uid, requests in self._reserved.get(node, {}).items() if uid in starting}
             self._reserved[node] = left
             self.foreign.discard(node)
             self._use(topology)
             self._handle.report_change(ClusterEvent(RESYNCED, Action.UPDATE), node)
         self._reserved = {node: pods for node, pods in self._reserved.items() if pods}
 
-    def _counted(self, topology: NodeResourceTopology) -> set[str] | None:
-        """The uids of the pods that started on the node, None unless the report accounts for exactly these."""
+    def _starting_pods(self, topology: NodeResourceTopology) -> set[str] | None:
+        """The uids of the pods on the node that have not started; None unless the report accounts for all others."""
         attributes = {each.name: each.value for each in topology.attributes}
         expected = attributes.get(_ATTRIBUTE) or topology.metadata.annotations.get(_ANNOTATION, "")
         cluster, node = self._handle.cluster, topology.metadata.name
         row = cluster.nodes.rows.get(node)
         if not expected or row is None:
             return None
-        placed = [placed for uid in cluster.nodes.pods[row] if (placed := cluster.placed_pod(uid)) is not None]
-        started = [each.info for each in placed if each.info.status.phase not in ("", "Pending")]
+        placed = [each.info for uid in cluster.nodes.pods[row] if (each := cluster.placed_pod(uid)) is not None]
+        starting = {info.uid for info in placed if info.status.phase in ("", "Pending")}
+        started = [info for info in placed if info.uid not in starting]
         method = self._args.resync_method
         hinted = method in (None, "Autodetect") and attributes.get(_METHOD) == _WITH_EXCLUSIVE_RESOURCES
         if _ATTRIBUTE in attributes and (method == _EXCLUSIVE_ONLY or hinted):
@@ -177,7 +178,7 @@ class OverReserve:
             compared = started
         if fingerprint((info.namespace, info.name) for info in compared) != expected:
             return None
-        return {info.uid for info in started}
+        return starting
 
 
 def _less(available: Available, reserved: Iterable[Amounts]) -> Available:
