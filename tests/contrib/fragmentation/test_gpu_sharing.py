@@ -68,6 +68,13 @@ def test_pods_that_were_placed_otherwise_are_taken_to_fill_gpus_up(policy: Polic
     assert _harness(policy, [gpu_node("two", 2)], placed).feasible(whole("whole", 1)) == {"two"}
 
 
+@pytest.mark.parametrize("devices", ["9" * 5000, "0", "0-0", "0-1-2", "0-4", "0-x"])
+def test_an_annotation_that_does_not_fit_the_request_is_ignored(devices: str) -> None:
+    harness = _harness(POLICIES[0], [gpu_node("four", 4)], [whole("pair", 2, node="four", devices=devices)])
+    plugin = BestFit(BestFitArgs(), harness)
+    assert plugin.devices.idle(harness.cluster.all_nodes()).each.tolist() == [[0, 0, 1000, 1000]]
+
+
 @every_policy
 def test_gpus_are_recorded_and_released(policy: Policy) -> None:
     async def scenario(harness: SchedulerHarness) -> None:

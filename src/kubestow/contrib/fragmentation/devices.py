@@ -25,6 +25,8 @@ __all__ = ["WHOLE", "DeviceResources", "DeviceTable", "Devices", "GpuRequest", "
 #: The thousandths of a whole GPU.
 WHOLE = 1000
 _DEVICE_SEPARATOR = "-"
+#: The digits of a GPU's number at most: users may write the annotation, too.
+_MOST_DIGITS = 4
 
 Devices = tuple[int, ...]
 """Numbers of GPUs of one node, counted from 0."""
@@ -65,11 +67,14 @@ class DeviceResources(NamedTuple):
         """What requests by resource name mean. More than 1000 thousandths without whole GPUs are rounded up to them."""
         return _request(requests.get(self.gpu, 0), requests.get(self.gpu_milli, 0))
 
-    def recorded(self, pod: PodInfo) -> Devices | None:
-        """The GPUs in a pod's annotation, such as ``0-3``; None if there is no valid one."""
+    def recorded(self, pod: PodInfo, request: GpuRequest) -> Devices | None:
+        """The GPUs in a pod's annotation, such as ``0-3``; None unless they are as many different ones as requested."""
         text = pod.metadata.annotations.get(self.annotation, "")
-        numbers = text.split(_DEVICE_SEPARATOR)
-        return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else None
+        numbers = text.split(_DEVICE_SEPARATOR, request.gpus)
+        if not all(number.isdecimal() and len(number) <= _MOST_DIGITS for number in numbers):
+            return None
+        devices = tuple(map(int, numbers))
+        return devices if len(devices) == len(set(devices)) == request.gpus else None
 
     def annotations(self, devices: Devices) -> dict[str, str]:
         """The annotation that records GPUs."""
@@ -250,7 +255,7 @@ class DeviceTable:
             request = self._resources.request(pod.requests)
             if not request.gpus:
                 continue
-            devices = self._reserved.get(pod.uid) or self._resources.recorded(pod)
+            devices = self._reserved.get(pod.uid) or self._resources.recorded(pod, request)
             if devices is None or max(devices) >= count:
                 unknown.append((-request.gpus, -request.milli, pod.uid))
                 continue
