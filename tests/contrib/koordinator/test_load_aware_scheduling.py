@@ -134,8 +134,12 @@ def test_pods_of_daemon_sets_are_not_rejected() -> None:
     assert harness(metric("70")).feasible(pod("agent", metadata={"ownerReferences": owner})) == {"n"}
 
 
-def test_a_malformed_annotation_is_ignored() -> None:
-    nodes = [big_node({"scheduling.koordinator.sh/usage-thresholds": "{"})]
+@pytest.mark.parametrize(
+    "annotation",
+    ["{", '{"usageThresholds": {"cpu": -1}}', '{"usageThresholds": {"cpu": 99999999999999999999}}'],
+)
+def test_a_malformed_annotation_is_ignored(annotation: str) -> None:
+    nodes = [big_node({"scheduling.koordinator.sh/usage-thresholds": annotation})]
     assert harness(metric("70"), nodes=nodes).rejections(pod()) == CPU_EXCEEDED
 
 
@@ -286,6 +290,25 @@ def test_pods_may_have_factors_of_their_own() -> None:
     subject = sized("p", "10", "1Gi", metadata=own)
     assert harness(metric("60")).feasible(subject) == set()
     assert harness(metric("60"), args={"allowCustomizeEstimation": True}).feasible(subject) == {"n"}
+
+
+@pytest.mark.parametrize("factors", ["{", '{"cpu": -1000}'])
+def test_malformed_factors_are_ignored(factors: str) -> None:
+    own = {"annotations": {"scheduling.koordinator.sh/load-estimated-scaling-factors": factors}}
+    found = harness(metric("60"), args={"allowCustomizeEstimation": True})
+    assert found.feasible(sized("p", "10", "1Gi", metadata=own)) == set()
+
+
+@pytest.mark.parametrize("key", ["after-pod-scheduled", "after-initialized"])
+def test_seconds_without_bounds_are_ignored(key: str) -> None:
+    own = {"annotations": {f"scheduling.koordinator.sh/load-estimated-seconds-{key}": "9" * 400}}
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": time(600)} for kind in ("PodScheduled", "Initialized")
+    ]
+    running = sized("running", "8", "8Gi", node="n", metadata=own, status={"conditions": conditions})
+    measured, not_measured = metric("30", pods=[pod_metric("running", "1", "1Gi")]), sized("new", "40", "8Gi", node="n")
+    found = harness(measured, pods=[running, not_measured], args={"allowCustomizeEstimation": True})
+    assert found.rejections(pod()) == CPU_EXCEEDED
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
 from kubestow.api.formats.duration import Duration
 
-__all__ = ["AggregatedArgs", "CustomAggregatedUsage", "CustomUsageThresholds", "LoadAwareSchedulingArgs"]
+__all__ = [
+    "AggregatedArgs",
+    "CustomAggregatedUsage",
+    "CustomUsageThresholds",
+    "LoadAwareSchedulingArgs",
+    "Percentage",
+]
 
 _AGGREGATIONS = ("avg", "p50", "p90", "p95", "p99")
 _DEFAULT_THRESHOLDS = {"cpu": 65, "memory": 95}
@@ -16,10 +23,14 @@ _DEFAULT_FACTORS = {"cpu": 85, "memory": 70}
 _DEFAULT_WEIGHTS = {"cpu": 1, "memory": 1}
 
 
+Percentage = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A percentage in an annotation; JSON has numbers of any size."""
+
+
 class CustomAggregatedUsage(msgspec.Struct, rename="camel", frozen=True):
     """``aggregatedUsage`` of a node's annotation."""
 
-    usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, Percentage] = {}
     usage_aggregation_type: str = ""
     usage_aggregated_duration: str | None = None
 
@@ -27,8 +38,8 @@ class CustomAggregatedUsage(msgspec.Struct, rename="camel", frozen=True):
 class CustomUsageThresholds(msgspec.Struct, rename="camel", frozen=True):
     """The annotation ``scheduling.koordinator.sh/usage-thresholds`` of a node, which overrides the arguments."""
 
-    usage_thresholds: dict[str, int] = {}
-    prod_usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, Percentage] = {}
+    prod_usage_thresholds: dict[str, Percentage] = {}
     aggregated_usage: CustomAggregatedUsage | None = None
 
 

@@ -21,7 +21,7 @@ from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.config import ExtensionPoint
-from kubestow.contrib.koordinator.args import LoadAwareSchedulingArgs
+from kubestow.contrib.koordinator.args import LoadAwareSchedulingArgs, Percentage
 from kubestow.contrib.koordinator.estimation import LABEL_KEYS, PROD, estimate, priority_class
 from kubestow.contrib.koordinator.node_loads import NodeLoads
 from kubestow.contrib.koordinator.node_metric import NodeMetric, Vector
@@ -196,6 +196,6 @@ def _own_factors(pod: PodInfo) -> Mapping[str, int]:
     """The factors that an annotation of the pod sets; none if it is malformed."""
     annotation = pod.metadata.annotations.get(_FACTORS)
     try:
-        return msgspec.json.decode(annotation, type=dict[str, int]) if annotation else {}
+        return msgspec.json.decode(annotation, type=dict[str, Percentage]) if annotation else {}
     except msgspec.DecodeError:
         return {}

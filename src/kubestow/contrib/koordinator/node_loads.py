@@ -467,4 +467,4 @@ def _seconds(annotation: str | None, otherwise: int) -> int:
         seconds = int(annotation or "")
     except ValueError:
         return otherwise
-    return seconds if seconds >= 0 else otherwise
+    return seconds if 0 <= seconds < 2**63 else otherwise
