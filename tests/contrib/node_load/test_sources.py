@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -165,3 +166,25 @@ def test_a_wrong_answer_of_load_watcher_is_an_error(response: Any) -> None:
 
     with pytest.raises(Unreachable, match="not one of load-watcher"):
         asyncio.run(main())
+
+
+def test_malformed_metrics_of_load_watcher_leave_the_others() -> None:
+    cpu, memory = {"type": "CPU", "operator": "AVG", "value": 40}, {"type": "Memory", "operator": "Latest", "value": 50}
+    without_value, of_no_type = {"type": "CPU"}, {"type": None, "value": 1}
+    by_node = {
+        "a": {"metrics": [cpu, {"type": "Memory", "value": "much"}, {"type": "Memory", "value": None}]},
+        "b": {"metrics": [without_value, of_no_type, "nothing", memory]},
+        "c": {"metrics": 1},
+        "d": 1,
+        "e": {},
+    }
+
+    async def main() -> Mapping[str, UsageSample]:
+        document = {"window": {"end": 1000}, "data": {"NodeMetricsMap": by_node}}
+        async with json_server(answering(document)) as server:
+            return await LoadWatcher(JSONServer(str(server.make_url("")))).read()
+
+    found = asyncio.run(main())
+    assert (found["a"].cpu, found["b"].memory) == (40, 50)
+    assert math.isnan(found["a"].memory)
+    assert all(math.isnan(found[name].cpu) for name in ("b", "c", "d", "e"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kubestow.contrib.node_load.http_json import JSONServer
@@ -26,17 +26,22 @@ class LoadWatcher:
         try:
             end = float(answer["window"]["end"])
             by_node = answer["data"]["NodeMetricsMap"] or {}
-            return {str(name): _sample(end, node.get("metrics") or ()) for name, node in by_node.items()}
+            return {str(name): _sample(end, node) for name, node in by_node.items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise Unreachable(self._server.url, "the response is not one of load-watcher") from None
 
 
-def _sample(end: float, metrics: Iterable[Mapping[str, Any]]) -> UsageSample:
+def _sample(end: float, node: Any) -> UsageSample:
+    """The values of a node; metrics that are malformed are left out."""
     values: dict[str, float] = {}
     averaged: set[str] = set()
-    for metric in metrics:
-        field = _FIELDS.get(str(metric.get("type")).lower())
-        operator, value = metric.get("operator") or "", float(metric.get("value", 0))
+    metrics = node.get("metrics") if isinstance(node, Mapping) else None
+    for metric in metrics if isinstance(metrics, list) else ():
+        try:
+            field, operator = _FIELDS.get(metric["type"].lower()), metric.get("operator") or ""
+            value = float(metric["value"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
         if field is None:
             continue
         if operator == "STD":
