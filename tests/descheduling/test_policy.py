@@ -100,6 +100,11 @@ def test_a_valid_policy_has_the_default_evictor_everywhere() -> None:
             'expected a duration such as "15s", got number 5',
         ),
         (
+            policy("PodLifeTime", {"maxPodLifeTimeSeconds": 1}, evictor={"minPodAge": "-5m"}),
+            "profiles[0].pluginConfig[1].args.minPodAge",
+            "must be 0 or more, got -5m0s",
+        ),
+        (
             policy("PodLifeTime", {"maxPodLifeTimeSeconds": 1, "labelSelector": {"matchLabels": "x"}}),
             "profiles[0].pluginConfig[0].args.labelSelector.matchLabels",
             'expected an object, got string "x"',

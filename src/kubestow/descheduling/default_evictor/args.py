@@ -132,6 +132,8 @@ def problems(args: DefaultEvictorArgs) -> Iterator[Problem]:
         yield Problem("noEvictionPolicy", f'noEvictionPolicy accepts only ["{PREFERRED}" "{MANDATORY}"] values')
     if args.min_replicas < 0:
         yield Problem("minReplicas", f"must be 0 or more, got {args.min_replicas}")
+    if args.min_pod_age is not None and args.min_pod_age < Duration():
+        yield Problem("minPodAge", f"must be 0 or more, got {args.min_pod_age}")
     if args.node_selector:
         try:
             parse_selector(args.node_selector)

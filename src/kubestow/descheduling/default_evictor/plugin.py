@@ -39,7 +39,7 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
         return arguments.problems(args)
 
     def __init__(self, args: DefaultEvictorArgs) -> None:
-        """The threshold in ``args`` has a value; see :func:`kubestow.descheduling.profile.with_priority_thresholds`."""
+        """The threshold in ``args`` has a value; see :func:`kubestow.descheduling.policy.with_priority_thresholds`."""
         super().__init__(args)
         self._protections = arguments.protections(args)
         self._shape_rules = list(self._rules_of_shapes(args))
