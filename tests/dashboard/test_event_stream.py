@@ -179,6 +179,18 @@ def test_the_number_of_viewers_is_bounded() -> None:
     streaming(scenario)
 
 
+def test_the_number_of_viewers_that_come_at_once_is_bounded() -> None:
+    async def scenario(stream: Streaming) -> None:
+        viewers = [stream.viewer() for _ in range(MAX_VIEWERS + 1)]
+        for viewer in viewers[:-1]:
+            await viewer.next()
+        with pytest.raises(StopAsyncIteration):
+            await viewers[-1].next()
+        assert stream.stream.viewers == MAX_VIEWERS
+
+    streaming(scenario)
+
+
 def test_a_section_in_error_does_not_end_the_stream() -> None:
     async def scenario(stream: Streaming) -> None:
         viewer = stream.viewer()

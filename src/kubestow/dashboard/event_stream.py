@@ -116,6 +116,8 @@ class EventStream:
         return self._events(compressed)
 
     async def _events(self, compressed: bool) -> AsyncGenerator[bytes, None]:
+        if len(self._viewers) >= MAX_VIEWERS:
+            return  # so many have come since the request of this one was accepted
         viewer = _Viewer()
         self._add(viewer)
         ends = self._clock.monotonic() + _MAX_SECONDS
