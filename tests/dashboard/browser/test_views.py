@@ -244,6 +244,11 @@ def test_a_view_can_be_opened_with_the_keyboard(page: Page, cluster: Cluster) ->
     page.get_by_role("heading", level=1, name="default/big").wait_for()
 
 
+def test_an_unknown_view_is_the_cluster(page: Page, cluster: Cluster) -> None:
+    page.goto(f"{cluster.dashboard}#/constructor")
+    page.get_by_role("heading", level=1, name="Cluster").wait_for()
+
+
 def test_a_view_is_opened_at_its_top(page: Page, cluster: Cluster) -> None:
     page.set_viewport_size({"width": 390, "height": 500})
     open_view(page, cluster, "pod/default/web-1")

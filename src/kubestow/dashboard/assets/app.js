@@ -18,7 +18,7 @@ const TITLES = { cluster: 'Cluster', queue: 'Queue', pending: 'Pending', pod: 'P
 function route() {
   const [view, ...rest] = location.hash.replace(/^#\//, '').split('/');
   const names = rest.map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
-  return { view: TITLES[view] ? view : 'cluster', names };
+  return { view: Object.hasOwn(TITLES, view) ? view : 'cluster', names };
 }
 
 function useRoute() {
