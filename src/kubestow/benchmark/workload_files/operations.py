@@ -236,6 +236,15 @@ Operation = (
 
 OPCODES: tuple[str, ...] = tuple(str(member.__struct_config__.tag) for member in get_args(Operation))
 
+#: The fields, of any operation, that must not be negative.
+_NOT_NEGATIVE = (
+    "count",
+    "max_claims_per_node",
+    "number",
+    "delete_pods_per_second",
+    "update_per_second",
+    "interval_milliseconds",
+)
 #: How an error describes the values that a field takes.
 _EXPECTED = {int: "an integer", str: "a string", bool: "true or false"}
 
@@ -298,7 +307,7 @@ def _value(reference: str, parameters: Parameters, expected: Any, place: str) ->
 
 def _problem(operation: Operation) -> str:
     """What is wrong with the values of an operation; empty if nothing is."""
-    for name in ("count", "max_claims_per_node", "number", "delete_pods_per_second", "update_per_second"):
+    for name in _NOT_NEGATIVE:
         if getattr(operation, name, 0) < 0:
             return f"{_field_name(name)}: expected no negative number, got {getattr(operation, name)}"
     match operation:
