@@ -94,6 +94,13 @@ def test_nominated_pods_count() -> None:
     assert rejection(found, sized("p", "ns2", 950)).endswith(MORE_THAN_MIN)
 
 
+def test_a_nomination_of_the_pod_itself_does_not_count() -> None:
+    found, subject = harness([of_memory("ns1", 1000, 1000)], []), sized("p", "ns1", 600)
+    found.cluster.nominate(found.info(subject), "n")
+    assert rejection(found, subject) == ""
+    assert rejection(found, sized("another", "ns1", 600)).endswith(MORE_THAN_MAX)
+
+
 def test_usage_follows_pods() -> None:
     found = harness([of_memory("ns1", 1000, 1000)], [sized("old", "ns1", 600, node="n")])
     subject = sized("p", "ns1", 500)

@@ -206,7 +206,7 @@ def near(slack: dict[str, int] | None, namespace: str, on_nodes: list[tuple[str,
 
 
 @settings(max_examples=120)
-@given(quotas, placed, st.lists(st.tuples(st.sampled_from(NODES), pods), max_size=1), subjects)
+@given(quotas, placed, st.lists(st.tuples(st.sampled_from(NODES), pods), max_size=3), subjects)
 def test_victims_are_those_that_each_node_by_itself_has(
     slacks: dict[str, Any],
     on_nodes: list[tuple[str, dict[str, Any]]],

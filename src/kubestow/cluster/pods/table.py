@@ -8,7 +8,7 @@ important victims. :class:`PodChanges` are pods of a table that hypothetical row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import chain
@@ -69,6 +69,11 @@ class PodTable:
         self._free = list(range(_FIRST_CAPACITY))
         self._slots: dict[str, int] = {}
         self._by_row: list[list[int]] = []
+
+    @property
+    def resources(self) -> Collection[str]:
+        """The resources that pods of the table request, and maybe others."""
+        return self._requested.keys()
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """The requests of a resource (millicores, bytes or counts), int64 by slot."""

@@ -9,7 +9,8 @@ without a quota evict others without a quota, by priority.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ __all__ = ["CapacityScheduling"]
 _TERMINATING = "not eligible due to a terminating pod on the nominated node."
 _NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 _MAX_EXCEEDED = Status.unschedulable("global quota max exceeded")
+#: Kinds of nominated pods: of the quota of the pod that is scheduled, and of others.
+_OWN, _OTHER = 1, 2
 
 
 class _Requests(NamedTuple):
@@ -95,23 +98,28 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
     def _requests(self, pod: PodInfo) -> _Requests:
         if not self.handle.cluster.has_nominations:
             return _Requests(pod.requests, pod.requests)
+        table = self.handle.cluster.nodes
+        nominated = table.nominated
+        rows = np.flatnonzero(table.nominated_count.readonly).tolist()
+        pods = PodChanges(nominated, *nominated.slots_on(rows), +1)
+        kinds = pods.values_of(partial(self._kind_of_nominated, pod.namespace))
+        own = (kinds == _OWN) & (nominated.priority[pods.slots] >= pod.priority)
+        if (slot := nominated.slot(pod.uid)) is not None:
+            own &= pods.slots != slot
         in_quota, in_total = Counter(pod.requests), Counter(pod.requests)
-        quotas = self._quotas.by_namespace
-        for nominated in self._nominated():
-            if nominated.namespace not in quotas or nominated.uid == pod.uid:
-                continue
-            if nominated.namespace == pod.namespace:
-                if nominated.priority >= pod.priority:
-                    in_quota.update(nominated.requests)
-                    in_total.update(nominated.requests)
-            elif nominated.namespace not in self._quotas.above_min:
-                in_total.update(nominated.requests)
+        for resource in nominated.resources:
+            requested = nominated.requested(resource)[pods.slots]
+            for amounts, counted in ((in_quota, own), (in_total, own | (kinds == _OTHER))):
+                if amount := int(requested[counted].sum()):
+                    amounts[resource] += amount
         return _Requests(in_quota, in_total)
 
-    def _nominated(self) -> Iterator[PodInfo]:
-        cluster = self.handle.cluster
-        for row in np.flatnonzero(cluster.nodes.nominated_count.readonly).tolist():
-            yield from cluster.nominated_pods(cluster.nodes.names[row])
+    def _kind_of_nominated(self, namespace: str, shape: Shape) -> int:
+        """Whether a nominated pod counts for a pod of a namespace: as one of its quota, as another, or not (0)."""
+        if shape.namespace == namespace:
+            return _OWN
+        is_within_min = shape.namespace in self._quotas.by_namespace and shape.namespace not in self._quotas.above_min
+        return _OTHER if is_within_min else 0
 
     # -- preemption --------------------------------------------------------------------------------------------------
 
