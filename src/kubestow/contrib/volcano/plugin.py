@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
@@ -32,7 +32,7 @@ from kubestow.contrib.volcano.configuration import DEFAULT, ConfigurationProblem
 from kubestow.contrib.volcano.enqueueing import Enqueueing
 from kubestow.contrib.volcano.job_order import JobOrder
 from kubestow.contrib.volcano.phases import PodGroupPhases
-from kubestow.contrib.volcano.queues import Amounts, Queue
+from kubestow.contrib.volcano.queues import Queue
 from kubestow.contrib.volcano.victims import Eviction, EvictionRules
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
@@ -182,6 +182,13 @@ def _is_more_than_status(old: Any, new: Any) -> bool:
     return old is None or new is None or old.spec != new.spec
 
 
+class _Share(NamedTuple):
+    """What a queue uses beside a pod, nominated pods included, and what it may use at most."""
+
+    used: Mapping[str, int]
+    limits: Mapping[str, float]
+
+
 class _Shares:
     """What queues use, nominated pods included, compared with what they deserve; no limit unless ``limits``."""
 
@@ -189,22 +196,22 @@ class _Shares:
         self.accounts = accounts
         self._handle, self._limits = handle, limits
 
-    def lacking(self, pod: PodInfo, job: Job, removed: Amounts | None = None) -> list[str]:
-        """The resources of which the queue of a job would exceed what it deserves with a pod, if so much of what it
-        uses was ``removed``."""
+    def lacking(self, pod: PodInfo, job: Job) -> list[str]:
+        """The resources of which the queue of a job would exceed what it deserves with a pod."""
+        share = self.of(pod, job)
+        return [] if share is None else lacking(requests_of(pod), share.used, share.limits)
+
+    def of(self, pod: PodInfo, job: Job) -> _Share | None:
+        """The share of a job's queue as it limits a pod; None if nothing does."""
         self.accounts.refresh()
         queue = self.accounts.queue(job)
         if not self._limits or queue is None or not pod.requests:
-            return []
-        used: Mapping[str, int] = queue.allocated
+            return None
         nominated = self._nominated(pod, queue)
-        if nominated or removed:
-            used = Counter(used)
-            used.update(nominated)
-            used.subtract(removed or {})
+        used = queue.allocated + nominated if nominated else queue.allocated
         # A pod that is asked about without having been observed has no part in what the queue deserves.
         limits = queue.deserved if pod.uid in job.pods else self.accounts.capability(queue.name)
-        return lacking(requests_of(pod), used, limits)
+        return _Share(used, limits)
 
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
         """What the pods request that are nominated to nodes, others of the queue than the pod."""
@@ -240,7 +247,7 @@ class _Evictions(DefaultPreemption):
             if self._shares.lacking(pod, job):
                 return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
         else:
-            filters = _ShareFilters(filters, self._shares, self.accounts, pod)
+            filters = _ShareFilters(filters, self._shares, pod, job)
         result = super().post_filter(state, pod, diagnosis, filters)
         if result.status.ok:
             self._victims[pod.uid] = result.victims
@@ -272,22 +279,24 @@ class _ShareFilters(NodeChecks):
     The share is judged by the pods of the queue that each hypothetical node loses.
     """
 
-    def __init__(self, filters: FilterRunner, shares: _Shares, accounts: Accounts, pod: PodInfo) -> None:
+    def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
         super().__init__(filters, Volcano.name, _ABOVE_SHARE)
-        self._shares, self.accounts, self._pod = shares, accounts, pod
-        job = accounts.job(pod)
-        assert job is not None
-        self._job = job
+        self._accounts, self._requests, self._queue = shares.accounts, requests_of(pod), job.queue
+        self._share = shares.of(pod, job)
 
     def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
-        return np.fromiter((self._exceeds(nodes, position) for position in range(len(nodes))), np.bool_, len(nodes))
+        if not isinstance(nodes, HypotheticalNodes):
+            return np.full(len(nodes), self._exceeds(NodeChange()))
+        return np.fromiter(map(self._exceeds, nodes.changes), np.bool_, len(nodes))
 
-    def _exceeds(self, nodes: Nodes, position: int) -> bool:
-        removed: Counter[str] = Counter()
-        if isinstance(nodes, HypotheticalNodes):
-            for sign, info in nodes.change(position).signed_pods():
-                placed = self.accounts.placed(info.uid)
-                if placed is not None and placed[1].queue == self._job.queue:
-                    for name, amount in requests_of(info).items():
-                        removed[name] -= sign * amount
-        return bool(self._shares.lacking(self._pod, self._job, removed))
+    def _exceeds(self, change: NodeChange) -> bool:
+        """Whether the queue would exceed its share with the pod after a change of a node."""
+        if self._share is None:
+            return False
+        used = Counter(self._share.used)
+        for sign, info in change.signed_pods():
+            placed = self._accounts.placed(info.uid)
+            if placed is not None and placed[1].queue == self._queue:
+                for name, amount in requests_of(info).items():
+                    used[name] += sign * amount
+        return bool(lacking(self._requests, used, self._share.limits))
