@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.interface import FilterRunner, Handle
@@ -73,9 +73,12 @@ class PreemptionToleration(DefaultPreemption):
         if not self._tolerations:
             return found
         now = self.handle.now().timestamp()
-        for position in np.flatnonzero(found).tolist():
+        for position in np.flatnonzero(found & (others.values_of(self._has_toleration) != 0)).tolist():
             found[position] = not self._is_spared(others.table.info(int(others.slots[position])), pod.priority, now)
         return found
+
+    def _has_toleration(self, shape: Shape) -> bool:
+        return shape.spec.priority_class_name in self._tolerations
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
         """None: former results do not hold, because pods cease to be spared as time passes."""
