@@ -61,11 +61,9 @@ class DeviceCounts:
         self._slices.refresh()
         counts = np.zeros((2, len(nodes)), np.int64)
         try:
-            for node_name, slices in self._slices.node_local.items():
-                position = nodes.position(node_name)
-                if position is not None:
-                    for published in slices:
-                        counts[:, position] += self._count(device_class, published.devices)
+            for position, name in enumerate(nodes.names):
+                for published in self._slices.node_local.get(name, ()):
+                    counts[:, position] += self._count(device_class, published.devices)
             for published in self._slices.multi_node:
                 self._add_multi_node(counts, device_class, published, nodes)
         except (SelectorError, NodeSelectionError):
