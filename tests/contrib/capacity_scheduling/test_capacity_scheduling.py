@@ -101,6 +101,15 @@ def test_a_nomination_of_the_pod_itself_does_not_count() -> None:
     assert rejection(found, sized("another", "ns1", 600)).endswith(MORE_THAN_MAX)
 
 
+def test_nominations_count_when_a_pod_is_tried_again() -> None:
+    found = harness([of_memory("ns1", 1000, 1000)], [])
+    subject = found.info(sized("p", "ns1", 500, MID))
+    found.cluster.nominate(found.info(sized("nominated", "ns1", 300, HIGH)), "n")
+    assert found.pipeline.decide(subject).node_name == "n"
+    found.cluster.nominate(found.info(sized("another", "ns1", 300, HIGH)), "n")
+    assert found.pipeline.decide(subject).node_name is None
+
+
 def test_usage_follows_pods() -> None:
     found = harness([of_memory("ns1", 1000, 1000)], [sized("old", "ns1", 600, node="n")])
     subject = sized("p", "ns1", 500)

@@ -34,6 +34,7 @@ from kubestow.framework.interface import (
     PreFilterPlugin,
     ReservePlugin,
 )
+from kubestow.framework.invalidation import Generation
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.plugin import DefaultPreemption
@@ -54,6 +55,14 @@ class _Requests(NamedTuple):
     in_total: Amounts
 
 
+class _Kept(NamedTuple):
+    """The requests of the pod that was asked about last, and the generation of the cluster that they hold in."""
+
+    pod: PodInfo
+    generation: Generation
+    requests: _Requests
+
+
 class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
     """Enforces elastic quotas."""
 
@@ -69,6 +78,8 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
             on(ElasticQuota, Action.ADD | Action.UPDATE | Action.DELETE),
         )
         self._quotas = ElasticQuotas(handle.cluster)
+        #: One attempt to schedule a pod asks several times.
+        self._kept: _Kept | None = None
 
     # -- admission ---------------------------------------------------------------------------------------------------
 
@@ -96,8 +107,14 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         """Nothing, as at Reserve."""
 
     def _requests(self, pod: PodInfo) -> _Requests:
-        if not self.handle.cluster.has_nominations:
+        cluster, kept = self.handle.cluster, self._kept
+        if not cluster.has_nominations:
             return _Requests(pod.requests, pod.requests)
+        if kept is None or kept.pod is not pod or not kept.generation.is_current(cluster):
+            kept = self._kept = _Kept(pod, Generation.of(cluster), self._requests_with_nominated(pod))
+        return kept.requests
+
+    def _requests_with_nominated(self, pod: PodInfo) -> _Requests:
         table = self.handle.cluster.nodes
         nominated = table.nominated
         rows = np.flatnonzero(table.nominated_count.readonly).tolist()
