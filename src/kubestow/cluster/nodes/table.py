@@ -7,6 +7,7 @@ changes. Plugins do not use the table itself but a view of it (:class:`kubestow.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -104,7 +105,7 @@ class PodsOnNode(NamedTuple):
     """The pods on a row as they were: by uid, their slots in order, and which host ports of one pod were taken."""
 
     by_uid: dict[str, PodInfo]
-    slots: list[int]
+    slots: array[int]
     taken_ports: Collection[HostPort]
 
 

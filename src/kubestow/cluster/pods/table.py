@@ -8,6 +8,7 @@ important victims. :class:`PodChanges` are pods of a table that hypothetical row
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -68,7 +69,8 @@ class PodTable:
         self._infos: list[PodInfo | None] = [None] * _FIRST_CAPACITY
         self._free = list(range(_FIRST_CAPACITY))
         self._slots: dict[str, int] = {}
-        self._by_row: list[list[int]] = []
+        #: 64-bit integers in memory of their own, which :meth:`slots_on` joins as bytes.
+        self._by_row: list[array[int]] = []
 
     @property
     def resources(self) -> Collection[str]:
@@ -96,19 +98,19 @@ class PodTable:
         by_row = self._by_row
         runs = [by_row[row] for row in rows]
         offsets = offsets_of(np.fromiter(map(len, runs), np.intp, len(runs)))
-        return np.fromiter(chain.from_iterable(runs), np.intp, int(offsets[-1])), offsets
+        return np.frombuffer(b"".join(runs), np.int64).astype(np.intp, copy=False), offsets
 
-    def slots(self, row: int) -> list[int]:
-        """The slots of the pods on a row, in order."""
-        return list(self._by_row[row])
+    def slots(self, row: int) -> array[int]:
+        """A copy of the slots of the pods on a row, in order."""
+        return self._by_row[row][:]
 
-    def restore_slots(self, row: int, slots: list[int]) -> None:
+    def restore_slots(self, row: int, slots: array[int]) -> None:
         """Restore an order of the pods on a row that :meth:`slots` returned."""
         self._by_row[row] = slots
 
     def append_row(self) -> None:
         """Append a row without pods."""
-        self._by_row.append([])
+        self._by_row.append(array("q"))
 
     def remove_row(self, row: int) -> None:
         """Remove a row and its pods; the last row takes its number."""
