@@ -541,6 +541,7 @@ class SchedulingQueue:
         return True
 
     def _shared(self, plugins: frozenset[str]) -> frozenset[str]:
+        """The set of equal plugins that other pods have already, else this one."""
         found = self._plugin_sets.get(plugins)
         return self._plugin_sets.put(plugins, plugins) if found is None else found
 
