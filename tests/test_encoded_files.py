@@ -13,6 +13,7 @@ from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
 
 TEXT = '{"kind": "List", "name": "héllo"}\r\n'
+COMPRESSED = gzip.compress(TEXT.encode(), mtime=0)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -30,13 +31,14 @@ def test_compressed_files_one_after_the_other_are_one(parts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (gzip.compress(TEXT.encode())[:-9], "the compressed data ends early: the file is truncated"),
-        (gzip.compress(TEXT.encode())[:5], "the compressed data ends early: the file is truncated"),
-        (gzip.compress(TEXT.encode())[:-8] + bytes(8), "damaged gzip data: CRC check failed"),
-        (gzip.compress(TEXT.encode()) + b"junk", "damaged gzip data: Not a gzipped file"),
+        (COMPRESSED[:-9], "the compressed data ends early: the file is truncated"),
+        (COMPRESSED[:5], "the compressed data ends early: the file is truncated"),
+        (COMPRESSED[:-8] + bytes(8), "damaged gzip data: CRC check failed"),
+        (COMPRESSED + b"junk", "damaged gzip data: Not a gzipped file"),
         (b"\x1f\x8b\x08\x00" + bytes(6) + b"\xff" * 20, "damaged gzip data: Error -3"),
         (b"\xff\xfe{", "not UTF-16 text, which its byte order mark announces"),
     ],
+    ids=["end cut off", "header cut off", "other checksum", "other data behind", "no deflate data", "half a character"],
 )
 def test_damage_is_named_with_the_file(content: bytes, problem: str) -> None:
     with pytest.raises(InputError) as refused:
