@@ -16,6 +16,8 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.interface import (
     FilterRunner,
+    Permission,
+    PermitPlugin,
     PostFilterPlugin,
     PostFilterResult,
 )
@@ -30,6 +32,7 @@ from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
 from tests.scheduling.fixture import enabled
+from tests.scheduling.gangs.groups import gang_scheduling, group, member
 from tests.scheduling.test_waiting_pods import HoldForTwoSeconds
 
 
@@ -178,6 +181,36 @@ def test_a_preemptor_is_requeued_when_its_last_victim_is_deleted_first() -> None
 
     victims = (pod("2", cpu="2", node="n", priority=5), pod("0", cpu="2", node="n", priority=1))
     in_virtual_time(scenario, node("n", cpu="4"), *victims, cluster=cluster)
+
+
+class HoldSlowPods(PermitPlugin):
+    """Returns Wait for pods named ``slow``, with a timeout of two seconds."""
+
+    name = "Hold"
+    events_to_register = ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
+        return Permission.wait(2) if pod.name == "slow" else Permission(SUCCESS)
+
+
+def test_a_preemptor_is_requeued_when_its_victim_has_lost_its_node_before_the_watch_shows_it_deleted() -> None:
+    """The victim is a member of a gang that waits for the other one, and is released when that is rejected."""
+    cluster = LateWatch()
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        for each in (group("train", 2), member("fast", "train", cpu="3"), member("slow", "train", cpu="1")):
+            cluster.put(each)
+        await harness.advance(1)
+        cluster.put(pod("high", cpu="3", priority=100))
+        await harness.advance(0.5)
+        assert cluster.deleted == ["fast"]
+        await harness.advance(2)
+        assert not harness.scheduler.cluster.is_assumed("uid-default-fast")
+        assert harness.node_of("high") == ""
+        await harness.advance(10)
+        assert harness.node_of("high") == "n"
+
+    in_virtual_time(scenario, node("n", cpu="4"), cluster=cluster, plugins=[HoldSlowPods], **gang_scheduling("Hold"))
 
 
 class UntypedVictims(PostFilterPlugin):

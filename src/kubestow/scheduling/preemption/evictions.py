@@ -104,9 +104,12 @@ class Evictions:
     def victim_changed(self, uid: str) -> None:
         """A pod may be terminating or gone: if so, preemptors whose last victim it is may be requeued from now on."""
         for preemption in list(self._awaited.get(uid, ())):
-            if preemption.is_requested and not self._awaits_watch(preemption):
+            ends = preemption.is_requested and not self._awaits_watch(preemption)
+            if ends:
                 self._forget(preemption)
             self._let_go(preemption)
+            if ends and self._cluster.placed_pod(uid) is None:
+                self._activate(preemption)  # its binding has failed before, so no event follows
 
     def _let_go(self, preemption: _Preemption) -> None:
         """Have the queue consider again those preemptors whose victims are no longer being evicted."""
@@ -204,7 +207,10 @@ class Evictions:
             self._forget(preemption)
         self._let_go(preemption)
         if activate:
-            self._queue.activate([preemptor.uid for preemptor in preemption.preemptors])
+            self._activate(preemption)
+
+    def _activate(self, preemption: _Preemption) -> None:
+        self._queue.activate([preemptor.uid for preemptor in preemption.preemptors])
 
     def _awaits_watch(self, preemption: _Preemption) -> bool:
         """Whether the last victim is still placed as it was, as far as the watch has shown, and not terminating."""
