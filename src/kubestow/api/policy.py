@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubestow.api.core import PodStatus
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
 __all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"]
@@ -20,6 +21,7 @@ class PodDisruptionBudgetStatus(APIObject, frozen=True):
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
+    observed_generation: int = 0
     disrupted_pods: dict[str, str] = {}
 
 
@@ -29,3 +31,11 @@ class PodDisruptionBudget(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+    def exempts(self, pod_status: PodStatus) -> bool:
+        """Whether a pod may be evicted without using up a disruption, because it is not ready (KEP-3017)."""
+        if any(condition.type == "Ready" and condition.status == "True" for condition in pod_status.conditions):
+            return False
+        if self.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+            return True
+        return self.status.current_healthy >= self.status.desired_healthy > 0

@@ -57,7 +57,7 @@ class DryRunEvictions:
         budgets = self._budgets.of(pod)
         if len(budgets) > 1:
             return Refusal(RefusedBy.API_SERVER, _SEVERAL)
-        if not budgets or _may_go_unready(pod, budgets[0]):
+        if not budgets or budgets[0].exempts(pod.status):
             return None
         budget = budgets[0]
         if budget.status.observed_generation < budget.metadata.generation:
@@ -67,12 +67,3 @@ class DryRunEvictions:
             return Refusal(RefusedBy.API_SERVER, _VIOLATED)
         self._used[key] = self._used.get(key, 0) + 1
         return None
-
-
-def _may_go_unready(pod: AssignedPod, budget: PodDisruptionBudget) -> bool:
-    if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
-        return False
-    status = budget.status
-    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
-        return True
-    return status.current_healthy >= status.desired_healthy > 0

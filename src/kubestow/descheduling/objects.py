@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.api import core
+from kubestow.api import core, policy
 from kubestow.api.core import ResourceList
-from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
+from kubestow.api.meta import APIObject, ObjectMeta
 
 __all__ = [
     "ContainerStatus",
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Namespace = core.Namespace
+PodDisruptionBudget = policy.PodDisruptionBudget
 
 
 class Volume(core.Volume, frozen=True):
@@ -111,30 +112,6 @@ class PersistentVolumeClaim(APIObject, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-
-
-class PodDisruptionBudgetSpec(APIObject, frozen=True):
-    """``spec`` of a PodDisruptionBudget."""
-
-    selector: LabelSelector | None = None
-    unhealthy_pod_eviction_policy: str = ""
-
-
-class PodDisruptionBudgetStatus(APIObject, frozen=True):
-    """``status`` of a PodDisruptionBudget."""
-
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    observed_generation: int = 0
-
-
-class PodDisruptionBudget(APIObject, frozen=True):
-    """A limit on voluntary disruptions of the selected pods."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class PriorityClass(APIObject, frozen=True):

@@ -240,7 +240,7 @@ class _Budgets:
         self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
 
     def _covering(self, pod: Pod) -> list[int]:
-        """The budgets that an eviction counts against: none for a pod that has not started, or may go unready."""
+        """The budgets that an eviction counts against: none for a pod that has not started, or is exempt."""
         if pod.status.phase == "Pending" or not pod.metadata.labels:
             return []
         covering = [
@@ -248,7 +248,7 @@ class _Budgets:
             for index, (budget, selector) in enumerate(zip(self._budgets, self._selectors, strict=True))
             if budget.metadata.namespace == pod.metadata.namespace and selector.matches(pod.metadata.labels)
         ]
-        return [] if len(covering) == 1 and _may_go_unready(pod, self._budgets[covering[0]]) else covering
+        return [] if len(covering) == 1 and self._budgets[covering[0]].exempts(pod.status) else covering
 
     def evictable(self, pods: Iterable[Pod]) -> list[Pod]:
         """Those of some pods that may be evicted at the same time. The API refuses a pod with several budgets."""
@@ -273,15 +273,6 @@ class _Budgets:
         if len(names) > 1:
             return f"more than one PodDisruptionBudget selects it: {', '.join(names)}"
         return f"PodDisruptionBudget {names[0]} allows no further disruption"
-
-
-def _may_go_unready(pod: Pod, budget: PodDisruptionBudget) -> bool:
-    if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
-        return False
-    return (
-        budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-        or budget.status.current_healthy >= budget.status.desired_healthy > 0
-    )
 
 
 def _selector(budget: PodDisruptionBudget) -> Selector:
