@@ -14,7 +14,7 @@ import msgspec
 
 from kubestow import gc_tuning
 from kubestow.api.core import Node, Pod
-from kubestow.api.meta import OwnerReference, convert, decode, without_nulls
+from kubestow.api.meta import convert, decode, without_nulls
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -211,7 +211,6 @@ class _Loader:
         self._pods: list[tuple[Pod, SourceObject]] = []
         self._shapes = Shapes()
         self._shapes_in_use: set[Shape] = set()
-        self._owners: dict[tuple[tuple[str, str, bool], ...], list[OwnerReference]] = {}
 
     def load(self, sources: Iterable[SourceObject]) -> Cluster:
         for source in sources:
@@ -293,16 +292,10 @@ class _Loader:
             return None
 
     def _shared(self, pod: Pod) -> Pod:
-        """The pod with the spec, labels and owners of its copies: less than half the memory. Raises InvalidQuantity."""
+        """The pod with what it has in common with its copies: less than half the memory. Raises InvalidQuantity."""
         info = self._shapes.info(pod)
         self._shapes_in_use.add(info.shape)
-        owners = pod.metadata.owner_references
-        if not owners:
-            return info.pod
-        shared = self._owners.setdefault(tuple((owner.kind, owner.uid, owner.controller) for owner in owners), owners)
-        return msgspec.structs.replace(
-            info.pod, metadata=msgspec.structs.replace(info.pod.metadata, owner_references=shared)
-        )
+        return info.pod
 
     def _add_to_admission(self, source: SourceObject) -> bool:
         try:
