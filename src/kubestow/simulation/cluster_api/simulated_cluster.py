@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from typing import Any, Protocol
 
 import msgspec
@@ -50,8 +51,10 @@ class SimulatedCluster(MemoryAPI):
         self._volumes = VolumeController(self)
         #: The arrivals of the pods that may end or be replaced, by uid.
         self._arrivals: dict[str, Arrival] = {}
-        #: When pods end, as a heap; those of pods that were evicted before that included.
-        self._ends: list[float] = []
+        #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.
+        self._ends: list[tuple[float, int, ObjectReference]] = []
+        self._end_numbers = itertools.count()
+        self._next_end: asyncio.TimerHandle | None = None
 
     def arrive(self, arrival: Arrival) -> None:
         """Create a pod."""
@@ -99,15 +102,31 @@ class SimulatedCluster(MemoryAPI):
 
     def next_departure(self) -> float | None:
         """When the next of the pods that are running now ends, in seconds of the event loop."""
-        return self._ends[0] if self._ends else None
+        return self._ends[0][0] if self._ends else None
 
     def _schedule_end(self, pod: ObjectReference, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        heapq.heappush(self._ends, loop.time() + seconds)
-        loop.call_later(seconds, self._end, pod)
+        time = asyncio.get_running_loop().time() + seconds
+        heapq.heappush(self._ends, (time, next(self._end_numbers), pod))
+        self._await_next_end()
+
+    def _await_next_end(self) -> None:
+        """Have a timer run for the pod that ends next. One timer for all: a loop compares timers in Python."""
+        time, timer = self.next_departure(), self._next_end
+        if timer is not None:
+            if timer.when() == time:
+                return
+            timer.cancel()
+        self._next_end = None if time is None else asyncio.get_running_loop().call_at(time, self._end_due_pods, time)
+
+    def _end_due_pods(self, time: float) -> None:
+        self._next_end = None
+        now = max(time, asyncio.get_running_loop().time())  # a timer may be early by a rounding error
+        while self._ends and self._ends[0][0] <= now:
+            _, _, pod = heapq.heappop(self._ends)
+            self._end(pod)
+        self._await_next_end()
 
     def _end(self, pod: ObjectReference) -> None:
-        heapq.heappop(self._ends)
         current = self._objects[PODS].get((pod.namespace, pod.name))
         if current is not None and current.metadata.uid == pod.uid:
             self._arrivals.pop(pod.uid, None)
