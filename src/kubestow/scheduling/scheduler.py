@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubestow import config
@@ -41,6 +42,7 @@ from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.handle import Handle
+from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.backoff import BackoffPolicy
@@ -83,6 +85,7 @@ class Scheduler:
         self._clock = environment.clock
         #: Set when a pod may be ready to be scheduled.
         self._wake = asyncio.Event()
+        self._alarm = _Alarm(self._clock, self._wake.set)
         self._acquires_lead_first = configuration.delay_cache_until_active
         self.leadership = leadership or NoLeaderElection()
         #: Set when every watched resource has been listed, and when this scheduler leads.
@@ -270,28 +273,23 @@ class Scheduler:
         """The scheduling loop."""
         await self.started()
         self._incomplete_gangs.start()
-        while True:
-            self._wake.clear()
-            self.queue.flush()
-            self.queue.continue_moving()
-            began = self._clock.monotonic()
-            while not self.queue.is_moving and (queued := self.queue.pop()) is not None:
-                await self._schedule_one(queued)
-                if self._clock.monotonic() - began > _MAX_STRETCH:
-                    break
-            if self.queue.ready:
-                await asyncio.sleep(0)
-            else:
-                await self._wait_for_pods()
-
-    async def _wait_for_pods(self) -> None:
-        """Sleep until a pod is ready or the queue has to be flushed."""
-        seconds = max(0.0, self.queue.next_flush() - self._clock.monotonic())
-        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
         try:
-            await self._wake.wait()
+            while True:
+                self._wake.clear()
+                self.queue.flush()
+                self.queue.continue_moving()
+                began = self._clock.monotonic()
+                while not self.queue.is_moving and (queued := self.queue.pop()) is not None:
+                    await self._schedule_one(queued)
+                    if self._clock.monotonic() - began > _MAX_STRETCH:
+                        break
+                if self.queue.ready:
+                    await asyncio.sleep(0)
+                else:
+                    self._alarm.set(self.queue.next_flush())
+                    await self._wake.wait()
         finally:
-            timer.cancel()
+            self._alarm.cancel()
 
     async def _schedule_one(self, queued: QueuedPod) -> None:
         """One scheduling cycle, of a single pod or of its gang (semantics 5.1, 4.10)."""
@@ -337,6 +335,33 @@ class Scheduler:
         """The tasks that outlive a scheduling cycle."""
         background = (self._binding_cycles.tasks, self._handle.background, self._evictions.tasks)
         return [*(task for tasks in background for task in tasks), *self.dispatcher.tasks]
+
+
+class _Alarm:
+    """Calls a function at the earliest of the times that it was set to, in seconds of the clock."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        self._clock, self._ring = clock, ring
+        self._time = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, time: float) -> None:
+        """Ring at a time, at once if it has passed."""
+        if time < self._time:
+            self.cancel()
+            self._time = time
+            seconds = max(0.0, time - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._time_reached)
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._time, self._timer = math.inf, None
+
+    def _time_reached(self) -> None:
+        self._time, self._timer = math.inf, None
+        self._ring()
 
 
 class _SchedulerWatchListener(WatchListener):
