@@ -63,7 +63,7 @@ class Status:
     @classmethod
     def skip(cls) -> Status:
         """Nothing to do for this pod."""
-        return cls(Code.SKIP)
+        return _SKIP
 
     @property
     def ok(self) -> bool:
@@ -81,6 +81,7 @@ class Status:
 
 
 SUCCESS = Status(Code.SUCCESS)
+_SKIP = Status(Code.SKIP)
 
 Legend = Callable[[int], Status]
 """Maps the keys of a verdict to statuses."""

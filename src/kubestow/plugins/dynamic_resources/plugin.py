@@ -272,6 +272,8 @@ class DynamicResources(
         found = state.get(DynamicResourcesState)
         if found is None:
             return Status.error(_STATE_NOT_FOUND)
+        if not found.unallocated:
+            return None
         try:
             on_node = self._filter.allocation_on(found, pod, node_name)
             if on_node is None:
