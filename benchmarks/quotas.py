@@ -3,16 +3,17 @@
     .venv/bin/python benchmarks/quotas.py [--nodes 5000] [--pods 10000] [--quotas 100] [--scenario room]
 
 The pods of all namespaces take turns, and all nodes together have room for them. In the scenario ``room`` so have the
-quotas. In the others a fifth of the pods is above them, as long as each namespace gets a multiple of five pods:
+quotas. In the others the last fifth of the pods is above them, as long as each namespace gets a multiple of five pods:
 
 - ``max``: above the maximum of their namespace, whose pods all have the same priority, so that there are no victims;
 - ``min``: beyond what all namespaces are guaranteed together, likewise without victims;
-- ``own-victims``: as ``max``, but the last pods have a higher priority, and preempt pods of their namespace;
+- ``own-victims``: as ``max``, but these pods have a higher priority, and preempt pods of their namespace;
 - ``borrowed``: half of the namespaces use more than they are guaranteed, and the others preempt their pods.
 
-A pod that preempts is scheduled twice, as in preemption.py: its victims are removed, then it is placed. Prints the CPU
-time of both profiles, the ratio, and the CPU time of a pod that is rejected or preempts. ``--profile`` prints where the
-time with CapacityScheduling goes instead.
+In the last two, the default profile has no room for the last fifth either and preempts by priority, so that both
+profiles do the same. A pod that preempts is scheduled twice, as in preemption.py: its victims are removed, then it is
+placed. Prints the CPU time of both profiles, the ratio, and the CPU time of a pod that is rejected or preempts.
+``--profile`` prints where the time with CapacityScheduling goes instead.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import argparse
 import cProfile
 import pstats
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
+from msgspec import structs
+
 from core import node
-from kubestow.api.core import Pod
+from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.contrib.capacity_scheduling.elastic_quotas import ElasticQuota
@@ -36,6 +39,7 @@ from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness
 
 SCENARIOS = ("room", "max", "min", "own-victims", "borrowed")
+PREEMPTING = ("own-victims", "borrowed")
 PROFILE = {
     "plugins": {
         "preFilter": {"enabled": [{"name": "CapacityScheduling"}]},
@@ -57,7 +61,7 @@ def quota(namespace: str, minimum: int, maximum: int) -> ElasticQuota:
 
 def quotas(scenario: str, namespaces: int, pods: int) -> list[ElasticQuota]:
     """The quotas of all namespaces, each of which gets ``pods`` pods."""
-    guaranteed = [pods if scenario == "room" else pods * 4 // 5] * namespaces
+    guaranteed = [pods if scenario == "room" else within_quotas(pods)] * namespaces
     if scenario == "borrowed":
         guaranteed = [pods * 3 // 5 if borrows(number, namespaces) else pods for number in range(namespaces)]
     limited = scenario in ("max", "own-victims")
@@ -76,8 +80,13 @@ def pods(scenario: str, namespaces: int, count: int) -> Iterator[Pod]:
         # Those that borrow come first.
         numbers = sorted(numbers, key=lambda number: not borrows(number % namespaces, namespaces))
     for position, number in enumerate(numbers):
-        late = position >= count * 4 // 5
-        yield pod(number, number % namespaces, priority=10 if late and scenario == "own-victims" else 0)
+        preempts = scenario in PREEMPTING and position >= within_quotas(count)
+        yield pod(number, number % namespaces, priority=10 if preempts else 0)
+
+
+def within_quotas(count: int) -> int:
+    """How many of so many pods come before those above the quotas."""
+    return count * 4 // 5
 
 
 def pod(number: int, namespace: int, *, priority: int) -> Pod:
@@ -92,12 +101,20 @@ def pod(number: int, namespace: int, *, priority: int) -> Pod:
     return convert(Pod, {"metadata": metadata | {"labels": {"app": "a"}}, "spec": spec})
 
 
+def with_room_for(nodes: Sequence[Node], pods: int) -> Iterator[Node]:
+    """The nodes with room for so many pods together."""
+    for number, each in enumerate(nodes):
+        allowed = str(pods // len(nodes) + (number < pods % len(nodes)))
+        status = structs.replace(each.status, allocatable={**each.status.allocatable, "pods": allowed})
+        yield structs.replace(each, status=status)
+
+
 class CoreScheduler:
     """A cluster and a profile, and what was decided."""
 
-    def __init__(self, nodes: int, *, with_quotas: bool) -> None:
+    def __init__(self, nodes: Iterable[Node], *, with_quotas: bool) -> None:
         harness = PluginHarness(
-            (node(number) for number in range(nodes)),
+            nodes,
             profile=PROFILE if with_quotas else None,
             plugins=[CapacityScheduling],
         )
@@ -135,8 +152,11 @@ class CoreScheduler:
 
 def compare(scenario: str, options: argparse.Namespace) -> None:
     """Measure one scenario."""
-    plain = CoreScheduler(options.nodes, with_quotas=False)
-    limited = CoreScheduler(options.nodes, with_quotas=True)
+    nodes = [node(number) for number in range(options.nodes)]
+    limited = CoreScheduler(nodes, with_quotas=True)
+    if scenario in PREEMPTING:
+        nodes = list(with_room_for(nodes, within_quotas(options.pods)))
+    plain = CoreScheduler(nodes, with_quotas=False)
     for each in quotas(scenario, options.quotas, options.pods // options.quotas):
         limited.cluster.catalog(ElasticQuota).put(each)
     created = list(pods(scenario, options.quotas, options.pods))
@@ -150,6 +170,7 @@ def compare(scenario: str, options: argparse.Namespace) -> None:
     if options.profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
         return
+    assert plain.preempted == limited.preempted
     each_rejected = limited.seconds_of_rejected / max(limited.rejected, 1)
     print(
         f"{scenario}: {plain.seconds:.2f} s without, {limited.seconds:.2f} s with quotas, "
