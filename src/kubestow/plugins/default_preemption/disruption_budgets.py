@@ -64,6 +64,8 @@ class _CompiledBudgets:
     def violated(self, pods: PodChanges) -> NDArray[np.bool_]:
         """See :meth:`DisruptionBudgets.violated`."""
         violated = np.zeros(len(pods.slots), np.bool_)
+        if not self._by_namespace:
+            return violated
         positions, budgets = self._evictions(pods)
         if not len(positions):
             return violated
