@@ -36,6 +36,25 @@ def test_a_collector_that_was_off_stays_off() -> None:
     assert not gc.isenabled()
 
 
+def test_objects_of_a_pause_are_not_collected_as_young_ones() -> None:
+    gc.collect()
+    with gc_tuning.paused():
+        kept = [[number] for number in range(100_000)]
+    with gc_tuning.paused():  # so that nothing is collected while we look
+        young = {id(each) for each in gc.get_objects(generation=0)}
+    assert not any(id(each) in young for each in kept)
+
+
+def test_what_the_application_has_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        with gc_tuning.paused():
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
 def test_raising_thresholds_changes_that_of_the_youngest_generation_only() -> None:
     gc.set_threshold(700, 10, 10)
     gc_tuning.raise_thresholds()

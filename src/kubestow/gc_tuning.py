@@ -2,7 +2,8 @@
 
 Almost all objects are freed by reference counting; cycles are rare (an exception with its traceback). With the default
 thresholds the collector runs after every few hundred allocations and takes a tenth of the CPU time of a busy scheduler.
-:func:`raise_thresholds` makes it run less often, :func:`paused` turns it off while a large list is decoded.
+:func:`raise_thresholds` makes it run less often, in every command, :func:`paused` turns it off while a large list is
+decoded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def raise_thresholds() -> None:
 def paused() -> Iterator[None]:
     """Turn the collector off while many long-lived objects are allocated; decoding a list takes half the time then.
 
-    Pauses may overlap: the collector is turned on again when the last one ends. If it was off, it stays off.
+    Pauses may overlap: the collector is turned on again when the last one ends. If it was off, it stays off. Objects of
+    the pause count as old afterwards, so they are not collected as one huge young generation.
     """
     if not _pauses and not gc.isenabled():
         yield
@@ -44,4 +46,12 @@ def paused() -> Iterator[None]:
     finally:
         _pauses.discard(pause)
         if not _pauses:
+            _make_all_old()
             gc.enable()
+
+
+def _make_all_old() -> None:
+    """Move all objects to the oldest generation, without a look at any of them."""
+    if not gc.get_freeze_count():  # what the application has frozen stays so
+        gc.freeze()
+        gc.unfreeze()

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from kubestow import gc_tuning
 from kubestow.cli.command_group import CommandGroup, usage_error_text, version_option, with_common_options
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 
@@ -75,6 +76,7 @@ def commands() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run one command and exit the process with its status."""
+    gc_tuning.raise_thresholds()  # before the imports, which allocate much that is never freed
     try:
         status = commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kubestow import event_loop, gc_tuning
+from kubestow import event_loop
 from kubestow.api.formats.duration import Duration
 from kubestow.cli.devcluster.embedded_scheduler import (
     ReadyScheduler,
@@ -139,7 +139,6 @@ def up(
     user_kubeconfig: str | None,
 ) -> None:
     """Run a development cluster until Ctrl-C: API server, controllers, simulated nodes and the scheduler."""
-    gc_tuning.raise_thresholds()  # before the imports, which allocate much that is never freed
     configure_logging()
     config = None if config_file is None else str(config_file)
     scheduler = SchedulerArguments(
