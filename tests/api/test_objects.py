@@ -28,6 +28,12 @@ def test_a_type_error_has_the_path_of_the_field() -> None:
         convert(Node, {"spec": {"taints": [{"key": 7}]}})
 
 
+def test_a_time_without_a_time_zone_is_an_error() -> None:
+    assert convert(Pod, {"status": {"startTime": "2026-01-01T00:00:00+02:00"}}).status.start_time is not None
+    with pytest.raises(InvalidObject, match=r"status\.startTime: Expected `datetime` with a timezone component"):
+        convert(Pod, {"status": {"startTime": "2026-01-01T00:00:00"}})
+
+
 @pytest.mark.parametrize("data", [b"{", b"", b"\xff", b'{"metadata": '])
 def test_invalid_json_is_reported(data: bytes) -> None:
     with pytest.raises(InvalidObject, match="invalid JSON"):

@@ -6,14 +6,13 @@ secrets, empty directories, …) decode to their name only.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import field
 
 from kubestow.api.formats.quantity import Quantity
-from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
+from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta, Time
 
 __all__ = [
     "AWSElasticBlockStoreVolumeSource",
@@ -390,7 +389,7 @@ class PodStatus(APIObject, frozen=True):
 
     phase: str = ""
     nominated_node_name: str = ""
-    start_time: datetime | None = None
+    start_time: Time | None = None
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []

@@ -8,8 +8,9 @@ without its nulls.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -22,11 +23,15 @@ __all__ = [
     "LabelSelectorRequirement",
     "ObjectMeta",
     "OwnerReference",
+    "Time",
     "convert",
     "decode",
 ]
 
 T = TypeVar("T")
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A ``metav1.Time``: RFC 3339, which always has a time zone."""
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of decoding: invalid JSON or types, invalid UTF-8, too deeply nested."""

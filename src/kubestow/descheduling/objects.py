@@ -5,6 +5,7 @@ A :class:`Pod` here is also a pod of :mod:`kubestow.api.core`, so that shapes, r
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from kubestow.api import core, policy
@@ -78,10 +79,15 @@ class PodStatus(core.PodStatus, frozen=True):
 
 
 class Pod(core.Pod, frozen=True):
-    """A pod."""
+    """A pod whose times are valid, as strategies compare them."""
 
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        _check_time(self.metadata.creation_timestamp, "metadata.creationTimestamp")
+        for condition in self.status.conditions:
+            _check_time(condition.last_transition_time, "status.conditions[].lastTransitionTime")
 
 
 class NodeStatus(core.NodeStatus, frozen=True):
@@ -141,3 +147,15 @@ class PodMetrics(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     timestamp: str = ""
     containers: list[ContainerMetrics] = []
+
+
+def _check_time(text: str | None, path: str) -> None:
+    """Raises ValueError for a time that is malformed or has no time zone."""
+    if not text:
+        return
+    try:
+        zone = datetime.fromisoformat(text).tzinfo
+    except ValueError:
+        zone = None
+    if zone is None:
+        raise ValueError(f'{path} is "{text[:40]}", expected a time such as 2026-07-01T00:00:00Z')

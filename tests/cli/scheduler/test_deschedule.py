@@ -79,6 +79,22 @@ def test_objects_that_cannot_be_used_are_named_and_left_out(files: Path, capsys:
     assert "dump.json: items[3]: invalid Pod: status.containerStatuses: " in err
 
 
+@pytest.mark.parametrize("time", ["yesterday", "2026-06-30T00:00:00"])
+def test_a_pod_with_an_invalid_time_is_left_out(files: Path, capsys: pytest.CaptureFixture[str], time: str) -> None:
+    unknown_since = {"type": "Ready", "status": "False", "lastTransitionTime": time}
+    broken = [
+        pod("created", "n1", metadata={"creationTimestamp": time}),
+        pod("unready", "n1", status={"conditions": [unknown_since]}),
+    ]
+    write_dump(files, [pod("web", "n1"), *broken])
+    conditions = [{"minTimeSinceLastTransitionSeconds": 1}, {"type": "Ready"}]
+    write_policy(files, policy("PodLifeTime", {"maxPodLifeTimeSeconds": 60, "conditions": conditions}))
+    status, _, err = run(capsys, *NOW)
+    assert status == 0
+    assert f'items[3]: invalid Pod: metadata.creationTimestamp is "{time}", expected a time such as ' in err
+    assert f'items[4]: invalid Pod: status.conditions[].lastTransitionTime is "{time}", expected' in err
+
+
 def test_a_pod_with_an_invalid_amount_is_left_out(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dump(files, [pod("web", "n1"), pod("broken", "n1", cpu="lots")])
     write_policy(files, policy("PodLifeTime", {"maxPodLifeTimeSeconds": 60}))

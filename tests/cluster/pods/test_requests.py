@@ -76,3 +76,10 @@ def test_resources_that_are_not_counted_are_left_out() -> None:
 def test_an_invalid_request_is_reported_with_its_container() -> None:
     with pytest.raises(InvalidQuantity, match=r'spec\.containers\[0\].*"1\.5\.2" is not a resource quantity'):
         requests_by_spec(pod(cpu="1.5.2"))
+
+
+def test_requests_beyond_int64_count_as_the_largest_and_the_least() -> None:
+    huge = pod(spec={"containers": [container(cpu="9E", memory="9E"), container("d", memory="9E")]})
+    assert requests_by_spec(huge) == {"cpu": 2**63 - 1, "memory": 2**63 - 1}
+    negative = pod(spec={"containers": [container(cpu="-9E"), container("d", memory="-9E")]})
+    assert requests_by_spec(negative) == {"cpu": 1 - 2**63, "memory": -9 * 10**18}

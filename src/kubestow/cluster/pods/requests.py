@@ -61,7 +61,7 @@ def _is_pod_level(name: str) -> bool:
 def _amounts(exact: Mapping[str, int]) -> Amounts:
     """Round nano units up to millicores, bytes and counts, and leave out resources that are not counted."""
     return {
-        name: min(_MAX, round_up(Fraction(value, NANOS // 1000 if name == CPU else NANOS)))
+        name: max(-_MAX, min(_MAX, round_up(Fraction(value, NANOS // 1000 if name == CPU else NANOS))))
         for name, value in exact.items()
         if is_counted(name)
     }

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import ClassVar
 
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.quantity import Quantity, millis, units
-from kubestow.api.meta import APIObject
+from kubestow.api.meta import APIObject, Time
 from kubestow.contrib.koordinator.estimation import PROD
 from kubestow.errors import InvalidQuantity
 
@@ -73,7 +72,7 @@ class NodeMetricSpec(APIObject, frozen=True):
 class NodeMetricStatus(APIObject, frozen=True):
     """``status``."""
 
-    update_time: datetime | None = None
+    update_time: Time | None = None
     node_metric: NodeMetricInfo | None = None
     pods_metric: list[PodMetricInfo | None] = []
 
