@@ -73,4 +73,10 @@ def test_replacing_a_pod_returns_whether_its_start_time_changed() -> None:
     assert pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
     assert not pods.replace(info("a", start_time="2026-01-01T00:00:00Z"))
     slots, _ = pods.slots_on([0])
-    assert pods.start_time[slots].tolist() == [1767225600 * 10**9]
+    assert pods.start_time[slots].tolist() == [1767225600 * 10**6]
+
+
+def test_start_times_of_all_years_are_kept() -> None:
+    pods = table([info("first", start_time="0001-01-01T00:00:00Z"), info("last", start_time="9999-12-31T23:59:59Z")])
+    first, last = (int(pods.start_time[slot]) for slot in pods.slots_on([0])[0])
+    assert first < 0 < last < NOT_STARTED

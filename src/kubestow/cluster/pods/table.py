@@ -34,8 +34,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def _nanoseconds(time: datetime | None) -> int:
-    return NOT_STARTED if time is None else (time - _EPOCH) // _MICROSECOND * 1000
+def _microseconds(time: datetime | None) -> int:
+    return NOT_STARTED if time is None else (time - _EPOCH) // _MICROSECOND
 
 
 def offsets_of(lengths: NDArray[np.intp] | NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -54,7 +54,7 @@ class PodTable:
     def __init__(self) -> None:
         #: ``spec.priority``, int64 by slot.
         self.priority = np.zeros(_FIRST_CAPACITY, np.int64)
-        #: ``status.startTime`` in nanoseconds since 1970, NOT_STARTED if unset, int64 by slot.
+        #: ``status.startTime`` in microseconds since 1970, NOT_STARTED if unset, int64 by slot.
         self.start_time = np.zeros(_FIRST_CAPACITY, np.int64)
         #: CPU requests in millicores, with the default for pods without one, int64 by slot.
         self.nonzero_cpu = np.zeros(_FIRST_CAPACITY, np.int64)
@@ -130,7 +130,7 @@ class PodTable:
         slot = self._slots[info.uid] = self._free.pop()
         self._infos[slot] = info
         self.priority[slot] = info.priority
-        self.start_time[slot] = _nanoseconds(info.status.start_time)
+        self.start_time[slot] = _microseconds(info.status.start_time)
         self.nonzero_cpu[slot], self.nonzero_memory[slot] = info.nonzero_requests
         self.shape_number[slot] = self.shapes.add(info.shape)
         requests = info.requests
@@ -153,7 +153,7 @@ class PodTable:
         """Replace a pod by a newer state with the same requests and priority; whether its start time has changed."""
         slot = self._slots[info.uid]
         self._infos[slot] = info
-        before, now = int(self.start_time[slot]), _nanoseconds(info.status.start_time)
+        before, now = int(self.start_time[slot]), _microseconds(info.status.start_time)
         self.start_time[slot] = now
         return before != now
 
