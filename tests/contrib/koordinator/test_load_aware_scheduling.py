@@ -115,6 +115,8 @@ P95_ARGS = P95_LONGEST | {"usageAggregatedDuration": "5m"}
         ([metric("70", seconds_ago=-60)], {}, None, CPU_EXCEEDED),
         ([metric("-70", "500Gi")], {}, None, {}),
         ([metric("much", "500Gi")], {}, None, {}),
+        # A negative duration is malformed.
+        ([metric("70", "9Gi", percentiles={"-5m": P95["5m0s"]})], {"aggregated": P95_LONGEST}, None, CPU_P95_EXCEEDED),
         # Without a duration the longest one counts, and the latest usage if there is none.
         ([metric("30", "9Gi", percentiles=P95)], {"aggregated": P95_LONGEST}, None, CPU_P95_EXCEEDED),
         ([metric("70", "9Gi")], {"aggregated": P95_LONGEST}, None, CPU_P95_EXCEEDED),

@@ -137,6 +137,8 @@ def _aggregated(reported: Sequence[AggregatedUsage], resources: Sequence[str]) -
             duration = Duration.parse(aggregated.duration or "0").seconds
         except ValueError:
             continue
+        if duration < 0:
+            continue
         for kind, usage in aggregated.usage.items():
             vector = _vector(usage, resources)
             if usage.resources and vector is not None:
