@@ -222,6 +222,22 @@ def test_unusable_workloads_are_left_out_with_file_and_index(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("containers", "problem"),
+    [
+        ({"name": "c"}, "spec.containers: Expected `array`, got `object`"),
+        ([{"name": "c", "resources": 1}], "spec.containers[0].resources: Expected `object`, got `int`"),
+        ([container(cpu="1x")], 'spec.containers[0].resources.requests: "1x" is not a resource quantity'),
+        ([container(resources={"limits": {"cpu": "1x"}})], 'spec.containers[0].resources.limits: "1x" is not a'),
+    ],
+)
+def test_a_problem_of_a_pod_names_its_field(tmp_path: Path, containers: Any, problem: str) -> None:
+    found = arrivals(tmp_path, {**pod("wrong"), "spec": {"containers": containers}}, pod("right"))
+    assert names(found) == ["right"]
+    [reported] = found.summary.problems
+    assert (reported.place, reported.text.startswith(f"invalid Pod: {problem}")) == ("items[0]", True)
+
+
 def test_input_without_pods_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, node("a"), name="w.json")
     with pytest.raises(InputError, match="has no pods"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> No
         pod("unknown-class", priorityClassName="none"),
         pod("no-quantity", cpu="1.5.2"),
         {"metadata": {"name": "x"}},
+        pod("no-limit", containers=[{"name": "c", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": "1.5.2"}}}]),
     ]
     cluster = Cluster.load(write(tmp_path, *objects))
     assert len(cluster.nodes) == 1
@@ -144,8 +146,18 @@ def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> No
         'no PriorityClass with name "none" in the input, and no pod that uses it',
         "dump.json: items[7]: invalid Pod default/no-quantity: spec.containers[0].resources.requests: "
         '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
+        "dump.json: items[9]: invalid Pod default/no-limit: spec.containers[0].resources.limits: "
+        '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
     ]
-    assert "left out 8 objects with problems" in list(cluster.summary.lines())
+    assert "left out 9 objects with problems" in list(cluster.summary.lines())
+
+
+def test_heartbeats_that_are_not_text_do_not_count(tmp_path: Path) -> None:
+    first, second = node("a"), node("b")
+    first["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": 7}]
+    second["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-03-01T12:30:00Z"}]
+    moment = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    assert Cluster.load(write(tmp_path, first, second)).time(moment + timedelta(days=1)) == moment
 
 
 def test_places_in_yaml_are_lines(tmp_path: Path) -> None:

@@ -184,7 +184,10 @@ def requests_by_spec(pod: Pod) -> Amounts:
 
 
 def limits_by_spec(pod: Pod) -> Amounts:
-    """A pod's limits, summed like requests; the overhead counts only for resources with a limit."""
+    """A pod's limits, summed like requests; the overhead counts only for resources with a limit.
+
+    Raises InvalidQuantity with the path of the container.
+    """
     limited = [_limited(container) for container in pod.spec.containers]
     init = [_limited(container) for container in pod.spec.init_containers]
     whole = pod.spec.resources
@@ -195,7 +198,10 @@ def limits_by_spec(pod: Pod) -> Amounts:
         resources=None if whole is None else ResourceRequirements(requests=whole.limits),
     )
     without_overhead = Pod(metadata=pod.metadata, spec=msgspec.structs.replace(spec, overhead={}))
-    amounts = requests_by_spec(without_overhead)
+    try:
+        amounts = requests_by_spec(without_overhead)
+    except InvalidQuantity as error:
+        raise InvalidQuantity(error.problem, path=error.path.replace("requests", "limits")) from None
     overhead = _amounts(_exact(pod.spec.overhead, "spec.overhead"))
     return {name: amount + overhead.get(name, 0) for name, amount in amounts.items() if amount}
 

@@ -15,6 +15,7 @@ import msgspec
 from kubestow import gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert, decode, without_nulls
+from kubestow.cluster.pods.requests import limits_by_spec
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
@@ -169,8 +170,7 @@ class Cluster:
         times: list[datetime | None] = [pod.status.start_time for pod in self.pods]
         for source in self.sources:
             if source.kind == "Node" and b"lastHeartbeatTime" in bytes(source.raw):
-                conditions = msgspec.json.decode(source.raw, type=_NodeHeartbeats).status.conditions
-                times += [_moment(condition.last_heartbeat_time) for condition in conditions]
+                times += _heartbeats(source.raw)
         for source in self.custom_resources:
             times += [_moment(text.decode()) for text in _UPDATE_TIME.findall(bytes(source.raw))]
         return max((time for time in times if time is not None), default=None)
@@ -183,6 +183,15 @@ class Cluster:
         """The numbers of nodes and pods."""
         placed = sum(1 for pod in self.pods if pod.spec.node_name)
         return f"<Cluster: {len(self.nodes):,} nodes, {placed:,} placed and {len(self.pods) - placed:,} pending pods>"
+
+
+def _heartbeats(raw: bytes | msgspec.Raw) -> list[datetime | None]:
+    """The moments of a node's heartbeats, none if one is not text."""
+    try:
+        conditions = msgspec.json.decode(raw, type=_NodeHeartbeats).status.conditions
+    except msgspec.ValidationError:
+        return []
+    return [_moment(condition.last_heartbeat_time) for condition in conditions]
 
 
 def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[Any]]) -> list[Any]:
@@ -294,7 +303,9 @@ class _Loader:
     def _shared(self, pod: Pod) -> Pod:
         """The pod with what it has in common with its copies: less than half the memory. Raises InvalidQuantity."""
         info = self._shapes.info(pod)
-        self._shapes_in_use.add(info.shape)
+        if info.shape not in self._shapes_in_use:
+            limits_by_spec(pod)
+            self._shapes_in_use.add(info.shape)
         return info.pod
 
     def _add_to_admission(self, source: SourceObject) -> bool:
