@@ -12,8 +12,8 @@ __all__ = ["OUTPUTS", "print_result"]
 
 OUTPUTS = ("table", "json", "yaml")
 
-#: The width of tables without a terminal.
-_WIDTH = 130
+#: The least and the greatest width without a terminal. Lines there are for programs such as grep, so few are wrapped.
+_LEAST_WIDTH, _GREATEST_WIDTH = 130, 10_000
 
 
 def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: str, target: str = "") -> None:
@@ -39,12 +39,10 @@ def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: 
 def _print_table(table: Any, target: str) -> None:
     from rich.console import Console
 
-    if target:
-        console = Console(highlight=False, markup=False, file=io.StringIO(), width=_WIDTH, record=True)
-        console.print(table)
-        emit(console.export_text(), target)
-        return
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, file=io.StringIO() if target else None, record=bool(target))
     if not console.is_terminal:
-        console.width = _WIDTH
+        unlimited = console.options.update(width=_GREATEST_WIDTH)
+        console.width = max(_LEAST_WIDTH, console.measure(table, options=unlimited).maximum)
     console.print(table)
+    if target:
+        emit(console.export_text(), target)
