@@ -158,6 +158,55 @@ def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:
     assert {t.key for t in spec.tolerations} == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
+@pytest.mark.parametrize(
+    ("requests", "of_container", "expected"),
+    [
+        ({}, {}, {"cpu": "4", "memory": "1Gi"}),
+        ({}, {"cpu": "1500m"}, {"cpu": "2000m", "memory": "1Gi"}),
+        ({"cpu": "3"}, {"cpu": "1500m", "memory": "1Ki"}, {"cpu": "3", "memory": "1024"}),
+    ],
+)
+def test_pod_level_requests_are_those_of_the_containers_else_the_limits(
+    tmp_path: Path, requests: Object, of_container: Object, expected: Object
+) -> None:
+    both = pod("both", resources={"limits": {"cpu": "4", "memory": "1Gi"}, "requests": requests})
+    both["spec"]["containers"] = [container(resources={"requests": of_container})]
+    if of_container:
+        both["spec"]["initContainers"] = [container("500m", restartPolicy="Always")]
+    [arrival] = arrivals(tmp_path, both).pods
+    assert arrival.pod.spec.resources is not None
+    assert arrival.pod.spec.resources.requests == expected
+
+
+def test_label_keys_of_pod_affinity_are_merged_into_its_selectors(tmp_path: Path) -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["pod-template-hash", "absent"],
+        "mismatchLabelKeys": ["app"],
+    }
+    preferred = {"weight": 1, "podAffinityTerm": {**term, "labelSelector": None}}
+    affinity = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]},
+    }
+    [arrival] = arrivals(tmp_path, workload("Deployment", "web", pod_spec={"affinity": affinity})).pods
+    found = arrival.pod.spec.affinity
+    assert found is not None
+    assert found.pod_anti_affinity is not None
+    assert found.pod_affinity is not None
+    [required] = found.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    assert required.label_selector is not None
+    assert required.label_selector.match_labels == {"app": "web"}
+    hash_ = arrival.pod.metadata.labels["pod-template-hash"]
+    assert [(e.key, e.operator, e.values) for e in required.label_selector.match_expressions] == [
+        ("pod-template-hash", "In", [hash_]),
+        ("app", "NotIn", ["web"]),
+    ]
+    [weighted] = found.pod_affinity.preferred_during_scheduling_ignored_during_execution
+    assert weighted.pod_affinity_term.label_selector is None
+
+
 def test_the_defaults_of_a_limit_range_are_completed_as_by_the_api_server(tmp_path: Path) -> None:
     limits = {"type": "Container", "max": {"cpu": "2", "memory": "4Gi"}, "min": {"cpu": "10m", "nvidia.com/gpu": "1"}}
     limits |= {"default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}}

@@ -121,6 +121,20 @@ def test_copies_are_placed_at_once_as_one_by_one(within: list[Node], manifest: O
     assert found.fitting == one_by_one.replicas
 
 
+def test_claims_that_wait_for_no_pod_are_bound_before(tmp_path: Path) -> None:
+    objects: list[Object] = [
+        pod("p", cpu="2", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]),
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {"storageClassName": "fast"},
+        },
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "csi"},
+    ]
+    assert needed(tmp_path, objects, pool("large", "4")).mix == {"large": 1}
+
+
 def test_several_pools_need_prices(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="node pool b: has no price"):
         needed(tmp_path, [pod("p")], pool("a", "1", 1.0), pool("b", "2"))

@@ -2,12 +2,13 @@
 
 :func:`bind_reserved_volumes` binds volumes with a claimRef to their claims in a replay; claims that wait for dynamic
 provisioning keep their selected node and stay unbound there. A :class:`VolumeController` acts on the objects of an API
-server in memory: it binds a volume to the claim that its claimRef names, and provisions volumes.
+server in memory: it binds a claim to a volume, reserved for it or the smallest that satisfies it, or provisions one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -25,15 +26,25 @@ from kubestow.api.storage import (
     PersistentVolumeStatus,
     StorageClass,
 )
+from kubestow.cluster.storage.available_volumes import (
+    capacity_of,
+    is_available_for,
+    is_prebound_to,
+    requirements_of,
+    satisfies,
+)
+from kubestow.errors import InvalidQuantity, InvalidSelector
 from kubestow.simulation.cluster_api.object_writes import VersionedStore
 
-__all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes"]
+__all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes", "with_bound_volumes"]
 
 T = TypeVar("T")
 
 _VOLUME_BOUND = PersistentVolumeStatus(phase="Bound")
 _CLAIM_BOUND = PersistentVolumeClaimStatus(phase="Bound")
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
+#: Claims are bound after the volumes that they can have are known, and after all storage classes.
+_LOAD_ORDER: dict[type[Any], int] = {PersistentVolume: 1, PersistentVolumeClaim: 2}
 
 
 class VolumeStore(Protocol):
@@ -51,46 +62,100 @@ class VolumeController:
 
     def __init__(self, store: VolumeStore) -> None:
         self._store = store
+        #: The volumes without a claim by storage class, and those with one by its namespace and name; by name.
+        self._groups: dict[str | tuple[str, str], dict[str, PersistentVolume]] = {}
+        self._group_of: dict[str, str | tuple[str, str]] = {}
 
     def reconcile(self, changed: PersistentVolume | PersistentVolumeClaim) -> None:
         """Act on a volume or claim that was created or changed."""
-        if isinstance(changed, PersistentVolume):
-            self._bind(changed)
-        elif not changed.is_bound and not changed.spec.volume_name:
-            self._provision(changed)
-
-    def _bind(self, volume: PersistentVolume) -> None:
-        """Bind a volume to the claim of its claimRef, if that claim is unbound."""
-        claim_ref = volume.spec.claim_ref
+        if isinstance(changed, PersistentVolumeClaim):
+            if not changed.is_bound:
+                self._sync_claim(changed)
+            return
+        self._note(changed)
+        claim_ref = changed.spec.claim_ref
         claims = self._store.objects(PersistentVolumeClaim)
         claim = claims.get((claim_ref.namespace, claim_ref.name)) if claim_ref is not None else None
-        if claim_ref is None or claim is None or claim.is_bound or claim_ref.uid not in ("", claim.metadata.uid):
+        if claim is not None and not claim.is_bound and is_prebound_to(changed, claim):
+            self._bind(changed, claim)
+
+    def _note(self, volume: PersistentVolume) -> None:
+        name, claim_ref = volume.metadata.name, volume.spec.claim_ref
+        self._groups.get(self._group_of.get(name, ""), {}).pop(name, None)
+        group = volume.storage_class if claim_ref is None else (claim_ref.namespace, claim_ref.name)
+        self._group_of[name] = group
+        self._groups.setdefault(group, {})[name] = volume
+
+    def _sync_claim(self, claim: PersistentVolumeClaim) -> None:
+        """Bind an unbound claim, or provision a volume, unless its class waits for the scheduler to select a node."""
+        storage_class = self._store.objects(StorageClass).get(("", claim.storage_class))
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        volume = self._match(claim, reserved_only=waits)
+        if volume is not None:
+            self._bind(volume, claim)
+        elif storage_class is None or storage_class.provisioner in ("", _NO_PROVISIONER) or claim.spec.volume_name:
             return
-        claim_ref = msgspec.structs.replace(claim_ref, uid=claim.metadata.uid)
-        spec = msgspec.structs.replace(volume.spec, claim_ref=claim_ref)
+        elif not waits or SELECTED_NODE in claim.metadata.annotations:
+            self._provision(claim)
+
+    def _match(self, claim: PersistentVolumeClaim, *, reserved_only: bool) -> PersistentVolume | None:
+        """The volume that the claim names, else one reserved for it, else the smallest one that satisfies it."""
+        try:
+            requirements = requirements_of(claim)
+        except (InvalidQuantity, InvalidSelector):
+            return None
+        reserved = self._groups.get((claim.metadata.namespace, claim.metadata.name), {}).values()
+        unclaimed = self._groups.get(claim.storage_class, {}).values()
+        prebound = [volume for volume in reserved if is_prebound_to(volume, claim) and satisfies(volume, requirements)]
+        if name := claim.spec.volume_name:
+            named = [volume for volume in unclaimed if satisfies(volume, requirements)]
+            return next((volume for volume in (*prebound, *named) if volume.metadata.name == name), None)
+        if not prebound and not reserved_only:
+            prebound = [volume for volume in unclaimed if is_available_for(volume, requirements)]
+        return min(prebound, key=lambda volume: (capacity_of(volume), volume.metadata.name), default=None)
+
+    def _bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        spec = msgspec.structs.replace(volume.spec, claim_ref=_reference(claim))
         self._store.put(_bound(claim, volume.metadata.name))
         self._store.put(msgspec.structs.replace(volume, spec=spec, status=_VOLUME_BOUND))
 
     def _provision(self, claim: PersistentVolumeClaim) -> None:
-        """Provision a volume, once the scheduler has selected a node if the class waits for that."""
-        storage_class = self._store.objects(StorageClass).get(("", claim.storage_class))
-        if storage_class is None or storage_class.provisioner in ("", _NO_PROVISIONER):
-            return
-        waits = storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-        if waits and SELECTED_NODE not in claim.metadata.annotations:
-            return
-        metadata = claim.metadata
         spec = PersistentVolumeSpec(
             capacity=claim.spec.resources.requests,
             access_modes=claim.spec.access_modes,
             volume_mode=claim.spec.volume_mode,
             storage_class_name=claim.storage_class,
-            claim_ref=ClaimReference(
-                kind="PersistentVolumeClaim", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
-            ),
+            claim_ref=_reference(claim),
         )
-        name = f"pvc-{metadata.uid.replace('/', '-')}"
+        name = f"pvc-{claim.metadata.uid.replace('/', '-')}"
         self._store.put(PersistentVolume(metadata=ObjectMeta(name=name, uid=f"volume/{name}"), spec=spec))
+
+
+class _Objects:
+    """Objects in memory, whose volumes and claims a controller binds as they are put."""
+
+    def __init__(self) -> None:
+        self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
+        self._controller = VolumeController(self)
+
+    def objects(self, kind: type[T]) -> Mapping[tuple[str, str], T]:
+        return self._objects.get(kind, {})
+
+    def put(self, obj: Any) -> None:
+        self._objects.setdefault(type(obj), {})[obj.metadata.namespace, obj.metadata.name] = obj
+        if isinstance(obj, (PersistentVolume, PersistentVolumeClaim)):
+            self._controller.reconcile(obj)
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(objects.values() for objects in self._objects.values())
+
+
+def with_bound_volumes(objects: Iterable[Any]) -> list[Any]:
+    """The objects of a cluster after the volume controllers have bound and provisioned what waits for no pod."""
+    found = _Objects()
+    for obj in sorted(objects, key=lambda obj: _LOAD_ORDER.get(type(obj), 0)):
+        found.put(obj)
+    return list(found)
 
 
 def bind_reserved_volumes(
@@ -106,6 +171,13 @@ def bind_reserved_volumes(
         spec = msgspec.structs.replace(volume.spec, claim_ref=claim_ref)
         volumes.put(msgspec.structs.replace(volume, spec=spec, status=_VOLUME_BOUND))
         claims.put(_bound(claim, volume.metadata.name))
+
+
+def _reference(claim: PersistentVolumeClaim) -> ClaimReference:
+    metadata = claim.metadata
+    return ClaimReference(
+        kind="PersistentVolumeClaim", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
+    )
 
 
 def _bound(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:

@@ -20,6 +20,7 @@ from kubestow.simulation.input import kinds
 from kubestow.simulation.input.cluster import Cluster, InputSummary
 from kubestow.simulation.input.documents import SourceObject, read_objects
 from kubestow.simulation.input.expansion import Expansion, Replica, expand, generated_suffix
+from kubestow.simulation.input.object_defaults import with_default_class
 from kubestow.simulation.input.problems import Problems
 from kubestow.workloads.workload import DURATION
 
@@ -103,6 +104,8 @@ class _Loader:
         for source in sources:
             self._load(source, owners)
         self._arrivals.pods.sort(key=lambda arrival: arrival.time)
+        objects = self._arrivals.objects
+        self._arrivals.objects = with_default_class(objects, (*self._cluster.objects, *objects))
         return self._arrivals
 
     def _load(self, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:

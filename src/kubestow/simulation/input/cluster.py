@@ -23,6 +23,7 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.simulation.input import kinds
 from kubestow.simulation.input.admission import Admission
 from kubestow.simulation.input.documents import SourceObject, read_objects
+from kubestow.simulation.input.object_defaults import with_default_class
 from kubestow.simulation.input.problems import Problem, Problems
 
 __all__ = ["Cluster", "InputSummary", "custom_objects"]
@@ -227,6 +228,7 @@ class _Loader:
         names = {node.metadata.name for node in self._cluster.nodes}
         for pod, source in self._pods:
             self._put_pod(pod, source, names)
+        self._cluster.objects = with_default_class(self._cluster.objects, self._cluster.objects)
         return self._cluster
 
     def _load(self, source: SourceObject) -> None:

@@ -11,6 +11,7 @@ from kubestow.errors import InvalidObject
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Resource
 from kubestow.simulation.input.documents import SourceObject
+from kubestow.simulation.input.object_defaults import with_defaults
 from kubestow.simulation.input.problems import Problems
 
 __all__ = ["ADMISSION_KINDS", "WORKLOAD_KINDS", "decoded", "expected_version", "is_custom", "resource_of", "type_of"]
@@ -96,9 +97,9 @@ def expected_version(source: SourceObject) -> str | None:
 
 
 def decoded(source: SourceObject, resource: Resource, problems: Problems) -> Any | None:
-    """The object with namespace and uid; None, and a problem, if it cannot be decoded or has no name."""
+    """The object with namespace, uid and defaults; None, and a problem, if it cannot be decoded or has no name."""
     try:
-        obj = decode(resource.type, source.raw)
+        obj = with_defaults(decode(resource.type, source.raw))
     except InvalidObject as error:
         problems.report(source.subject, source.place, f"invalid {source.kind}: {error}")
         return None

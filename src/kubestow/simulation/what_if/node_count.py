@@ -24,6 +24,7 @@ from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.simulation.capacity.independent_nodes import fill_independently, place_as_many
+from kubestow.simulation.cluster_api.volume_controller import with_bound_volumes
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
@@ -83,7 +84,7 @@ class _Fit:
         progress: Callable[[int], None],
     ) -> None:
         self._cluster = cluster.altered(
-            objects=(*cluster.objects, *arrivals.objects),
+            objects=with_bound_volumes((*cluster.objects, *arrivals.objects)),
             custom_resources=(*cluster.custom_resources, *arrivals.custom_resources),
         )
         self._arrivals, self._pools = arrivals, pools

@@ -28,6 +28,7 @@ from kubestow.api.meta import ObjectMeta, convert
 from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.input.object_defaults import with_defaults
 from kubestow.simulation.input.yaml_file import convert_part, read_yaml
 from kubestow.simulation.pipeline.offline_scheduler import similar
 
@@ -134,7 +135,7 @@ def _common_labels(metadata: ObjectMeta) -> dict[str, str]:
 
 def _pool_of_manifest(manifest: Mapping[str, Any], subject: str) -> NodePool:
     try:
-        node = convert(Node, manifest)
+        node = with_defaults(convert(Node, manifest))
         return NodePool(
             name=node.metadata.name,
             allocatable=dict(node.status.allocatable),
