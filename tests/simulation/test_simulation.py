@@ -237,9 +237,12 @@ def test_an_invalid_configuration_is_refused(tmp_path: Path) -> None:
 def test_the_resulting_cluster_is_a_cluster_again(tmp_path: Path) -> None:
     annotated = pod("p", nodeSelector={"kubernetes.io/os": "linux"})
     annotated["metadata"]["annotations"] = {"note": "kept"}
-    within = cluster(tmp_path, node("a", labels={"kubernetes.io/os": "linux"}), pod("old", nodeName="a"))
+    old = pod("old", nodeName="a")
+    old["metadata"]["uid"] = "uid-old"
+    within = cluster(tmp_path, node("a", labels={"kubernetes.io/os": "linux"}), old)
     found = arrivals(tmp_path, annotated, within=within)
-    objects = list(resulting_objects(run(within, found).api, within, found))
+    result = run(within, found)
+    objects = list(resulting_objects(result.api, within, found))
     placed = {o["metadata"]["name"]: o for o in objects if o["kind"] == "Pod"}
     assert {name: o["spec"]["nodeName"] for name, o in placed.items()} == {"old": "a", "p": "a"}
     assert placed["p"]["metadata"]["annotations"] == {"note": "kept"}
@@ -247,6 +250,9 @@ def test_the_resulting_cluster_is_a_cluster_again(tmp_path: Path) -> None:
     again = cluster(tmp_path, *objects)
     assert repr(again) == "<Cluster: 1 nodes, 2 placed and 0 pending pods>"
     assert not again.summary.problems
+    assert {p.metadata.name: p.metadata.uid for p in again.pods} == {
+        p.metadata.name: p.metadata.uid for p in result.api.pods()
+    }
 
 
 def test_a_replaced_pod_of_the_resulting_cluster_is_not_where_it_was(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The simulated cluster behind the scheduler: an API server in memory with the controllers that answer it.
 
 A binding starts the pod at once, and a pod with a duration ends so long afterwards. Volumes are bound and provisioned
-at once. A pod that is evicted is replaced by its controller, if it has one that would.
+at once. A pod that is evicted is replaced by its controller, if it has one that would. The claims of pods that are gone
+are deleted or released.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow.simulation.cluster_api.memory_api import MemoryAPI
 from kubestow.simulation.cluster_api.node_metrics import NODE_METRICS_PATH, node_metrics
+from kubestow.simulation.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
 from kubestow.simulation.cluster_api.replacements import replacement, replacing_controller
 from kubestow.simulation.cluster_api.volume_controller import VolumeController
 from kubestow.simulation.input.arrivals import Arrival
@@ -84,8 +87,20 @@ class SimulatedCluster(MemoryAPI):
             return
         self._listener.pod_evicted(evicted)
         arrival = self._arrivals.pop(pod.uid, None)
-        if self._replaces and (replacement := self._replacement(evicted, arrival)) is not None:
-            self.arrive(replacement)
+        controller = replacing_controller(evicted) if self._replaces else None
+        if controller is None:
+            self._release_claims(evicted)
+            return
+        created = replacement(evicted, controller, self._objects[PODS], timestamp(self._clock.now()))
+        created, claims = with_own_claims(created, evicted, self._find)
+        self._release_claims(evicted)
+        for claim in claims:
+            self.put(claim)
+        now = self._clock.monotonic()
+        if arrival is None:
+            self.arrive(Arrival(created, now, None, {}))
+        else:
+            self.arrive(Arrival(created, now, arrival.duration, arrival.manifest))
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""
@@ -132,12 +147,19 @@ class SimulatedCluster(MemoryAPI):
             self._arrivals.pop(pod.uid, None)
             self._listener.pod_ended(current)
             self.remove(current)
+            self._release_claims(current)
 
-    def _replacement(self, pod: Pod, arrival: Arrival | None) -> Arrival | None:
-        """The pod that the controller of a pod creates in its place."""
-        controller = replacing_controller(pod)
-        if controller is None:
-            return None
-        created = replacement(pod, controller, self._objects[PODS], timestamp(self._clock.now()))
-        duration = None if arrival is None else arrival.duration
-        return Arrival(created, self._clock.monotonic(), duration, {} if arrival is None else arrival.manifest)
+    def _release_claims(self, pod: Pod) -> None:
+        """Act as the claim controllers after a pod is gone."""
+        uid = pod.metadata.uid
+        if (extended := self.resource_claims.extended.pop(uid, None)) is not None:
+            status = msgspec.structs.replace(pod.status, extended_resource_claim_status=extended)
+            pod = msgspec.structs.replace(pod, status=status)
+        for claim in claims_of(pod, self._find):
+            if isinstance(claim, ResourceClaim) and (rest := released(claim, {uid})) is not claim:
+                self.put(rest)  # the event that pods wait for, also before a deletion
+            if belongs_to(claim, {uid}):
+                self.remove(claim)
+
+    def _find(self, kind: type[Any], namespace: str, name: str) -> Any | None:
+        return self.objects(kind).get((namespace, name))

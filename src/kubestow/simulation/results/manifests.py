@@ -26,7 +26,7 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]
 
 #: Server-side metadata that says nothing about the result.
-_BOOKKEEPING = ("resourceVersion", "uid", "managedFields", "selfLink", "generation")
+_BOOKKEEPING = ("resourceVersion", "managedFields", "selfLink", "generation")
 #: Kinds that controllers of a simulation change; all others are as in the input.
 _CHANGED = frozenset({"PersistentVolume", "PersistentVolumeClaim", "ResourceClaim"})
 #: The fields of a pod's status that a simulation determines.
@@ -51,6 +51,8 @@ def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrival
             source = sources.get((resource.kind, obj.metadata.namespace, obj.metadata.name))
             manifest = {} if source is None else source.manifest
             if source is None or resource.kind in _CHANGED:
+                if resource.kind == "ResourceClaim":  # whose allocation may be gone
+                    manifest = {name: value for name, value in manifest.items() if name != "status"}
                 manifest = json_merge_patched(manifest, msgspec.to_builtins(obj))
             yield _output(resource, manifest)
     for source in (*cluster.custom_resources, *arrivals.custom_resources):

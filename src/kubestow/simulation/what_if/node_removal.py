@@ -24,6 +24,7 @@ from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from kubestow.errors import InputError, InvalidSelector
+from kubestow.simulation.cluster_api.pod_claims import belongs_to, released, with_own_claims
 from kubestow.simulation.cluster_api.replacements import replacement, replacing_controller
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster
@@ -179,17 +180,28 @@ class _Removal:
         gone = {pod.metadata.uid for pod in pods}
         existing = {(pod.metadata.namespace, pod.metadata.name) for pod in self._pods}
         arrivals = Arrivals()
+        claims = {
+            (type(obj), obj.metadata.namespace, obj.metadata.name): obj
+            for obj in self.objects
+            if isinstance(obj, (ResourceClaim, PersistentVolumeClaim))
+        }
         for pod in pods:
             controller, created = replacing_controller(pod), None
             if controller is not None:
                 created = replacement(pod, controller, existing, pod.metadata.creation_timestamp)
+                created, own_claims = with_own_claims(created, pod, lambda *key: claims.get(key))
+                arrivals.objects += own_claims
             self._replaced.append(_Replaced(pod, "" if created is None else created.metadata.uid))
             if created is not None:
                 existing.add((created.metadata.namespace, created.metadata.name))
                 arrivals.pods.append(Arrival(created, 0.0, None, {}))
         names = {"", *(node.metadata.name for node in self.nodes)}
         kept = [pod for pod in self._pods if pod.metadata.uid not in gone and pod.spec.node_name in names]
-        objects = [_released(obj, gone) if isinstance(obj, ResourceClaim) else obj for obj in self.objects]
+        objects = [
+            released(obj, gone) if isinstance(obj, ResourceClaim) else obj
+            for obj in self.objects
+            if not belongs_to(obj, gone)
+        ]
         result = self._simulate(self.cluster.altered(nodes=self.nodes, pods=kept, objects=objects), arrivals)
         self._rounds += 1
         self._pods, self.objects = result.api.pods(), _objects_after(result, objects)
@@ -294,18 +306,6 @@ def _is_of_node(obj: Any, nodes: frozenset[str]) -> bool:
     if isinstance(obj, CSINode):
         return obj.metadata.name in nodes
     return isinstance(obj, ResourceSlice) and obj.spec.node_name in nodes
-
-
-def _released(claim: ResourceClaim, gone: set[str]) -> ResourceClaim:
-    """The claim without pods that are gone; deallocated if it is reserved for no other, as its controller does."""
-    status = claim.status
-    consumers = [consumer for consumer in status.reserved_for if consumer.uid not in gone]
-    if len(consumers) == len(status.reserved_for):
-        return claim
-    fields: dict[str, Any] = {"reserved_for": consumers}
-    if not consumers:
-        fields |= {"allocation": None, "devices": []}
-    return msgspec.structs.replace(claim, status=msgspec.structs.replace(status, **fields))
 
 
 def _objects_after(result: SimulationResult, objects: Iterable[Any]) -> list[Any]:
