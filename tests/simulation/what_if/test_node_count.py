@@ -135,6 +135,17 @@ def test_claims_that_wait_for_no_pod_are_bound_before(tmp_path: Path) -> None:
     assert needed(tmp_path, objects, pool("large", "4")).mix == {"large": 1}
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_resource_that_no_pool_has_and_that_is_not_missing_costs_nothing(tmp_path: Path) -> None:
+    large = node("old", cpu="1")
+    large["status"]["allocatable"]["example.com/gpu"] = "1"
+    on_gpu = pod("g", cpu="1")
+    on_gpu["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "1"}
+    within = cluster(tmp_path, large)
+    found = needed(tmp_path, [on_gpu, pod("p", cpu="2")], pool("large", "4", 0.2), within=within)
+    assert (found.mix, found.lower_bound) == ({"large": 1}, pytest.approx(0.1))
+
+
 def test_several_pools_need_prices(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="node pool b: has no price"):
         needed(tmp_path, [pod("p")], pool("a", "1", 1.0), pool("b", "2"))

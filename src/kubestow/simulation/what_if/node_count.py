@@ -319,8 +319,8 @@ class _Bounds:
         missing = np.maximum(self.requested - self.free, 0)
         with np.errstate(divide="ignore"):
             price = (np.array(prices)[:, None] / self.per_node).min(axis=0, initial=math.inf)
-        bounds = (missing * price)[(missing > 0) & np.isfinite(price)]
-        return float(bounds.max(initial=0.0))
+        needed = (missing > 0) & np.isfinite(price)
+        return float((missing[needed] * price[needed]).max(initial=0.0))
 
 
 def _copies_at_end(pods: Sequence[PodInfo]) -> int:
