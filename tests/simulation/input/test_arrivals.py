@@ -287,6 +287,13 @@ def test_a_problem_of_a_pod_names_its_field(tmp_path: Path, containers: Any, pro
     assert (reported.place, reported.text.startswith(f"invalid Pod: {problem}")) == ("items[0]", True)
 
 
+def test_a_volume_claim_template_needs_a_name(tmp_path: Path) -> None:
+    found = arrivals(tmp_path, workload("StatefulSet", "db", volumeClaimTemplates=[{"spec": {}}]), pod("p"))
+    assert [p.text for p in found.summary.problems] == [
+        "invalid StatefulSet: spec.volumeClaimTemplates[0].metadata.name: required value"
+    ]
+
+
 def test_input_without_pods_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, node("a"), name="w.json")
     with pytest.raises(InputError, match="has no pods"):

@@ -198,6 +198,16 @@ def test_strict_refuses_the_first_problem(tmp_path: Path) -> None:
         Cluster.load(path, strict=True)
 
 
+def test_a_node_with_an_invalid_amount_is_left_out_with_its_pods(tmp_path: Path) -> None:
+    cluster = Cluster.load(write(tmp_path, node("bad", cpu="4x"), node("a"), pod("p", nodeName="bad"), pod("q")))
+    assert [n.metadata.name for n in cluster.nodes] == ["a"]
+    assert problems(cluster) == [
+        'dump.json: items[0]: invalid Node: status.allocatable[cpu]: "4x" is not a resource quantity (expected a number'
+        ' such as "2", "500m" or "1.5Gi")',
+        "dump.json: items[2]: Pod default/p is on node bad, which is not in the input",
+    ]
+
+
 def test_finished_pods_and_kinds_without_influence_are_counted(tmp_path: Path) -> None:
     finished = {**pod("done"), "status": {"phase": "Succeeded"}}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}

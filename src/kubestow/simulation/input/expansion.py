@@ -116,6 +116,9 @@ def _stateful_set(stateful_set: Object) -> Iterator[Expansion]:
     spec, name = stateful_set["spec"], stateful_set["metadata"]["name"]
     templates = spec.get("volumeClaimTemplates") or ()
     first = (spec.get("ordinals") or {}).get("start") or 0
+    for index, template in enumerate(templates):
+        if not (template.get("metadata") or {}).get("name"):
+            raise InvalidObject("required value", path=f"spec.volumeClaimTemplates[{index}].metadata.name")
     base = _pod_of(stateful_set)
     ordinals = range(first, first + _count(stateful_set, "replicas"))
     replicas = [Replica(f"{name}-{n}", {_STATEFUL_SET_POD: f"{name}-{n}", _POD_INDEX: str(n)}) for n in ordinals]

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.core import Node
 from kubestow.api.meta import decode
+from kubestow.cluster.pods.requests import allocatable_amounts
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Resource
@@ -100,6 +102,8 @@ def decoded(source: SourceObject, resource: Resource, problems: Problems) -> Any
     """The object with namespace, uid and defaults; None, and a problem, if it cannot be decoded or has no name."""
     try:
         obj = with_defaults(decode(resource.type, source.raw))
+        if isinstance(obj, Node):
+            allocatable_amounts(obj.status.allocatable)  # checks the quantities
     except InvalidObject as error:
         problems.report(source.subject, source.place, f"invalid {source.kind}: {error}")
         return None
