@@ -111,6 +111,15 @@ def test_a_closed_output_is_no_error() -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device of Linux that is always full")
+def test_an_output_without_space_is_named() -> None:
+    command = [sys.executable, "-m", "kubestow", "config", "show"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+    error = "kubestow: standard output: cannot be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (1, error)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_printed_for_each_shell(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     status, out, _ = run(capsys, "completion", shell)

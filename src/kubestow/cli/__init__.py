@@ -7,6 +7,7 @@ invalid configuration with one line per error. docs/cli.md lists the exit codes.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import Any
@@ -45,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "completion": ("completion", "completion", "Print the completion script of a shell."),
     "verify": ("offline.verify", "verify", "Replay recorded decisions and compare the results."),
 }
+
+
+#: What a write fails with on a full disk; files are written by functions that name them.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _LazyGroup(CommandGroup):
@@ -87,6 +92,11 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except OSError as error:
+        if error.errno not in _NO_SPACE or error.filename is not None:
+            raise
+        click.echo(f"kubestow: standard output: cannot be written: {error.strerror}", err=True)
+        sys.exit(1)
     except (KubestowError, ExceptionGroup) as error:
         cause = _first_cause(error)
         for line in _error_lines(cause):

@@ -198,6 +198,13 @@ def test_strict_refuses_the_first_problem(tmp_path: Path) -> None:
         Cluster.load(path, strict=True)
 
 
+def test_yaml_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("apiVersion: v1\nkind: Node # é\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin\.yaml: line 2: not UTF-8 text"):
+        Cluster.load(path)
+
+
 def test_a_node_with_an_invalid_amount_is_left_out_with_its_pods(tmp_path: Path) -> None:
     cluster = Cluster.load(write(tmp_path, node("bad", cpu="4x"), node("a"), pod("p", nodeName="bad"), pod("q")))
     assert [n.metadata.name for n in cluster.nodes] == ["a"]

@@ -149,13 +149,18 @@ def _json_documents(content: bytes, subject: str) -> Iterator[_Document]:
     yield from documents
 
 
-def _concatenated_json(content: bytes, subject: str) -> Iterator[_Document]:
-    """JSON documents one after the other. Raises InputError with the line at which the text is not JSON."""
+def _decoded(content: bytes, subject: str) -> str:
+    """The text of a file. Raises InputError with the line at which it is not UTF-8."""
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(subject, "not UTF-8 text", place=f"line {line}") from None
+
+
+def _concatenated_json(content: bytes, subject: str) -> Iterator[_Document]:
+    """JSON documents one after the other. Raises InputError with the line at which the text is not JSON."""
+    text = _decoded(content, subject)
     decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
     while position < len(text):
         try:
@@ -198,6 +203,7 @@ def _yaml_documents(content: bytes, subject: str) -> Iterator[_Document]:
         place = f"line {mark.line + 1}" if mark is not None else ""
         raise InputError(subject, f"invalid YAML: {error.problem or error.context}", place=place) from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        _decoded(content, subject)
         raise InputError(subject, f"invalid YAML: {_text(error)}") from None
 
 
