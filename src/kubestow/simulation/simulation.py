@@ -31,7 +31,7 @@ from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.simulation import virtual_time
 from kubestow.simulation.cluster_api.simulated_cluster import SimulatedCluster
-from kubestow.simulation.cluster_api.volume_controller import with_bound_volumes
+from kubestow.simulation.cluster_api.volume_controller import in_load_order
 from kubestow.simulation.input.arrivals import Arrival, Arrivals
 from kubestow.simulation.input.cluster import Cluster, custom_objects
 from kubestow.simulation.results.fragmentation import TypicalPods
@@ -200,7 +200,7 @@ class _Run:
     def _load(self, api: SimulatedCluster) -> None:
         """Everything that exists at the start but the pending pods, which arrive once the scheduler runs."""
         cluster = self._simulation.cluster
-        objects = with_bound_volumes((*cluster.objects, *self._simulation.arrivals.objects))
+        objects = in_load_order((*cluster.objects, *self._simulation.arrivals.objects))
         for obj in itertools.chain(cluster.nodes, objects):
             api.put(obj)
         for pod in cluster.pods:

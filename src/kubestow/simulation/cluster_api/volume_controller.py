@@ -36,7 +36,7 @@ from kubestow.cluster.storage.available_volumes import (
 from kubestow.errors import InvalidQuantity, InvalidSelector
 from kubestow.simulation.cluster_api.object_writes import VersionedStore
 
-__all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes", "with_bound_volumes"]
+__all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes", "in_load_order", "with_bound_volumes"]
 
 T = TypeVar("T")
 
@@ -150,10 +150,15 @@ class _Objects:
         return itertools.chain.from_iterable(objects.values() for objects in self._objects.values())
 
 
+def in_load_order(objects: Iterable[Any]) -> list[Any]:
+    """The objects of a cluster in an order in which a controller finds what a volume or claim depends on."""
+    return sorted(objects, key=lambda obj: _LOAD_ORDER.get(type(obj), 0))
+
+
 def with_bound_volumes(objects: Iterable[Any]) -> list[Any]:
     """The objects of a cluster after the volume controllers have bound and provisioned what waits for no pod."""
     found = _Objects()
-    for obj in sorted(objects, key=lambda obj: _LOAD_ORDER.get(type(obj), 0)):
+    for obj in in_load_order(objects):
         found.put(obj)
     return list(found)
 
