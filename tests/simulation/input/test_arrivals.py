@@ -276,8 +276,8 @@ def test_unusable_workloads_are_left_out_with_file_and_index(tmp_path: Path) -> 
     [
         ({"name": "c"}, "spec.containers: Expected `array`, got `object`"),
         ([{"name": "c", "resources": 1}], "spec.containers[0].resources: Expected `object`, got `int`"),
-        ([container(cpu="1x")], 'spec.containers[0].resources.requests: "1x" is not a resource quantity'),
-        ([container(resources={"limits": {"cpu": "1x"}})], 'spec.containers[0].resources.limits: "1x" is not a'),
+        ([container(cpu="1x")], 'spec.containers[0].resources.requests[cpu]: "1x" is not a resource quantity'),
+        ([container(resources={"limits": {"cpu": "1x"}})], 'spec.containers[0].resources.limits[cpu]: "1x" is not a'),
     ],
 )
 def test_a_problem_of_a_pod_names_its_field(tmp_path: Path, containers: Any, problem: str) -> None:
@@ -285,6 +285,32 @@ def test_a_problem_of_a_pod_names_its_field(tmp_path: Path, containers: Any, pro
     assert names(found) == ["right"]
     [reported] = found.summary.problems
     assert (reported.place, reported.text.startswith(f"invalid Pod: {problem}")) == ("items[0]", True)
+
+
+@pytest.mark.parametrize(
+    ("amount", "problem"),
+    [
+        ("abc", '"abc" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")'),
+        ("-1", "expected an amount that is not negative, got '-1'"),
+    ],
+)
+def test_invalid_amounts_are_left_out_with_their_objects(tmp_path: Path, amount: str, problem: str) -> None:
+    at_pod = pod("level", resources={"limits": {"cpu": amount}})
+    of_init = pod("init", initContainers=[container(amount)])
+    limits = [{"type": "Container", "default": {"cpu": amount}}]
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": limits}}
+    runtime_class = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "vm"}}
+    runtime_class["overhead"] = {"podFixed": {"cpu": amount}}
+    broken = (workload("Deployment", "web", cpu=amount), at_pod, of_init, limit_range, runtime_class)
+    found = arrivals(tmp_path, *broken, pod("p"))
+    assert names(found) == ["p"]
+    assert {p.place: p.text for p in found.summary.problems} == {
+        "items[0]": f"invalid Deployment: spec.containers[0].resources.requests[cpu]: {problem}",
+        "items[1]": f"invalid Pod: spec.resources.limits[cpu]: {problem}",
+        "items[2]": f"invalid Pod: spec.initContainers[0].resources.requests[cpu]: {problem}",
+        "items[3]": f"invalid LimitRange: spec.limits[0].default[cpu]: {problem}",
+        "items[4]": f"invalid RuntimeClass: overhead.podFixed[cpu]: {problem}",
+    }
 
 
 def test_a_volume_claim_template_needs_a_name(tmp_path: Path) -> None:

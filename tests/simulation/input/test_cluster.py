@@ -120,6 +120,7 @@ def test_input_without_nodes_names_the_first_problem(tmp_path: Path) -> None:
 
 
 def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": "1.5.2"}}}
     objects: list[Any] = [
         node("a"),
         node("a"),
@@ -130,7 +131,7 @@ def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> No
         pod("unknown-class", priorityClassName="none"),
         pod("no-quantity", cpu="1.5.2"),
         {"metadata": {"name": "x"}},
-        pod("no-limit", containers=[{"name": "c", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": "1.5.2"}}}]),
+        pod("no-limit", containers=[container], schedulerName="default-scheduler"),
     ]
     cluster = Cluster.load(write(tmp_path, *objects))
     assert len(cluster.nodes) == 1
@@ -141,12 +142,12 @@ def test_unusable_objects_are_left_out_with_file_and_index(tmp_path: Path) -> No
         "dump.json: items[3]: PodDisruptionBudget of version policy/v1beta1, expected policy/v1",
         "dump.json: items[5]: invalid Pod: spec.priority: Expected `int | null`, got `str`",
         "dump.json: items[8]: not a Kubernetes object: expected apiVersion and kind",
+        "dump.json: items[9]: invalid Pod default/no-limit: spec.containers[0].resources.limits: "
+        '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
         "dump.json: items[4]: Pod default/lost is on node gone, which is not in the input",
         "dump.json: items[6]: invalid Pod default/unknown-class: spec.priorityClassName: "
         'no PriorityClass with name "none" in the input, and no pod that uses it',
-        "dump.json: items[7]: invalid Pod default/no-quantity: spec.containers[0].resources.requests: "
-        '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
-        "dump.json: items[9]: invalid Pod default/no-limit: spec.containers[0].resources.limits: "
+        "dump.json: items[7]: invalid Pod default/no-quantity: spec.containers[0].resources.requests[cpu]: "
         '"1.5.2" is not a resource quantity (expected a number such as "2", "500m" or "1.5Gi")',
     ]
     assert "left out 9 objects with problems" in list(cluster.summary.lines())

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import convert
-from kubestow.errors import InvalidObject
+from kubestow.errors import InvalidObject, InvalidQuantity
 from kubestow.workloads.node_with_pods import pod_requests
 
 __all__ = ["Admission"]
@@ -86,10 +87,13 @@ class Admission:
             case "LimitRange":
                 convert(_LimitRange, manifest)
                 limits = (manifest.get("spec") or {}).get("limits") or ()
+                for index, limit in enumerate(limits):
+                    for part in ("min", "max", "default", "defaultRequest"):
+                        _check_amounts(limit.get(part), f"spec.limits[{index}].{part}")
                 found = [_completed(limit) for limit in limits if limit.get("type") == "Container"]
                 self._container_limits.setdefault(namespace, []).extend(found)
             case "RuntimeClass":
-                convert(_RuntimeClass, manifest)
+                _check_amounts(convert(_RuntimeClass, manifest).overhead.pod_fixed, "overhead.podFixed")
                 self._runtime_classes[name] = manifest
             case "ResourceClaimTemplate":
                 self.claim_templates[namespace, name] = manifest.get("spec") or {}
@@ -114,6 +118,7 @@ class Admission:
         containers = [c for part in ("initContainers", "containers") for c in spec.get(part) or ()]
         if not spec.get("containers"):
             raise InvalidObject("required value", path="spec.containers")
+        _check_requests(spec)
         for container in containers:
             if spec.get("hostNetwork"):
                 _use_container_ports(container)
@@ -159,6 +164,31 @@ class Admission:
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
         if scheduling.get("tolerations"):
             spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
+
+
+def _check_requests(spec: Object) -> None:
+    """Raises InvalidObject for a request or limit of a pod spec that the API server would refuse."""
+    for part in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(part) or ()):
+            _check_resources(container, f"spec.{part}[{index}].resources")
+    _check_resources(spec, "spec.resources")
+    _check_amounts(spec.get("overhead"), "spec.overhead")
+
+
+def _check_resources(owner: Object, path: str) -> None:
+    resources = owner.get("resources") or {}
+    for part in ("requests", "limits"):
+        _check_amounts(resources.get(part), f"{path}.{part}")
+
+
+def _check_amounts(amounts: Mapping[str, Any] | None, path: str) -> None:
+    for name, amount in (amounts or {}).items():
+        try:
+            value = nanos(amount)
+        except InvalidQuantity as error:
+            raise InvalidQuantity(error.problem, path=f"{path}[{name}]") from None
+        if value < 0:
+            raise InvalidObject(f"expected an amount that is not negative, got {amount!r}", path=f"{path}[{name}]")
 
 
 def _use_container_ports(container: Object) -> None:

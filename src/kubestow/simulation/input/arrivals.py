@@ -13,7 +13,6 @@ from kubestow import gc_tuning
 from kubestow.api.core import Pod, PodResourceClaimStatus
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
-from kubestow.cluster.pods.requests import limits_by_spec, requests_by_spec
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.simulation.input import kinds
@@ -167,8 +166,6 @@ class _Loader:
         convert(Pod, manifest)  # names the field of a wrong type
         self._cluster.admission.admit(manifest, namespace)
         pod = convert(Pod, manifest)
-        limits_by_spec(pod)
-        requests_by_spec(pod)
         for obj in expansion.objects:
             self._put_manifest(obj, source)
         annotations = manifest["metadata"].get("annotations") or {}
