@@ -124,19 +124,17 @@ def test_node_fit_is_that_of_plain_loops_while_pods_are_evicted(data: st.DataObj
 
 
 @given(st.data())
-def test_after_a_loop_no_evictable_pod_violates_its_anti_affinity(data: st.DataObject) -> None:
+def test_pods_are_evicted_until_none_violates_its_anti_affinity(data: st.DataObject) -> None:
     manifests = data.draw(nodes())
     placed = data.draw(pods(len(manifests)))
     result = loop(policy("RemovePodsViolatingInterPodAntiAffinity"), manifests, placed)
-    gone = {eviction.pod.uid for eviction in result.evicted}
     labels = {n["metadata"]["name"]: n["metadata"]["labels"] for n in manifests}
-    left = [p for p in placed if p["metadata"]["uid"] not in gone and p["status"]["phase"] == "Running"]
-    for one in left:
-        assert not any(conflicts(one, other, labels) for other in left)
-    for one in placed:
-        if one["metadata"]["uid"] in gone:
-            others = (other for other in placed if other["status"]["phase"] == "Running")
-            assert any(conflicts(one, other, labels) for other in others)
+    left = {p["metadata"]["uid"]: p for p in placed if p["status"]["phase"] == "Running"}
+    for eviction in result.evicted:
+        gone = left.pop(eviction.pod.uid)
+        assert any(conflicts(gone, other, labels) for other in left.values())
+    for one in left.values():
+        assert not any(conflicts(one, other, labels) for other in left.values())
 
 
 def conflicts(one: dict[str, Any], other: dict[str, Any], labels: dict[str, dict[str, str]]) -> bool:

@@ -60,7 +60,7 @@ class _Conflicts:
     """Which of some pods are near others that their required anti-affinity excludes."""
 
     def __init__(self, cluster: ClusterState, pods: Sequence[AssignedPod]) -> None:
-        self._nodes = cluster.view()
+        self._cluster, self._nodes = cluster, cluster.view()
         self._by_shape: dict[Shape, list[AssignedPod]] = {}
         for pod in pods:
             self._by_shape.setdefault(pod.shape, []).append(pod)
@@ -88,7 +88,7 @@ class _Conflicts:
         matching = self._matching.get(term.pods_key)
         if matching is None:
             shapes = (shape for shape in self._by_shape if term.matches(shape))
-            pods = (found for shape in shapes for found in self._by_shape[shape])
+            pods = (found for shape in shapes for found in self._by_shape[shape] if self._cluster.contains(found))
             matching = self._matching[term.pods_key] = MatchingPods(pods, len(self._nodes))
         counts = matching.counts_without(pod.name)
         if counts[pod.row]:
