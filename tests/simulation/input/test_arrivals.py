@@ -162,7 +162,7 @@ def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:
     ("requests", "of_container", "expected"),
     [
         ({}, {}, {"cpu": "4", "memory": "1Gi"}),
-        ({}, {"cpu": "1500m"}, {"cpu": "2000m", "memory": "1Gi"}),
+        ({}, {"cpu": "1500m"}, {"cpu": "2", "memory": "1Gi"}),
         ({"cpu": "3"}, {"cpu": "1500m", "memory": "1Ki"}, {"cpu": "3", "memory": "1024"}),
     ],
 )

@@ -17,7 +17,7 @@ import msgspec
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject, InvalidQuantity
-from kubestow.workloads.node_with_pods import pod_requests
+from kubestow.workloads.pod_defaults import default_pod_level_requests, merge_label_keys
 
 __all__ = ["Admission"]
 
@@ -123,13 +123,13 @@ class Admission:
             if spec.get("hostNetwork"):
                 _use_container_ports(container)
             _default_requests(container)
-        _default_pod_level_requests(spec)
+        default_pod_level_requests(spec)
         for container in containers:
             self._apply_limit_ranges(container, namespace)
         self.set_priority(spec)
         self._apply_runtime_class(spec)
         _tolerate_unreachable_nodes(spec)
-        _merge_label_keys(spec, (pod.get("metadata") or {}).get("labels") or {})
+        merge_label_keys(spec, (pod.get("metadata") or {}).get("labels") or {})
 
     def _apply_limit_ranges(self, container: Object, namespace: str) -> None:
         for limit in self._container_limits.get(namespace, ()):
@@ -209,38 +209,6 @@ def _default_requests(owner: Object) -> None:
     if resources.get("limits"):
         requests = {**resources["limits"], **(resources.get("requests") or {})}
         owner["resources"] = {**resources, "requests": requests}
-
-
-def _default_pod_level_requests(spec: Object) -> None:
-    """With pod-level limits, set missing pod-level requests to those of the containers, else to the limits."""
-    resources: Mapping[str, Any] = spec.get("resources") or {}
-    if not resources.get("limits"):
-        return
-    containers = {part: spec.get(part) for part in ("containers", "initContainers")}
-    amounts = pod_requests({"spec": containers})
-    requested = {name: f"{amounts[name]}{unit}" for name, unit in (("cpu", "m"), ("memory", "")) if name in amounts}
-    requests = {**resources["limits"], **requested, **(resources.get("requests") or {})}
-    spec["resources"] = {**resources, "requests": requests}
-
-
-def _merge_label_keys(spec: Object, labels: Mapping[str, str]) -> None:
-    """Add the pod's values of ``matchLabelKeys`` and ``mismatchLabelKeys`` to the selectors of affinity terms."""
-    affinity = spec.get("affinity") or {}
-    for kind in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(kind) or {}
-        preferred = terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        for term in (*required, *(weighted.get("podAffinityTerm") or {} for weighted in preferred)):
-            added = [
-                {"key": key, "operator": operator, "values": [labels[key]]}
-                for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-                for key in term.get(keys) or ()
-                if key in labels
-            ]
-            selector = term.get("labelSelector")
-            if added and selector is not None:  # without a selector, the term matches no pod
-                expressions = [*(selector.get("matchExpressions") or ()), *added]
-                term["labelSelector"] = {**selector, "matchExpressions": expressions}
 
 
 def _tolerate_unreachable_nodes(spec: Object) -> None:

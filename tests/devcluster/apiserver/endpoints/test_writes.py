@@ -21,6 +21,39 @@ async def test_requests_default_to_limits(client: Client) -> None:
     assert created["status"]["qosClass"] == "Guaranteed"
 
 
+async def test_pod_level_requests_default_to_those_of_the_containers_and_to_limits(client: Client) -> None:
+    new = pod()
+    new["spec"]["resources"] = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    new["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
+    created = (await client.post(PODS, new)).json
+    assert created["spec"]["resources"]["requests"] == {"cpu": "1500m", "memory": "1Gi"}
+    assert created["status"]["qosClass"] == "Burstable"
+    new = pod("guaranteed")
+    del new["spec"]["containers"][0]["resources"]
+    new["spec"]["resources"] = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    created = (await client.post(PODS, new)).json
+    assert created["spec"]["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
+    assert created["status"]["qosClass"] == "Guaranteed"
+
+
+async def test_label_keys_of_affinity_terms_become_part_of_their_selectors(client: Client) -> None:
+    new = pod()
+    new["metadata"]["labels"] = {"app": "web", "revision": "2"}
+    term = {"topologyKey": "zone", "matchLabelKeys": ["revision", "absent"], "mismatchLabelKeys": ["app"]}
+    required = [{**term, "labelSelector": {"matchLabels": {"tier": "front"}}}, {"topologyKey": "zone"}]
+    new["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    created = (await client.post(PODS, new)).json
+    first, second = created["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert first["labelSelector"] == {
+        "matchLabels": {"tier": "front"},
+        "matchExpressions": [
+            {"key": "revision", "operator": "In", "values": ["2"]},
+            {"key": "app", "operator": "NotIn", "values": ["web"]},
+        ],
+    }
+    assert "labelSelector" not in second
+
+
 async def test_a_priority_class_sets_the_priority(client: Client) -> None:
     await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 7})
     created = (await client.post(PODS, pod(priorityClassName="high"))).json

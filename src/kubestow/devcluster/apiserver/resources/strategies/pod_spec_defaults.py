@@ -88,10 +88,13 @@ def _is_latest(image: str) -> bool:
 
 
 def qos_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, by CPU and memory. A quantity of zero counts as unset."""
+    """Guaranteed, Burstable or BestEffort, by CPU and memory: of the pod level if it has any, else of all containers.
+
+    A quantity of zero counts as unset.
+    """
     any_set, guaranteed = False, True
-    for container in _containers(spec):
-        resources = container.get("resources") or {}
+    for owner in (spec,) if spec.get("resources") else _containers(spec):
+        resources = owner.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
             request, limit = requests.get(name, "0"), limits.get(name, "0")

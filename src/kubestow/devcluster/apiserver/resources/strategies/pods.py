@@ -13,6 +13,7 @@ from kubestow.devcluster.apiserver.resources.strategies.pod_spec_defaults import
 from kubestow.devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
 from kubestow.devcluster.apiserver.resources.strategy import RESTStrategy
 from kubestow.devcluster.apiserver.schema import Object
+from kubestow.workloads.pod_defaults import default_pod_level_requests, merge_label_keys
 
 __all__ = ["PodStrategy", "PodTemplateStrategy"]
 
@@ -34,10 +35,12 @@ class PodStrategy(RESTStrategy):
     def set_defaults(self, new: Object) -> None:
         spec = new["spec"]
         default_pod_spec(spec)
+        default_pod_level_requests(spec)
         spec.setdefault("enableServiceLinks", True)
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         spec = new["spec"]
+        merge_label_keys(spec, new["metadata"].get("labels") or {})
         status: dict[str, Any] = {"phase": "Pending"}
         if spec.get("schedulingGates"):
             status["conditions"] = [
