@@ -204,6 +204,17 @@ def test_a_claim_without_class_gets_a_default_class_that_is_created_later() -> N
     run_scenario(scenario)
 
 
+def test_of_default_classes_created_at_once_the_first_by_name_is_used() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+        named = [{**storage_class(), "metadata": {"name": name, "annotations": annotations}} for name in "bac"]
+        await create(cluster, *named)
+        await create(cluster, claim(storage_class=None))
+        assert (await cluster.get(f"{CLAIMS}/c")).json["spec"]["storageClassName"] == "a"
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize(("policy", "remaining"), [("Delete", []), ("Retain", ["Released"])])
 def test_a_released_volume_is_reclaimed_by_its_reclaim_policy(policy: str, remaining: list[str]) -> None:
     async def scenario(cluster: Cluster) -> None:

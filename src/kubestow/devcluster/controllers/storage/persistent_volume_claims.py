@@ -18,7 +18,7 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
 )
 from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
-from kubestow.devcluster.apiserver.registry.admission.storage_classes import IS_DEFAULT_STORAGE_CLASS
+from kubestow.devcluster.apiserver.registry.admission.storage_classes import default_storage_class
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
@@ -178,16 +178,11 @@ class PersistentVolumeClaimController(Controller):
 
     def _assign_default_class(self, claim: Object) -> bool:
         """Set the default class on a claim without a class. Returns whether there is a default class."""
-        classes = [self._class_kind.decode(stored) for stored in self.registry.store.collection(_CLASSES).snapshot()]
-        defaults = [
-            storage_class["metadata"]
-            for storage_class in classes
-            if (storage_class["metadata"].get("annotations") or {}).get(IS_DEFAULT_STORAGE_CLASS) == "true"
-        ]
-        if not defaults:
+        stored = self.registry.store.collection(_CLASSES).snapshot()
+        name = default_storage_class(map(self._class_kind.decode, stored))
+        if name is None:
             return False
-        newest = max(defaults, key=lambda metadata: (metadata["creationTimestamp"], metadata["name"]))
-        claim["spec"]["storageClassName"] = newest["name"]
+        claim["spec"]["storageClassName"] = name
         self.registry.commit(self.kind, claim)
         return True
 
