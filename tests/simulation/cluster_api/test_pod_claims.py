@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from kubestow.api.core import Node
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow.simulation.descheduling.rescheduling import PredictedState, Rescheduler
 from kubestow.simulation.input.arrivals import Arrivals
 from kubestow.simulation.input.cluster import Cluster
+from kubestow.simulation.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.simulation.results.manifests import resulting_objects
 from kubestow.simulation.results.outcomes import PodState
 from kubestow.simulation.results.result import SimulationResult
@@ -100,6 +106,28 @@ def test_a_pod_that_ends_frees_its_devices(tmp_path: Path, claim: Object) -> Non
     states = {outcome.name: outcome.state for outcome in result.outcomes}
     assert states == {"first": PodState.COMPLETED, "second": PodState.RUNNING}
     assert not owners(result, PersistentVolumeClaim)
+
+
+@pytest.mark.parametrize("claims", [OWN_CLAIMS, SHARED_CLAIM])
+def test_an_eviction_on_trial_frees_the_claims_until_it_is_undone(tmp_path: Path, claims: Object) -> None:
+    within = cluster(tmp_path, node("a"), *devices("a"))
+    within = after(tmp_path, within, SHARED, workload("Deployment", "train", pod_spec=claims))
+    [trained] = within.pods
+    second = cluster(tmp_path, node("b"), *devices("b"))
+    within = within.altered(
+        nodes=[with_cordon(within.nodes[0]), *second.nodes],
+        objects=[*within.objects, *(obj for obj in second.objects if obj.metadata.name == "b")],
+    )
+    rescheduler = Rescheduler(within, SchedulerOptions(), now=datetime(2026, 7, 1, tzinfo=UTC), ties=FirstByName())
+    for _ in range(2):
+        trial = rescheduler.evict(trained.metadata.uid)
+        assert (trial.prediction.state, trial.prediction.node) == (PredictedState.MOVED, "b")
+        trial.undo()
+    rescheduler.evict(trained.metadata.uid).commit()
+
+
+def with_cordon(cordoned: Node) -> Node:
+    return structs.replace(cordoned, spec=structs.replace(cordoned.spec, unschedulable=True))
 
 
 def test_the_replacement_of_an_evicted_pod_has_claims_instead_of_it(tmp_path: Path) -> None:

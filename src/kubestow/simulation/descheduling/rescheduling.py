@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
+from kubestow.api.core import Pod
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.resource import ResourceClaim
+from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
 from kubestow.framework.cycle_state import CycleState
 from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import Scope
+from kubestow.simulation.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
 from kubestow.simulation.cluster_api.replacements import replacement
 from kubestow.simulation.input.cluster import Cluster
 from kubestow.simulation.pipeline.assumed_volumes import bind_assumed_volumes
@@ -78,6 +83,39 @@ class _Placement:
     node: str
 
 
+class _ClaimsOfEviction:
+    """The claims of an evicted pod, which are deleted with it or released, and those of its replacement."""
+
+    def __init__(self, cache: ClusterCache, pod: Pod) -> None:
+        self._cache, self._pod = cache, pod
+        self._before = list(claims_of(pod, lambda kind, namespace, name: cache.catalog(kind).get(namespace, name)))
+        self._created: list[Any] = []
+        gone = {pod.metadata.uid}
+        for claim in self._before:
+            if belongs_to(claim, gone):
+                self._remove(claim)
+            elif isinstance(claim, ResourceClaim):
+                cache.catalog(ResourceClaim).put(released(claim, gone))
+
+    def create_for(self, replacement: Pod) -> Pod:
+        """The replacement of the evicted pod, after the claims that are its own have been created."""
+        before = {(type(claim), claim.metadata.namespace, claim.metadata.name): claim for claim in self._before}
+        replacement, self._created = with_own_claims(replacement, self._pod, lambda *key: before.get(key))
+        for claim in self._created:
+            self._cache.catalog(type(claim)).put(claim)
+        return replacement
+
+    def undo(self) -> None:
+        """Have the claims as they were before the eviction."""
+        for claim in self._created:
+            self._remove(claim)
+        for claim in self._before:
+            self._cache.catalog(type(claim)).put(claim)
+
+    def _remove(self, claim: Any) -> None:
+        self._cache.catalog(type(claim)).remove(claim.metadata.namespace, claim.metadata.name)
+
+
 class Rescheduler:
     """A scheduler's cache of a cluster, from which pods are evicted, and in which they come back.
 
@@ -107,25 +145,30 @@ class Rescheduler:
             return Trial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
         evicted = placed.info
         self._cache.remove_pod(uid)
+        claims = _ClaimsOfEviction(self._cache, pod)
         admitted = list(self._admit(evicted.priority))
+        prediction, placement = self._replace(pod, claims)
+        return Trial(self, evicted, admitted, prediction, placement, claims)
+
+    def _replace(self, pod: Pod, claims: _ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
+        """What becomes of an evicted pod, and where its replacement is put."""
         controller = pod.metadata.controller
         if controller is None:
-            return Trial(self, evicted, admitted, Prediction(PredictedState.GONE, message="it has no controller"))
+            return Prediction(PredictedState.GONE, message="it has no controller"), None
         if controller.kind == "Node":
-            return Trial(self, evicted, admitted, Prediction(PredictedState.GONE, message="it is a static pod"))
+            return Prediction(PredictedState.GONE, message="it is a static pod"), None
         if pod.spec.scheduler_name not in self._scheduler.profiles:
             message = f"no profile has the scheduler name {pod.spec.scheduler_name}"
-            return Trial(self, evicted, admitted, Prediction(PredictedState.UNKNOWN, message=message))
-        created = replacement(pod, controller, self._names, timestamp(self._now))
+            return Prediction(PredictedState.UNKNOWN, message=message), None
+        created = claims.create_for(replacement(pod, controller, self._names, timestamp(self._now)))
         self._names.add((created.metadata.namespace, created.metadata.name))
         info = self._cache.shapes.info(created)
         decision = self._scheduler.pipeline.decide(info)
         placement = self._place(decision)
         if placement is None:
-            prediction = Prediction(PredictedState.PENDING, info.key, message=_why_pending(decision))
-            return Trial(self, evicted, admitted, prediction)
+            return Prediction(PredictedState.PENDING, info.key, message=_why_pending(decision)), None
         state = PredictedState.SAME_NODE if placement.node == pod.spec.node_name else PredictedState.MOVED
-        return Trial(self, evicted, admitted, Prediction(state, info.key, placement.node), placement)
+        return Prediction(state, info.key, placement.node), placement
 
     def _admit(self, priority: int) -> Iterator[_Placement]:
         """Place the pending pods of at least a priority that fit now."""
@@ -170,6 +213,8 @@ class Rescheduler:
         """Put an evicted pod back."""
         for placement in reversed(trial.placements):
             self._remove(placement)
+        if trial.claims is not None:
+            trial.claims.undo()
         if trial.evicted is not None:
             self._cache.put_pod(trial.evicted)
 
@@ -183,6 +228,7 @@ class Trial:
     admitted: list[_Placement]
     prediction: Prediction
     placement: _Placement | None = None
+    claims: _ClaimsOfEviction | None = None
 
     @property
     def placements(self) -> list[_Placement]:
