@@ -47,8 +47,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "verify": ("offline.verify", "verify", "Replay recorded decisions and compare the results."),
 }
 
-
-#: What a write fails with on a full disk; files are written by functions that name them.
+#: What a write to standard output fails with on a full disk. Other files are written by functions that name them.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

@@ -200,7 +200,7 @@ def limits_by_spec(pod: Pod) -> Amounts:
     without_overhead = Pod(metadata=pod.metadata, spec=msgspec.structs.replace(spec, overhead={}))
     try:
         amounts = requests_by_spec(without_overhead)
-    except InvalidQuantity as error:
+    except InvalidQuantity as error:  # of limits that stand in place of requests
         raise InvalidQuantity(error.problem, path=error.path.replace("requests", "limits")) from None
     overhead = _amounts(_exact(pod.spec.overhead, "spec.overhead"))
     return {name: amount + overhead.get(name, 0) for name, amount in amounts.items() if amount}

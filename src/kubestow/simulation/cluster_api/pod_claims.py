@@ -7,7 +7,7 @@ pods share is released by a pod that is gone, and deallocated once none is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,8 +18,6 @@ from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimSta
 from kubestow.simulation.input.expansion import generated_suffix
 
 __all__ = ["belongs_to", "claims_of", "released", "with_own_claims"]
-
-T = TypeVar("T")
 
 #: Finds an object by its kind, namespace and name.
 Find = Callable[[type[Any], str, str], Any | None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -96,11 +97,8 @@ class SimulatedCluster(MemoryAPI):
         self._release_claims(evicted)
         for claim in claims:
             self.put(claim)
-        now = self._clock.monotonic()
-        if arrival is None:
-            self.arrive(Arrival(created, now, None, {}))
-        else:
-            self.arrive(Arrival(created, now, arrival.duration, arrival.manifest))
+        known = arrival or Arrival(evicted, 0.0, None, {})
+        self.arrive(replace(known, pod=created, time=self._clock.monotonic()))
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Serve the metrics of nodes; raises APIError for anything else."""

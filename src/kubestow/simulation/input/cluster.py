@@ -306,7 +306,7 @@ class _Loader:
         """The pod with what it has in common with its copies: less than half the memory. Raises InvalidQuantity."""
         info = self._shapes.info(pod)
         if info.shape not in self._shapes_in_use:
-            limits_by_spec(pod)
+            limits_by_spec(pod)  # checks the quantities; those of requests are checked with the shape
             self._shapes_in_use.add(info.shape)
         return info.pod
 
