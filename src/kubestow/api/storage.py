@@ -6,6 +6,8 @@ or places by: CSI, and the in-tree sources that have been migrated to CSI.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubestow.api.core import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
@@ -25,6 +27,7 @@ __all__ = [
     "BETA_STORAGE_CLASS",
     "BIND_COMPLETED",
     "BOUND_BY_CONTROLLER",
+    "IS_DEFAULT_CLASS",
     "READ_WRITE_ONCE_POD",
     "SELECTED_NODE",
     "STORAGE",
@@ -40,6 +43,7 @@ __all__ = [
     "StorageClass",
     "TopologySelectorTerm",
     "VolumeAttachment",
+    "default_storage_class",
 ]
 
 STORAGE = "storage"
@@ -49,6 +53,7 @@ WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+IS_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
@@ -175,6 +180,17 @@ class StorageClass(APIObject, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologySelectorTerm] = []
+
+
+def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
+    """The name of the class that claims without one get, None if no class is the default.
+
+    Of several default classes it is the newest, of these the first by name (admission plugin DefaultStorageClass).
+    """
+    defaults = [one.metadata for one in classes if one.metadata.annotations.get(IS_DEFAULT_CLASS) == "true"]
+    newest = max((metadata.creation_timestamp or "" for metadata in defaults), default="")
+    names = (metadata.name for metadata in defaults if (metadata.creation_timestamp or "") == newest)
+    return min(names, default=None)
 
 
 class VolumeNodeResources(APIObject, frozen=True):

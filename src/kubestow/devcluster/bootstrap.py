@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 
+from kubestow.api.storage import IS_DEFAULT_CLASS
 from kubestow.devcluster.apiserver.authorization.bootstrap_policy import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -15,7 +16,6 @@ from kubestow.devcluster.apiserver.authorization.bootstrap_policy import (
     ROLE_BINDINGS,
     ROLES,
 )
-from kubestow.devcluster.apiserver.registry.admission.storage_classes import IS_DEFAULT_STORAGE_CLASS
 from kubestow.devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow.devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
 from kubestow.devcluster.apiserver.resources import Object
@@ -116,7 +116,7 @@ def create_nodes(registry: Registry, count: int) -> None:
 def create_default_storage_class(registry: Registry) -> None:
     """Create the default class ``standard``; its simulated volumes are accessible from every node."""
     new = {
-        "metadata": {"name": "standard", "annotations": {IS_DEFAULT_STORAGE_CLASS: "true"}},
+        "metadata": {"name": "standard", "annotations": {IS_DEFAULT_CLASS: "true"}},
         "provisioner": "kubestow.dev/simulated",
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": True,

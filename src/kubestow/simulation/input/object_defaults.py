@@ -18,13 +18,13 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
     PersistentVolumeStatus,
     StorageClass,
+    default_storage_class,
 )
 
 __all__ = ["with_default_class", "with_defaults"]
 
 S = TypeVar("S", bound=DeviceSelection)
 
-_IS_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _AVAILABLE = PersistentVolumeStatus(phase="Available")
 _EXACT_COUNT = "ExactCount"
 
@@ -36,20 +36,10 @@ def with_defaults(obj: Any) -> Any:
 
 
 def with_default_class(objects: Iterable[Any], classes: Iterable[Any]) -> list[Any]:
-    """The objects, of which claims without a class and a volume get the default class, if ``classes`` have one.
-
-    Of several default classes, the newest is used, of these the first by name (admission plugin DefaultStorageClass).
-    """
-    defaults = [
-        storage_class.metadata
-        for storage_class in classes
-        if isinstance(storage_class, StorageClass)
-        and storage_class.metadata.annotations.get(_IS_DEFAULT_CLASS) == "true"
-    ]
-    if not defaults:
+    """The objects, of which claims without a class and a volume get the default class, if ``classes`` have one."""
+    name = default_storage_class(one for one in classes if isinstance(one, StorageClass))
+    if name is None:
         return list(objects)
-    newest = max(metadata.creation_timestamp or "" for metadata in defaults)
-    name = min(metadata.name for metadata in defaults if (metadata.creation_timestamp or "") == newest)
     return [_of_class(obj, name) if isinstance(obj, PersistentVolumeClaim) else obj for obj in objects]
 
 

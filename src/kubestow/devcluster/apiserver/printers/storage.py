@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from kubestow.api.storage import IS_DEFAULT_CLASS
 from kubestow.devcluster.apiserver.printers.table import (
     UNSET,
     Printer,
@@ -66,7 +67,7 @@ def _print_persistent_volume_claim(obj: Object, now: datetime) -> list[Any]:
 
 def _print_storage_class(obj: Object, now: datetime) -> list[Any]:
     annotations = obj["metadata"].get("annotations") or {}
-    is_default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
+    is_default = annotations.get(IS_DEFAULT_CLASS) == "true"
     return [
         name_of(obj) + (" (default)" if is_default else ""),
         obj.get("provisioner", ""),

@@ -9,16 +9,17 @@ of its class; with WaitForFirstConsumer only after the scheduler has selected a 
 from __future__ import annotations
 
 from kubestow.api.formats.quantity import nanos
-from kubestow.api.meta import decode
+from kubestow.api.meta import convert, decode
 from kubestow.api.storage import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolumeClaim,
+    StorageClass,
+    default_storage_class,
 )
 from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
-from kubestow.devcluster.apiserver.registry.admission.storage_classes import default_storage_class
 from kubestow.devcluster.apiserver.resources import Object
 from kubestow.devcluster.apiserver.storage.store import WatchEvent
 from kubestow.devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
@@ -179,7 +180,7 @@ class PersistentVolumeClaimController(Controller):
     def _assign_default_class(self, claim: Object) -> bool:
         """Set the default class on a claim without a class. Returns whether there is a default class."""
         stored = self.registry.store.collection(_CLASSES).snapshot()
-        name = default_storage_class(map(self._class_kind.decode, stored))
+        name = default_storage_class(convert(StorageClass, self._class_kind.decode(one)) for one in stored)
         if name is None:
             return False
         claim["spec"]["storageClassName"] = name
