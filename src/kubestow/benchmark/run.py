@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from kubestow import config, gc_tuning
+from kubestow import config
 from kubestow.benchmark.clusters.api_server import APIServerCluster
 from kubestow.benchmark.clusters.in_memory import InMemoryCluster
 from kubestow.benchmark.clusters.interface import Cluster
@@ -200,7 +200,6 @@ async def _external_probe(
 @asynccontextmanager
 async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Target]:
     """The scheduler in this process, on objects in memory. CPU time and memory are those of the whole process."""
-    gc_tuning.raise_thresholds()
     gates, left_out = supported_gates(plan.feature_gates)
     feature_gates = config.FeatureGates(gates)
     registry = in_tree_registry()
