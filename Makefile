@@ -12,11 +12,13 @@ FIRST_SEED ?= 1
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(wildcard packages/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
-		--editable ".[flow]" $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['dev'])")
+		$(foreach package,kubestow kubestow-devcluster kubestow-contrib,--editable packages/$(package)) \
+		--editable "packages/kubestow-lab[flow]" \
+		$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['dev'])")
 	@touch $@
 
 demo: venv
@@ -45,7 +47,7 @@ check: lint types test
 schema: venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps --upgrade \
 		--target build/schema $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['schema'])")
-	@$(BIN)/python -m tools.schema.generate build/schema src/kubestow/devcluster/apiserver/schema
+	@$(BIN)/python -m tools.schema.generate build/schema packages/kubestow-devcluster/src/kubestow_devcluster/apiserver/schema
 
 # Compare the CPU time per pod with that of the merge base with BASE, in pairs; fail beyond 10 %.
 BASE ?= origin/main

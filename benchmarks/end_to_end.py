@@ -22,8 +22,8 @@ import msgspec
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
+from kubestow_lab.demo.apiserver_process import apiserver_process
 
 CONCURRENCY = 16
 

@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any
 
 from kubestow.api.core import Pod
-from kubestow.simulation.explanation.explain import explain
-from kubestow.simulation.input.cluster import Cluster
+from kubestow.engine.explanation.explain import explain
+from kubestow.engine.input.cluster import Cluster
 from kubestow.testing import builders
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

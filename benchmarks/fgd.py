@@ -28,15 +28,15 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.contrib.fragmentation import BestFit, FragmentationGradientDescent, TypicalPod, typical_pods
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, select_node
-from kubestow.simulation.input.cluster import Cluster
-from kubestow.simulation.input.trace import load_trace
-from kubestow.simulation.pipeline.static_handle import StaticHandle
-from kubestow.workloads import openb
-from kubestow.workloads.gpu import PodShape
+from kubestow_contrib.fragmentation import BestFit, FragmentationGradientDescent, TypicalPod, typical_pods
+from kubestow_lab.simulation.trace import load_trace
+from kubestow_lab.workloads import openb
+from kubestow_lab.workloads.gpu import PodShape
 
 LOAD = 1.3
 SCHEDULER = "default-scheduler"

@@ -14,11 +14,11 @@ from random import Random
 
 from kubestow import gc_tuning
 from kubestow.cluster.cache import Cluster
-from kubestow.flow.cost_models import COST_MODELS
-from kubestow.flow.rounds import FlowRounds
-from kubestow.simulation.input.cluster import Cluster as ClusterInput
-from kubestow.simulation.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
+from kubestow.engine.input.cluster import Cluster as ClusterInput
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.testing import builders
+from kubestow_lab.flow.cost_models import COST_MODELS
+from kubestow_lab.flow.rounds import FlowRounds
 
 
 def main() -> None:

@@ -21,13 +21,13 @@ from typing import Any
 from core import node, pod
 from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.api.meta import convert
-from kubestow.contrib.koordinator.node_metric import NodeMetric
+from kubestow.engine.virtual_time import EPOCH
 from kubestow.gc_tuning import raise_thresholds
 from kubestow.plugins.registry import find_plugins
-from kubestow.simulation.virtual_time import EPOCH
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
 from kubestow.testing.virtual_time import run
+from kubestow_contrib.koordinator.node_metric import NodeMetric
 
 PLUGINS = ("LoadVariationRiskBalancing", "LowRiskOverCommitment", "TargetLoadPacking", "LoadAwareScheduling")
 NONE = "none"

@@ -36,6 +36,8 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.cluster_api.memory_api import MemoryAPI
+from kubestow.engine.virtual_time import VirtualClock, run
 from kubestow.errors import APIError
 from kubestow.framework.interface import Victims
 from kubestow.plugins import in_tree_registry
@@ -44,8 +46,6 @@ from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.simulation.cluster_api.memory_api import MemoryAPI
-from kubestow.simulation.virtual_time import VirtualClock, run
 from kubestow.testing import node, pod
 
 ZONES, CPU_PER_NODE = 3, 8_000

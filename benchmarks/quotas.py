@@ -31,12 +31,12 @@ from core import node
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.contrib.capacity_scheduling.elastic_quotas import ElasticQuota
-from kubestow.contrib.capacity_scheduling.plugin import CapacityScheduling
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness
+from kubestow_contrib.capacity_scheduling.elastic_quotas import ElasticQuota
+from kubestow_contrib.capacity_scheduling.plugin import CapacityScheduling
 
 SCENARIOS = ("room", "max", "min", "own-victims", "borrowed")
 PREEMPTING = ("own-victims", "borrowed")

@@ -38,12 +38,12 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert, decode
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.cluster_api.memory_api import MemoryAPI
+from kubestow.engine.virtual_time import VirtualClock, VirtualTimeLoop, run
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.simulation.cluster_api.memory_api import MemoryAPI
-from kubestow.simulation.virtual_time import VirtualClock, VirtualTimeLoop, run
 
 SEEN, NEW = 500, 200
 #: Pods that are bound while others are rejected, and how many shapes the rejected ones have.

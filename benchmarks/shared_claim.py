@@ -20,8 +20,8 @@ import msgspec
 from end_to_end import all_bound, cpu_seconds, create, node
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.demo.apiserver_process import apiserver_process
 from kubestow.wall_clock import WallClock
+from kubestow_lab.demo.apiserver_process import apiserver_process
 
 RESOURCE = "/apis/resource.k8s.io/v1"
 NODES = 8

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 __all__ = ["WORKLOADS", "excesses", "main", "median_ratios"]
 
 ROOT = Path(__file__).parents[1]
-_FILES = ROOT / "src" / "kubestow" / "benchmark" / "workloads"
+_FILES = ROOT / "packages" / "kubestow-lab" / "src" / "kubestow_lab" / "scheduler_perf" / "workloads"
 
 #: Workloads that together use the parts of the engine whose cost matters, with their parameters: seconds each.
 WORKLOADS: Mapping[str, Sequence[str]] = {
@@ -42,17 +42,18 @@ Costs = Mapping[str, float]
 """CPU seconds per pod, by workload."""
 
 
-def measure(source: Path) -> Costs:
-    """Run all workloads with the code in ``source``."""
+def measure(checkout: Path) -> Costs:
+    """Run all workloads with the code of a checkout."""
     costs = {}
+    sources = os.pathsep.join(map(str, sorted(checkout.glob("packages/*/src"))))
     for name, parameters in WORKLOADS.items():
         options = [f"--param={parameter}" for parameter in parameters]
         command = [sys.executable, "-m", "kubestow", "bench", str(_FILES), f"--filter=^{name}$", "--core", "-ojson"]
         done = subprocess.run(
-            [*command, *options], env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True
+            [*command, *options], env={**os.environ, "PYTHONPATH": sources}, capture_output=True, text=True
         )
         if done.returncode:
-            sys.exit(f"{name} failed with the code in {source}: {done.stderr.strip() or done.stdout.strip()}")
+            sys.exit(f"{name} failed with the code in {checkout}: {done.stderr.strip() or done.stdout.strip()}")
         [workload] = json.loads(done.stdout)["workloads"]
         costs[name] = workload["phases"][0]["scheduler"]["cpuSecondsPerPod"]
     return costs
@@ -110,12 +111,12 @@ def main() -> None:
     except subprocess.CalledProcessError as error:
         sys.exit(f"no merge base with {options.base}: {error.stderr.strip()}")
     with worktree(commit) as base:
-        if not (base / "src" / "kubestow" / "benchmark").is_dir():
+        if not (base / "packages").is_dir():
             sys.exit(f"the merge base {commit[:10]} has no kubestow bench, so nothing can be compared")
         pairs = []
         for number in range(options.pairs):
             print(f"pair {number + 1} of {options.pairs}", file=sys.stderr)  # noqa: T201
-            pairs.append(_pair(base / "src", ROOT / "src", base_first=number % 2 == 0))
+            pairs.append(_pair(base, ROOT, base_first=number % 2 == 0))
     ratios = median_ratios(pairs)
     too_much = excesses(ratios, options.fail_above / 100)
     for name, ratio in ratios.items():

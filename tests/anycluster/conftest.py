@@ -10,8 +10,8 @@ import pytest
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.devcluster.cluster import DevCluster
 from kubestow.wall_clock import WallClock
+from kubestow_devcluster.cluster import DevCluster
 from tests.anycluster.sandbox import ClusterSandbox
 
 KUBECONFIG = os.environ.get("KUBESTOW_TEST_KUBECONFIG", "")

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 import yaml
-from tools.package.readme import for_package_index
 
-from kubestow.devcluster.cluster import DevCluster
+from core_tests.hang_limit import HANG_LIMIT
 from kubestow.version import KUBERNETES_VERSION, VERSION
-from tests.hang_limit import HANG_LIMIT
+from kubestow_devcluster.cluster import DevCluster
 
 ROOT = Path(__file__).parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+#: The metadata of each distribution by its name.
+DISTRIBUTIONS: dict[str, dict[str, Any]] = {
+    file.parent.name: tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    for file in sorted((ROOT / "packages").glob("*/pyproject.toml"))
+}
 
 #: The packages that a scheduler imports, with what they import.
 RUN_IMPORTS = {
@@ -62,64 +65,54 @@ async def test_a_scheduler_imports_only_what_it_needs() -> None:
     packages = {name for name in packages if not name.startswith(("_", "cython"))} - {"kubestow"}
     assert packages <= RUN_IMPORTS
     assert not packages & NOT_FOR_RUN
-    assert not [name for name in modules if name.startswith(("kubestow.devcluster", "kubestow.simulation"))]
+    assert not [name for name in modules if name.startswith(("kubestow_", "kubestow.engine"))]
 
 
-def test_every_dependency_has_a_lowest_version() -> None:
-    extras = PROJECT["optional-dependencies"].values()
-    for requirement in [*PROJECT["dependencies"], *(name for names in extras for name in names)]:
-        assert re.fullmatch(r"[\w.-]+>=\d[\w.]*", requirement), requirement
+def requirements(name: str) -> list[str]:
+    """What a distribution requires, with and without extras."""
+    project = DISTRIBUTIONS[name]
+    extras = project.get("optional-dependencies", {}).values()
+    return [*project["dependencies"], *(requirement for names in extras for requirement in names)]
 
 
-def test_every_imported_package_is_a_dependency() -> None:
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_dependency_has_a_lowest_version_and_every_sibling_the_same(name: str) -> None:
+    for requirement in requirements(name):
+        assert re.fullmatch(rf"kubestow[\w-]*=={VERSION}|[\w.-]+>=\d[\w.]*", requirement), requirement
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_imported_package_is_a_dependency(name: str) -> None:
     distributions = {
         "aiohttp_retry": "",
         "cel_expr_python": "cel-expr-python",
         "google": "protobuf",
+        "kubestow_devcluster": "kubestow-devcluster",
         "re2": "google-re2",
         "yaml": "PyYAML",
     }
-    declared = {re.split(r"[<>=]", name)[0] for name in PROJECT["dependencies"]}
-    declared |= {re.split(r"[<>=]", name)[0] for names in PROJECT["optional-dependencies"].values() for name in names}
+    declared = {re.split(r"[<>=]", requirement)[0] for requirement in requirements(name)}
     imported = set()
-    for file in (ROOT / "src").rglob("*.py"):
+    for file in (ROOT / "packages" / name / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add((node.module or "").partition(".")[0])
-    packages = imported - sys.stdlib_module_names - {"kubestow"}
-    assert {distributions.get(name, name) for name in packages} <= declared | {"pytest"}
+    packages = imported - sys.stdlib_module_names - {name.replace("-", "_")}
+    assert {distributions.get(package, package) for package in packages} <= declared | {"pytest"}
 
 
-def test_the_version_is_written_once_more_in_the_metadata() -> None:
-    assert PROJECT["version"] == VERSION
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_all_distributions_have_one_version(name: str) -> None:
+    assert DISTRIBUTIONS[name]["version"] == VERSION
 
 
-@pytest.mark.parametrize("source", ["", "https://git.example/kubestow"])
-def test_links_of_the_readme_work_on_a_package_index(source: str) -> None:
-    description = for_package_index((ROOT / "README.md").read_text(encoding="utf-8"), source)
-    links = re.findall(r"\]\(([^)]+)\)", description)
-    assert [link for link in links if not link.startswith(("https://", "http://", "#"))] == []
-    assert "operate" in description
-    assert bool(links) == bool(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("", " why https://x.example ![b](https://x.example/b.png)"),
-        (
-            "https://git.example/kubestow/",
-            "![a](https://git.example/kubestow/raw/main/docs/a.png)"
-            " [why](https://git.example/kubestow/blob/main/docs/a.md)"
-            " https://x.example ![b](https://x.example/b.png)",
-        ),
-    ],
-)
-def test_pictures_of_the_readme_are_shown_on_a_package_index(source: str, expected: str) -> None:
-    text = "![a](docs/a.png) [why](docs/a.md) https://x.example ![b](https://x.example/b.png)"
-    assert for_package_index(text, source) == expected
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_readme_of_a_distribution_has_no_relative_links(name: str) -> None:
+    """A package index shows the README without the repository."""
+    text = (ROOT / "packages" / name / "README.md").read_text(encoding="utf-8")
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https://")] == []
 
 
 def test_the_documented_versions_are_those_of_the_package() -> None:
@@ -127,7 +120,7 @@ def test_the_documented_versions_are_those_of_the_package() -> None:
     install, release, first_steps = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in names)
     assert set(re.findall(r"kubestow-(\d[\d.]*\d)[-/.]", install + first_steps)) == {VERSION}
     row = f"| {VERSION.rpartition('.')[0]} | {KUBERNETES_VERSION.removeprefix('v').rpartition('.')[0]} |"
-    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(DISTRIBUTIONS["kubestow"]["classifiers"]))
     assert f"{row} {', '.join(pythons)} |" in release
 
 
@@ -136,5 +129,5 @@ def test_the_forge_runs_what_everyone_runs() -> None:
     steps = workflow["jobs"]["ci"]["steps"]
     assert steps[-1]["run"] == ".ci/run"
     versions = next(step for step in steps if "setup-python" in step.get("uses", ""))["with"]["python-version"]
-    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(DISTRIBUTIONS["kubestow"]["classifiers"]))
     assert sorted(versions.split()) == pythons

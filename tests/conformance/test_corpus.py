@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubestow.plugins import in_tree_registry
-from kubestow.simulation.conformance.replay import replay_file
+from kubestow_lab.conformance.replay import replay_file
 
 CORPUS = Path(__file__).parent / "corpus"
 AREAS = sorted(path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz"))

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.hang_limit import HANG_LIMIT
+from core_tests.hang_limit import HANG_LIMIT
 
 __all__ = [
     "CHART",

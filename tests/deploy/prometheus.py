@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 import yaml
 
-from kubestow.devcluster.cluster import DevCluster
-from tests.hang_limit import HANG_LIMIT
+from core_tests.hang_limit import HANG_LIMIT
+from kubestow_devcluster.cluster import DevCluster
 
 __all__ = ["NEEDS_PROMETHEUS", "Prometheus", "scraping"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tools.image.bill_of_materials import bill_of_materials
 
+from core_tests.hang_limit import HANG_LIMIT
 from tests.deploy.manifests import DEPLOY
-from tests.hang_limit import HANG_LIMIT
 
 ROOT = DEPLOY.parent
 

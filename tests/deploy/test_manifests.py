@@ -10,11 +10,12 @@ import jsonschema
 import pytest
 import yaml
 
+from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
 from kubestow import config
-from kubestow.devcluster.cluster import DevCluster
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Resource
 from kubestow.version import VERSION
+from kubestow_devcluster.cluster import DevCluster
 from tests.deploy.manifests import (
     CHART,
     DEPLOY,
@@ -25,7 +26,6 @@ from tests.deploy.manifests import (
     kustomize,
     validate_values,
 )
-from tests.devcluster.kubectl import NEEDS_KUBECTL, Kubectl
 
 pytestmark = [*NEEDS_KUBECTL]
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from core_tests.hang_limit import HANG_LIMIT
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.wall_clock import WallClock
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
-from tests.hang_limit import HANG_LIMIT
 
 MONITORING = DEPLOY / "monitoring"
 NEEDS_PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")

@@ -12,18 +12,18 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core_tests.client.kubeconfigs import kubeconfig, save
+from core_tests.hang_limit import HANG_LIMIT
+from devcluster_tests.client import PODS, Client
+from devcluster_tests.kubectl import NEEDS_KUBECTL
 from kubestow import config
 from kubestow.app import SchedulerApp
-from kubestow.devcluster.apiserver.authentication.users import UserInfo
-from kubestow.devcluster.apiserver.endpoints.request import Request
-from kubestow.devcluster.apiserver.endpoints.request_info import parse_request_info
-from kubestow.devcluster.apiserver.server.api_server import APIServerOptions
-from kubestow.devcluster.cluster import ControllerManagerOptions, DevCluster
-from tests.client.kubeconfigs import kubeconfig, save
+from kubestow_devcluster.apiserver.authentication.users import UserInfo
+from kubestow_devcluster.apiserver.endpoints.request import Request
+from kubestow_devcluster.apiserver.endpoints.request_info import parse_request_info
+from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
+from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.deploy.manifests import Object, kustomize
-from tests.devcluster.client import PODS, Client
-from tests.devcluster.kubectl import NEEDS_KUBECTL
-from tests.hang_limit import HANG_LIMIT
 from tests.integration.objects import DEVICE_CLASS, device_claim, devices, storage_class, unbound
 
 pytestmark = [*NEEDS_KUBECTL]

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "kubestow"
+#: Where the packages of each distribution are; those of the core are named without the first part.
+SOURCES = sorted((ROOT / "packages").glob("*/src/*"))
+CORE = ROOT / "packages" / "kubestow" / "src" / "kubestow"
 DOCS = ROOT / "docs"
 ROW = re.compile(r"^\| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|yaml|json|md))`")
@@ -26,9 +28,13 @@ def purpose(package: Path) -> str:
 
 
 def packages() -> dict[str, str]:
-    """The purpose of each package below ``kubestow``, by dotted name."""
-    folders = (path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
-    return {".".join(folder.relative_to(SOURCE).parts): purpose(folder) for folder in sorted(folders)}
+    """The purpose of each package, by dotted name."""
+    found = {}
+    for source in SOURCES:
+        base = CORE if source == CORE else source.parent
+        folders = (path.parent for path in source.rglob("__init__.py") if path.parent != CORE)
+        found |= {".".join(folder.relative_to(base).parts): purpose(folder) for folder in sorted(folders)}
+    return found
 
 
 def test_every_package_is_listed_with_the_first_sentence_of_its_docstring() -> None:
@@ -39,8 +45,9 @@ def test_every_package_is_listed_with_the_first_sentence_of_its_docstring() -> N
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE))
 def test_every_path_on_a_page_exists(page: str) -> None:
+    bases = (ROOT, CORE, *(source.parent for source in SOURCES))
     paths = PATH.findall((DOCS / page).read_text(encoding="utf-8"))
-    assert [path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists()] == []
+    assert [path for path in paths if not any((base / path).exists() for base in bases)] == []
 
 
 @pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name)

@@ -12,7 +12,7 @@ CITATION = re.compile(r"\b[Ss]emantics(?:\s+#)? (\d+(?:\.\d+)*(?:(?:, | and | to
 
 
 def citations() -> Iterator[tuple[Path, str]]:
-    for folder in ("src", "tests", "benchmarks", "docs"):
+    for folder in ("packages", "tests", "benchmarks", "docs"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".md") and path != Path(__file__):
                 for cited in CITATION.findall(path.read_text(encoding="utf-8")):
@@ -30,7 +30,7 @@ def test_no_rule_is_cited_by_another_name() -> None:
     other = re.compile(r"\b[Rr]eference (?:section )?\d+\.\d+")
     cited = {
         str(path.relative_to(ROOT))
-        for folder in ("src", "tests", "benchmarks")
+        for folder in ("packages", "tests", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
         if path != Path(__file__) and other.search(path.read_text(encoding="utf-8"))
     }

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.cli.offline.compare import compare as command
-from kubestow.simulation.comparison.metrics import METRICS, RESOURCE_METRICS
-from kubestow.simulation.comparison.pods import Change
-from kubestow.simulation.comparison.thresholds import Threshold
-from tests.simulation.input.manifests import node, workload, write
+from core_tests.engine.input.manifests import node, workload, write
+from kubestow_lab.cli.compare import compare as command
+from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
+from kubestow_lab.comparison.pods import Change
+from kubestow_lab.comparison.thresholds import Threshold
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
+from core_tests.descheduling.objects import node, pod
+from devcluster_tests.cli.up_process import Up, up
 from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
 from kubestow.descheduling import strategies
-from tests.cli.devcluster.up_process import Up, up
-from tests.descheduling.objects import node, pod
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deschedule.md").read_text(encoding="utf-8")
 PODS = "/api/v1/namespaces/default/pods"

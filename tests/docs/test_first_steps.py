@@ -22,7 +22,7 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     for each in (home, programs, folder):
         each.mkdir()
     kubestow = programs / "kubestow"
-    kubestow.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m kubestow "$@"\n')
+    kubestow.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubestow "$@"\n')
     kubestow.chmod(0o755)
     (folder / f"kubestow-{VERSION}").symlink_to(ROOT)
     with Session(folder, environment(home, programs)) as session:

@@ -44,8 +44,8 @@ def test_conditions_have_their_reasons(events: str) -> None:
 def test_every_event_that_is_written_is_a_declared_one() -> None:
     """An event with a reason of its own would not be in the reference."""
     undeclared = []
-    for source in sorted((ROOT / "src" / "kubestow").rglob("*.py")):
-        if "devcluster" in source.parts:
+    for source in sorted((ROOT / "packages").glob("*/src/**/*.py")):
+        if "kubestow_devcluster" in source.parts:
             continue
         for node in ast.walk(ast.parse(source.read_bytes())):
             if isinstance(node, ast.Call):

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 import yaml
 
+from devcluster_tests.cli.up_process import up
 from kubestow.cli import main
-from tests.cli.devcluster.up_process import up
 
 PAGE = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text(encoding="utf-8")
 PATHS = {

@@ -9,8 +9,8 @@ import pytest
 
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.devcluster.cluster import DevCluster
 from kubestow.wall_clock import WallClock
+from kubestow_devcluster.cluster import DevCluster
 from tests.integration.fixture import ClusterFixture
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from core_tests.hang_limit import HANG_LIMIT
 from kubestow.api.core import Pod
 from kubestow.api.meta import APIObject, ObjectMeta
 from kubestow.app import SchedulerApp
@@ -27,7 +28,6 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.wall_clock import WallClock
-from tests.hang_limit import HANG_LIMIT
 
 __all__ = ["ClusterFixture", "Event", "Object", "SchedulerProbe", "as_sent"]
 

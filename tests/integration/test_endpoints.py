@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 import yaml
 
+from core_tests.cli.scheduler.test_run import free_port
+from core_tests.client import scripted_server
+from core_tests.serving.harness import ALLOW_ALL, Reply
 from kubestow.app import AppOptions, SchedulerApp
 from kubestow.scheduling.scheduler import Scheduler
-from tests.cli.scheduler.test_run import free_port
-from tests.client import scripted_server
 from tests.integration.fixture import ClusterFixture
-from tests.serving.harness import ALLOW_ALL, Reply
 
 WARNING = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import GATES, members
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -17,7 +18,6 @@ from kubestow.framework.interface import FilterRunner, PostFilterPlugin, PostFil
 from kubestow.framework.status import Status
 from kubestow.testing import node, pods
 from tests.integration.fixture import ClusterFixture, Object
-from tests.scheduling.gangs.groups import GATES, members
 
 TOPOLOGY = {"TopologyAwareWorkloadScheduling": True}
 WORKLOAD_AWARE = {"WorkloadAwarePreemption": True}

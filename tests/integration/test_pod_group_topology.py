@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import GATES, member
 from kubestow.api.core import Node, Pod
 from kubestow.testing import node, pod
 from tests.integration.fixture import ClusterFixture, Object
-from tests.scheduling.gangs.groups import GATES, member
 
 TOPOLOGY_AWARE: dict[str, Any] = {"gates": GATES | {"TopologyAwareWorkloadScheduling": True}}
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import APIS, gang_scheduling, member, members
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import APIError
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from tests.integration.fixture import ClusterFixture, Object, SchedulerProbe
-from tests.scheduling.gangs.groups import APIS, gang_scheduling, member, members
 
 NATIVE = PodGroupAPI.KUBERNETES
 GANG_SCHEDULING = gang_scheduling()

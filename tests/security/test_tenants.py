@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from core_tests.observability.test_logs import record
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
@@ -21,7 +22,6 @@ from kubestow.observability.logs import JSONFormatter, TextFormatter
 from kubestow.plugins.dynamic_resources.inventory.cel import CELDevice, SelectorCache
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
-from tests.observability.test_logs import record
 
 SIZE = 150
 NODES = [node(f"n{number}", zone=f"z{number % 3}") for number in range(12)]

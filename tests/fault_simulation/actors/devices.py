@@ -6,11 +6,11 @@ from collections.abc import Set
 from random import Random
 from typing import Any, NoReturn
 
+from core_tests.plugins.dynamic_resources.devices import claim, device_class, slice_of
 from kubestow.api.core import Pod
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from tests.fault_simulation.actors.control_loop import run_control_loop
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
-from tests.plugins.dynamic_resources.devices import claim, device_class, slice_of
 
 __all__ = ["Devices", "claims_of"]
 

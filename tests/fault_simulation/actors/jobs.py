@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NoReturn
 
+from core_tests.scheduling.gangs.groups import group
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.testing import pod
 from tests.fault_simulation.apiserver.server import SimulatedServer
-from tests.scheduling.gangs.groups import group
 
 __all__ = ["Jobs", "pod_groups"]
 

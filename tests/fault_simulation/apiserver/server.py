@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from kubestow.api.core import Node, Pod
+from kubestow.engine.cluster_api.object_writes import merge_patched
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatch, Resource
-from kubestow.simulation.cluster_api.object_writes import merge_patched
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 

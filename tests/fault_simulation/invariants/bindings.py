@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubestow.api.core import Node, Pod
-from kubestow.workloads.node_with_pods import NodeWithPods, pod_requests
+from kubestow.rules.node_with_pods import NodeWithPods, pod_requests
 from tests.fault_simulation.apiserver.server import SimulatedServer
 from tests.fault_simulation.invariants.second_opinion import plain
 from tests.fault_simulation.scheduler.process import Process

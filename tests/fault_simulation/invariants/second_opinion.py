@@ -1,7 +1,7 @@
 """A second opinion on every decision, computed from the state that the scheduler's watches had delivered.
 
-:func:`kubestow.workloads.feasibility.check_feasibility` implements all filters except those of volumes and devices, and
-shares no code with the engine. A pod may be placed on a node only if it finds the node feasible.
+:func:`kubestow_lab.workloads.feasibility.check_feasibility` implements all filters except those of volumes and devices,
+and shares no code with the engine. A pod may be placed on a node only if it finds the node feasible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Node, Pod
-from kubestow.workloads.feasibility import check_feasibility
+from kubestow_lab.workloads.feasibility import check_feasibility
 from tests.fault_simulation.invariants.volumes import volume_violations
 from tests.fault_simulation.scheduler.process import Process
 

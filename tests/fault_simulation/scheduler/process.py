@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
+from core_tests.scheduling.gangs.groups import GATES
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseTimings
@@ -37,7 +38,6 @@ from tests.fault_simulation.scheduler.clock import JumpingClock
 from tests.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
 from tests.fault_simulation.scheduler.recording import RecordedFaults, Recording
-from tests.scheduling.gangs.groups import GATES
 
 __all__ = ["Checks", "Features", "Process", "own_tasks"]
 

@@ -1,0 +1,471 @@
+"""Accounts: the jobs and queues of the cluster, what their pods request and use, and what each queue deserves.
+
+A job is a PodGroup of Volcano with its pods, or a single pod that names a queue by annotation. Pods that do neither are
+no concern of Volcano's. A pod counts as requested from when it is observed, and as allocated while it is on a node; a
+terminating pod counts as neither, and one with scheduling gates is not requested. Of a queue, only the requests of
+admitted jobs count, so that no share lies idle for pods that may not be scheduled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
+
+from kubestow.api.scheduling import VolcanoPodGroup
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.pod_groups import PodGroupAPI, memberships
+from kubestow.cluster.pods.requests import PODS
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import InvalidQuantity
+from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.volcano.division import Division
+from kubestow_contrib.volcano.fair_share import TOLERANCE, dominant_share
+from kubestow_contrib.volcano.queues import DEFAULT_QUEUE, Amounts, Queue, QueueRules, amounts_of, read_queues
+
+__all__ = ["Accounts", "EndedPod", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
+
+_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+_UNLIMITED = float("inf")
+#: A capability of 0 does not limit these.
+_UNLIMITED_IF_ZERO = ("cpu", "memory")
+_NEVER: Hashable = object()
+#: The phases of PodGroups that may still be admitted, and those that have been.
+_WAITING, _ADMITTED = ("", "Pending", "Inqueue"), ("Inqueue", "Running", "Unknown")
+#: So many pods that have ended are kept until they are counted.
+_MOST_ENDED = 10_000
+
+
+class JobKey(NamedTuple):
+    """The identity of a job: a PodGroup by namespace and name, or a pod by its uid besides."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class EndedPod(NamedTuple):
+    """A pod of a PodGroup that has finished or was deleted."""
+
+    job: JobKey
+    name: str
+    uid: str
+
+
+class Job:
+    """A job, and what its pods request and use. ``problem`` says why it is not admitted, whatever its queue."""
+
+    def __init__(self, key: JobKey) -> None:
+        self.key = key
+        self.queue = ""
+        self.min_member = 1
+        self.min_resources: Amounts | None = None
+        self.priority_class = ""
+        self.priority = 0
+        self.created = ""
+        self.problem = ""
+        #: Whether its pods may be scheduled (phase Inqueue or Running).
+        self.is_admitted = False
+        #: The pods that request something, by uid, and those on nodes.
+        self.pods: dict[str, PodInfo] = {}
+        self.placed: dict[str, PodInfo] = {}
+        self.requested: Counter[str] = Counter()
+        self.allocated: Counter[str] = Counter()
+
+    @property
+    def unused_minimum(self) -> Counter[str]:
+        """What of its minimum resources its pods do not use."""
+        least = self.min_resources or {}
+        return Counter({name: left for name in least if (left := least[name] - self.allocated.get(name, 0)) > 0})
+
+
+class QueueAccount:
+    """What the jobs of a queue request and use together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.jobs: dict[JobKey, Job] = {}
+        self.requested: Counter[str] = Counter()
+        self.allocated: Counter[str] = Counter()
+        #: The minimum resources of the admitted jobs.
+        self.admitted_minimum: Counter[str] = Counter()
+        #: What the queue deserves, by resource. Kept by :meth:`Accounts.refresh`.
+        self.deserved: Mapping[str, float] = {}
+        self._share: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The largest fraction of what it deserves that it uses."""
+        if self._share is None:
+            self._share = dominant_share(self.allocated, self.deserved)
+        return self._share
+
+    def deserve(self, amounts: Mapping[str, float]) -> None:
+        """Replace what it deserves."""
+        self.deserved = amounts
+        self._share = None
+
+    def changed(self) -> None:
+        """Have the share computed again."""
+        self._share = None
+
+    def over_deserved(self, less: Amounts) -> bool:
+        """Whether it would use more of anything than it deserves if it used so much less."""
+        return any(
+            amount - less.get(name, 0) > self.deserved.get(name, 0) + TOLERANCE
+            for name, amount in self.allocated.items()
+        )
+
+
+class Accounts:
+    """The jobs and queues of a cluster. With ``divides`` false, queues have no shares: each deserves all there is.
+
+    ``on_withdrawal`` is called after a pod without a node has ended: what it requested may now be deserved by others.
+    """
+
+    def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
+        self._cluster, self._divides, self._on_withdrawal = cluster, divides, on_withdrawal
+        self._queue_objects = cluster.catalog(Queue)
+        self._priority_classes = cluster.catalog(PriorityClass)
+        self._pod_groups = cluster.catalog(VolcanoPodGroup)
+        self.jobs: dict[JobKey, Job] = {}
+        self.queues: dict[str, QueueAccount] = {}
+        self.rules: Mapping[str, QueueRules] = {}
+        #: What all nodes have together. Kept by :meth:`update`.
+        self.total: Mapping[str, int] = {}
+        self._guaranteed: Counter[str] = Counter()
+        self._capabilities: dict[str, Mapping[str, float]] = {}
+        #: What admitted jobs do not use yet of their minimum resources.
+        self.unused_minimum: Counter[str] = Counter()
+        self._job_of: dict[str, Job] = {}
+        self._placed_in: dict[str, Job] = {}
+        #: The pods that are known because they are on nodes, and have not been observed.
+        self._unobserved: set[str] = set()
+        self._rules_version = self._priorities_version = -1
+        self._total_version: Hashable = _NEVER
+        self._division: Division | None = None
+        #: The queues whose requests have changed since the shares were computed.
+        self._outdated: set[str] = set()
+        #: Incremented when pods end or leave their nodes, and when queues, pod groups or nodes change: only then may
+        #: a job be admitted that was not before.
+        self.freed = 0
+        #: The pods of PodGroups that have ended, for the reader to take.
+        self.ended: deque[EndedPod] = deque(maxlen=_MOST_ENDED)
+        self._pod_groups.subscribe(self._pod_group_changed)
+        cluster.listen_to_pods(self)
+        cluster.listen_to_placements(self)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def job(self, pod: PodInfo) -> Job | None:
+        """The job of a pod; None for a pod that is no concern of Volcano's."""
+        found = self._job_of.get(pod.uid)
+        if found is None and (key := _job_key(pod)) is not None:
+            found = self.jobs.get(key)
+        return found
+
+    def is_of_job(self, pod: PodInfo) -> bool:
+        """Whether a pod names a job, be it terminating."""
+        return _job_key(pod) is not None
+
+    def placed(self, uid: str) -> tuple[PodInfo, Job] | None:
+        """A pod that counts as allocated, with its job; None if it does not."""
+        job = self._placed_in.get(uid)
+        return None if job is None else (job.placed[uid], job)
+
+    def queue(self, job: Job) -> QueueAccount | None:
+        """The queue of a job, None if the pod group or the queue does not exist."""
+        return self.queues.get(job.queue) if job.queue in self.rules else None
+
+    def update(self) -> None:
+        """Bring the rules of queues, the priorities and the total up to date."""
+        if self._rules_version != self._queue_objects.version:
+            self._rules_version = self._queue_objects.version
+            self.rules = read_queues(self._queue_objects, self.rules)
+            self._limits_changed()
+        if self._priorities_version != self._priority_classes.version:
+            self._priorities_version = self._priority_classes.version
+            for job in self.jobs.values():
+                self._set_priority(job)
+        nodes = self._cluster.nodes
+        if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
+            self._total_version = version
+            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
+            self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
+            self._limits_changed()
+
+    def _limits_changed(self) -> None:
+        self._capabilities.clear()
+        self._guaranteed = Counter()
+        for rules in self.rules.values():
+            self._guaranteed.update(rules.guarantee)
+        self._division = None
+        self.freed += 1
+
+    def refresh(self) -> None:
+        """Bring the shares up to date, too."""
+        self.update()
+        if self._division is None:
+            rules = [self.rules[name] for name in self.queues if name in self.rules]
+            self._division = Division(self.total, rules, [self.capability(each.name) for each in rules])
+            self._outdated = {each.name for each in rules}
+        elif not self._outdated:
+            return
+        if self._divides:
+            for name in self._outdated:
+                self._division.request(name, self.queues[name].requested)
+            for name, deserved in self._division.changes():
+                self.queues[name].deserve(deserved)
+        else:
+            for name in self._outdated:
+                self.queues[name].deserve(dict.fromkeys(self.queues[name].requested, _UNLIMITED))
+        self._outdated.clear()
+
+    def capability(self, queue: str) -> Mapping[str, float]:
+        """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
+
+        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
+        """
+        found = self._capabilities.get(queue)
+        if found is None:
+            rules = self.rules[queue]
+            limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
+            found = self._capabilities[queue] = {
+                name: min(
+                    max(total - self._guaranteed[name], 0) + rules.guarantee.get(name, 0), limits.get(name, _UNLIMITED)
+                )
+                for name, total in self.total.items()
+            }
+        return found
+
+    def admit(self, job: Job) -> None:
+        """Have the pods of a job scheduled, and its minimum resources set aside for it."""
+        job.is_admitted = True
+        self._promise(job, +1)
+        if (queue := self.queues.get(job.queue)) is not None:
+            queue.requested.update(job.requested)
+            self._request_changed(queue)
+
+    def _promise(self, job: Job, sign: int) -> None:
+        queue = self.queues.get(job.queue)
+        if job.is_admitted and job.min_resources and queue is not None:
+            _count(queue.admitted_minimum, job.min_resources, sign)
+            _count(self.unused_minimum, job.unused_minimum, sign)
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def pod_observed(self, info: PodInfo) -> None:
+        """A pod is new, or has changed."""
+        known = self._job_of.get(info.uid)
+        if known is None and _job_key(info) is None:
+            return
+        if info.terminating or info.spec.scheduling_gates or (known is not None and known.key != _job_key(info)):
+            self._end(info.uid)
+        if not info.terminating and not info.spec.scheduling_gates:
+            self._unobserved.discard(info.uid)
+            self._request(info)
+
+    def pod_ended(self, uid: str) -> None:
+        """A pod has finished or was deleted."""
+        job = self._job_of.get(uid)
+        if job is not None and not job.key.uid:
+            self.ended.append(EndedPod(job.key, job.pods[uid].name, uid))
+        self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        """A pod is not requested any more."""
+        self._unobserved.discard(uid)
+        if self._withdraw(uid) and uid not in self._placed_in:
+            self._on_withdrawal()
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """Count a pod on a node."""
+        if info.terminating or _job_key(info) is None:
+            return
+        if info.uid not in self._job_of:
+            self._unobserved.add(info.uid)
+        job = self._request(info)
+        job.placed[info.uid] = info
+        self._placed_in[info.uid] = job
+        self._add(job, "allocated", requests_of(info), +1)
+        if not job.is_admitted:
+            self.admit(job)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """Do not count a pod on a node any more."""
+        job = self._placed_in.pop(info.uid, None)
+        if job is None:
+            return
+        self._add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
+        self.freed += 1
+        if info.uid in self._unobserved:
+            self._unobserved.remove(info.uid)
+            self._withdraw(info.uid)
+        self._drop_if_unused(job)
+
+    def _request(self, info: PodInfo) -> Job:
+        key = _job_key(info)
+        assert key is not None
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = Job(key)
+            self._describe(job, info)
+        counted = job.pods.get(info.uid)
+        if counted is None or counted.requests != info.requests:
+            if counted is not None:
+                self._add(job, "requested", requests_of(counted), -1)
+            self._add(job, "requested", requests_of(info), +1)
+        job.pods[info.uid] = info
+        self._job_of[info.uid] = job
+        self._set_priority(job)
+        return job
+
+    def _withdraw(self, uid: str) -> bool:
+        """Do not count a pod as requested any more; whether it was."""
+        job = self._job_of.pop(uid, None)
+        if job is None:
+            return False
+        self._add(job, "requested", requests_of(job.pods.pop(uid)), -1)
+        self.freed += 1
+        self._drop_if_unused(job)
+        return True
+
+    def _drop_if_unused(self, job: Job) -> None:
+        if not job.pods and not job.placed and self.jobs.pop(job.key, None) is not None:
+            self._leave_queue(job)
+
+    def _add(self, job: Job, account: str, amounts: Amounts, sign: int) -> None:
+        """Add to ``requested`` or ``allocated`` of a job and its queue."""
+        counts_towards_minimum = account == "allocated" and job.is_admitted and job.min_resources
+        if counts_towards_minimum:
+            _count(self.unused_minimum, job.unused_minimum, -1)
+        _count(getattr(job, account), amounts, sign)
+        if counts_towards_minimum:
+            _count(self.unused_minimum, job.unused_minimum, +1)
+        queue = self.queues.get(job.queue)
+        if queue is None or not (job.is_admitted or account == "allocated"):
+            return
+        _count(getattr(queue, account), amounts, sign)
+        queue.changed()
+        if account == "requested":
+            self._request_changed(queue)
+
+    def _request_changed(self, queue: QueueAccount) -> None:
+        if queue.name in self.rules:
+            self._outdated.add(queue.name)
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    def _pod_group_changed(self, before: VolcanoPodGroup | None, after: VolcanoPodGroup | None) -> None:
+        group = after or before
+        assert group is not None
+        key = JobKey(group.metadata.namespace, group.metadata.name)
+        job = self.jobs.get(key)
+        if job is not None and before is not None and after is not None and before.spec == after.spec:
+            return  # its status was written
+        self.freed += 1
+        if job is not None:
+            self._leave_queue(job)
+            if after is None and not job.pods and not job.placed:
+                del self.jobs[key]
+            else:
+                self._describe(job, None)
+        elif after is not None and after.status.phase in _WAITING:
+            # Pods may be created only after it is admitted.
+            job = self.jobs[key] = Job(key)
+            self._describe(job, None)
+
+    def _describe(self, job: Job, pod: PodInfo | None) -> None:
+        """Read what the pod group says of a job, or the pod if it is the whole job."""
+        key = job.key
+        job.problem, job.min_resources, job.priority_class = "", None, ""
+        if key.uid:
+            assert pod is not None
+            job.queue, job.min_member = _queue_annotation(pod), 1
+            job.created = pod.metadata.creation_timestamp or ""
+        else:
+            group = self._pod_groups.get(key.namespace, key.name)
+            job.queue = "" if group is None else group.spec.queue or DEFAULT_QUEUE
+            if group is not None:
+                job.is_admitted = job.is_admitted or group.status.phase in _ADMITTED
+                job.min_member, job.priority_class = group.spec.min_member, group.spec.priority_class_name
+                job.created = group.metadata.creation_timestamp or ""
+                try:
+                    if group.spec.min_resources:
+                        job.min_resources = amounts_of(group.spec.min_resources, "spec.minResources")
+                except InvalidQuantity as error:
+                    job.problem = f"PodGroup {key}: {error}"
+        self._set_priority(job)
+        if job.queue:
+            queue = self.queues.get(job.queue)
+            if queue is None:
+                queue = self.queues[job.queue] = QueueAccount(job.queue)
+                self._division = None
+            queue.jobs[key] = job
+            if job.is_admitted:
+                queue.requested.update(job.requested)
+            queue.allocated.update(job.allocated)
+            queue.changed()
+            self._promise(job, +1)
+            self._request_changed(queue)
+
+    def _leave_queue(self, job: Job) -> None:
+        queue = self.queues.get(job.queue)
+        if queue is None:
+            return
+        self._promise(job, -1)
+        del queue.jobs[job.key]
+        if job.is_admitted:
+            queue.requested -= job.requested
+        queue.allocated -= job.allocated
+        queue.changed()
+        self._request_changed(queue)
+        if not queue.jobs:
+            del self.queues[queue.name]
+            self._division = None
+
+    def _set_priority(self, job: Job) -> None:
+        """The priority of the class that the pod group names, else of the first of its pods."""
+        if job.priority_class:
+            found = self._priority_classes.get("", job.priority_class)
+            job.priority = 0 if found is None else found.value
+        elif job.pods:
+            job.priority = next(iter(job.pods.values())).priority
+
+
+def lacking(request: Amounts, used: Amounts, limits: Mapping[str, float]) -> list[str]:
+    """The resources of which a request, beside what is used, would exceed the limits."""
+    return [
+        name
+        for name, amount in request.items()
+        if amount and used.get(name, 0) + amount > limits.get(name, 0) + TOLERANCE
+    ]
+
+
+def requests_of(pod: PodInfo) -> Amounts:
+    """What a pod requests, a pod included."""
+    return {**pod.requests, PODS: 1}
+
+
+def _count(counter: Counter[str], amounts: Amounts, sign: int) -> None:
+    """Add amounts to a counter, or subtract them; what is 0 then is left out."""
+    for name, amount in amounts.items():
+        counter[name] += sign * amount
+        if not counter[name]:
+            del counter[name]
+
+
+def _job_key(pod: PodInfo) -> JobKey | None:
+    for name in memberships(pod):
+        if name.api is PodGroupAPI.VOLCANO:
+            return JobKey(name.namespace, name.name)
+    if _queue_annotation(pod):
+        return JobKey(pod.namespace, pod.name, pod.uid)
+    return None
+
+
+def _queue_annotation(pod: PodInfo) -> str:
+    return pod.metadata.annotations.get(_QUEUE_ANNOTATION, "")

@@ -1,0 +1,129 @@
+"""The status of PodGroups, as Volcano's scheduler writes it: phase, numbers of pods, and a condition.
+
+    Pending      not admitted
+    Inqueue      admitted; Volcano's Job controller creates the pods of a job from then on
+    Running      as many pods as ``minMember`` are on nodes or have succeeded
+    Unknown      fewer, though some are running
+    Completed    as many have succeeded, and none is left
+
+Statuses are compared once a second, outside scheduling cycles, and only differences are written. The scheduler does not
+watch finished pods, so each pod that ends is read once to see how it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.scheduling import VolcanoPodGroup, VolcanoPodGroupCondition, VolcanoPodGroupStatus
+from kubestow.errors import APIError, KubestowError
+from kubestow.framework.interface import Handle
+from kubestow.log_fields import fields
+from kubestow_contrib.volcano.accounts import Accounts, EndedPod, Job, JobKey
+
+__all__ = ["PodGroupPhases"]
+
+_log = logging.getLogger(__name__)
+
+_PERIOD = 1.0
+_FORBIDDEN = 403
+_READY = "tasks in gang are ready to be scheduled"
+
+
+class PodGroupPhases:
+    """Writes the statuses. ``refusal`` admits a job if there is room, and returns why not, "" if it is admitted."""
+
+    def __init__(self, handle: Handle, accounts: Accounts, refusal: Callable[[Job], str]) -> None:
+        self._handle, self._accounts, self._refusal = handle, accounts, refusal
+        self._groups = handle.cluster.catalog(VolcanoPodGroup)
+        #: How many pods have ended in each phase since the status of their group was written, by the group's job.
+        self._ended: dict[JobKey, Counter[str]] = {}
+        self._has_warned = False
+        handle.run_periodically(_PERIOD, self.update)
+
+    async def update(self) -> None:
+        """Write what has changed."""
+        while self._accounts.ended:
+            await self._count(self._accounts.ended.popleft())
+        for group in list(self._groups):
+            status = self._status(group)
+            if status != group.status:
+                await self._write(group, status)
+        self._ended = {key: ended for key, ended in self._ended.items() if self._groups.get(key.namespace, key.name)}
+
+    async def _count(self, pod: EndedPod) -> None:
+        try:
+            found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
+            if found["metadata"]["uid"] == pod.uid:
+                self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
+        except (KubestowError, KeyError, TypeError):
+            return  # deleted
+
+    async def _write(self, group: VolcanoPodGroup, status: VolcanoPodGroupStatus) -> None:
+        try:
+            await self._handle.patch(group, {"status": _as_data(status)})
+        except KubestowError as error:
+            # A conflict, or an API server that is away: the next comparison writes it.
+            if isinstance(error, APIError) and error.code == _FORBIDDEN and not self._has_warned:
+                self._has_warned = True
+                extra = fields(podGroup=group.metadata.name, namespace=group.metadata.namespace, err=str(error))
+                _log.warning("the status of PodGroups cannot be written: %s", error, extra=extra)
+            return
+        self._ended.pop(JobKey(group.metadata.namespace, group.metadata.name), None)
+
+    def _status(self, group: VolcanoPodGroup) -> VolcanoPodGroupStatus:
+        key, old = JobKey(group.metadata.namespace, group.metadata.name), group.status
+        job, ended = self._accounts.jobs.get(key), self._ended.get(key, Counter[str]())
+        refusal = "" if job is None else self._refusal(job)
+        placed = 0 if job is None else len(job.placed)
+        waiting = 0 if job is None else len(job.pods) - placed
+        running = 0 if job is None else sum(map(self._is_running, job.placed))
+        succeeded, failed = old.succeeded + ended["Succeeded"], old.failed + ended["Failed"]
+        least = max(group.spec.min_member, 1)
+        is_ready = placed + succeeded >= least
+        if is_ready:
+            phase = "Running" if placed or waiting else "Completed"
+        elif running:
+            phase = "Unknown"
+        else:
+            phase = "Inqueue" if job is not None and job.is_admitted else "Pending"
+        condition = None
+        if is_ready:
+            condition = VolcanoPodGroupCondition(type="Scheduled", status="True", reason=_READY)
+        elif placed or waiting:
+            why = refusal or f"pod group is not ready, {waiting} Pending, {least} minAvailable"
+            tasks = placed + waiting + succeeded + failed
+            condition = VolcanoPodGroupCondition(
+                type="Unschedulable",
+                status="True",
+                reason="NotEnoughResources",
+                message=f"{least - placed - succeeded}/{tasks} tasks in gang unschedulable: {why}",
+            )
+        conditions = old.conditions if condition is None else self._with_condition(old.conditions, condition)
+        return VolcanoPodGroupStatus(phase, conditions, running, succeeded, failed)
+
+    def _is_running(self, uid: str) -> bool:
+        placed = self._handle.cluster.placed_pod(uid)
+        return placed is not None and placed.info.status.phase == "Running"
+
+    def _with_condition(
+        self, conditions: list[VolcanoPodGroupCondition], condition: VolcanoPodGroupCondition
+    ) -> list[VolcanoPodGroupCondition]:
+        """The conditions of other types, and this one in place of Scheduled and Unschedulable."""
+        own = [each for each in conditions if each.type in ("Scheduled", "Unschedulable")]
+        if own and msgspec.structs.replace(own[0], last_transition_time="", transition_id="") == condition:
+            return conditions
+        now = timestamp(self._handle.now())
+        others = [each for each in conditions if each not in own]
+        return [*others, msgspec.structs.replace(condition, last_transition_time=now)]
+
+
+def _as_data(status: VolcanoPodGroupStatus) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(status)
+    # APIObject leaves out defaults, which a merge patch would not reset.
+    return {**data, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}

@@ -1,0 +1,302 @@
+"""Volcano: queues with fair shares, jobs in their order, and preemption between jobs and between queues.
+
+    QueueSort     the queue with the lowest share is next, and its first job (action allocate)
+    PreEnqueue    a job's pods wait until the job is admitted (action enqueue)
+    PreFilter     a pod waits while its queue would exceed what it deserves (proportion)
+    PostFilter    victims in the queue, in the job, or in queues above what they deserve (actions preempt and reclaim)
+
+Pods that neither belong to a PodGroup of Volcano nor name a queue are not affected, and come first. Gangs are the
+matter of GangScheduling, which places all pods of a PodGroup in one cycle, with preemption for all of them or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.scheduling import VolcanoPodGroup
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import PodChanges
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.errors import InputError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import (
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    Queued,
+    QueueSortPlugin,
+)
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.plugins.default_preemption.candidates import Candidates
+from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow_contrib.node_checks import NodeChecks
+from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
+from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
+from kubestow_contrib.volcano.enqueueing import Enqueueing
+from kubestow_contrib.volcano.job_order import JobOrder
+from kubestow_contrib.volcano.phases import PodGroupPhases
+from kubestow_contrib.volcano.queues import Queue
+from kubestow_contrib.volcano.victims import Eviction, EvictionRules
+
+__all__ = ["Volcano"]
+
+_KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
+_ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
+_REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
+_NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
+_NO_JOB = Status.unschedulable("preemption: not eligible without a PodGroup or a queue.")
+_NOT_STARVING = Status.unschedulable("preemption: not eligible because the job has the pods that it needs.")
+
+
+class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlugin):
+    """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
+
+    name = "Volcano"
+    kinds = (Queue, PriorityClass, VolcanoPodGroup)
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        try:
+            self._configuration = configuration = read_configuration(DEFAULT if args is None else args)
+        except ConfigurationProblem as error:
+            raise InputError(f"plugin {self.name}", error.problem, place=f"args.{error.path}".rstrip(".")) from None
+        self.accounts = Accounts(
+            handle.cluster,
+            divides=configuration.plugin("proportion") is not None,
+            on_withdrawal=lambda: handle.report_change(ClusterEvent(_REQUESTS_WITHDRAWN, Action.UPDATE)),
+        )
+        self._order = JobOrder(configuration, self.accounts)
+        self.subqueues = self._order
+        self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
+        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.refusal)
+        self._limits = configuration.enabled("proportion", "allocatable")
+        self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
+        rules = EvictionRules(configuration, self.accounts, self._order)
+        shares = _Shares(handle, self.accounts, limits=self._limits)
+        self._shares = shares
+        self._evictions = [
+            _Evictions(kind, rules, shares, handle)
+            for action in configuration.actions
+            for kind in _KINDS.get(action, ())
+        ]
+        self._rules = rules
+        on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
+        self.events_to_register = (
+            on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+            on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+            on_change(
+                EventResource.POD_GROUP,
+                Action.ADD | Action.UPDATE | Action.DELETE,
+                event_filter=_is_more_than_status,
+            ),
+            on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
+            on_change(Queue, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE),
+        )
+
+    # -- order -------------------------------------------------------------------------------------------------------
+
+    def sort_key(self, queued: Queued) -> tuple[int, float]:
+        """The place of a pod in its job."""
+        return (-queued.info.priority if self._sorts_by_priority else 0), queued.timestamp
+
+    # -- admission ---------------------------------------------------------------------------------------------------
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods of jobs."""
+        return self.accounts.is_of_job(pod)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Gates the pods of a job that is not admitted."""
+        job = self.accounts.job(pod)
+        refusal = "" if job is None else self._enqueueing.refusal(job)
+        return Status.unschedulable(refusal) if refusal else SUCCESS
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Whether the queue of the pod may have it beside what it uses."""
+        job = self.accounts.job(pod)
+        return None if job is None else self._rejection(pod, job)
+
+    def _rejection(self, pod: PodInfo, job: Job) -> Status | None:
+        if refusal := self._enqueueing.refusal(job):
+            return Status.unresolvable(refusal)
+        action, verb = ("allocate", "with") if pod.requests else ("backfill", "without")
+        if action not in self._configuration.actions:
+            return Status.unresolvable(_NO_ACTION.format(verb, action))
+        lacking = self._shares.lacking(pod, job)
+        if not lacking:
+            return None
+        return Status.unschedulable(f"Queue {job.queue} has used its share of {', '.join(lacking)}")
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """The job and the requests."""
+        job = self.accounts.job(pod)
+        return None if job is None else (job.key, tuple(sorted(pod.requests.items())))
+
+    def _may_be_scheduled(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        job = self.accounts.job(pod)
+        return job is None or self._rejection(pod, job) is None
+
+    # -- preemption --------------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """The result of the first action that finds victims, else that of the last one."""
+        job = self.accounts.job(pod)
+        if job is None:
+            return PostFilterResult(_NO_JOB)
+        result = PostFilterResult(_NOT_STARVING)
+        if not self._rules.is_starving(job, self._nominated_members(job, pod)):
+            return result
+        for eviction in self._evictions:
+            result = eviction.post_filter(state, pod, diagnosis, filters)
+            if result.status.ok or result.status.code is Code.ERROR:
+                break
+        return result
+
+    def _nominated_members(self, job: Job, pod: PodInfo) -> int:
+        cluster = self.handle.cluster
+        if not cluster.has_nominations:
+            return 0
+        waiting = job.pods.keys() - job.placed.keys() - {pod.uid}
+        return sum(cluster.nomination(uid) is not None for uid in waiting)
+
+
+def _is_more_than_status(old: Any, new: Any) -> bool:
+    """Whether a pod group is new or gone, or its ``spec`` has changed."""
+    return old is None or new is None or old.spec != new.spec
+
+
+class _Share(NamedTuple):
+    """What a queue uses beside a pod, nominated pods included, and what it may use at most."""
+
+    used: Mapping[str, int]
+    limits: Mapping[str, float]
+
+
+class _Shares:
+    """What queues use, nominated pods included, compared with what they deserve; no limit unless ``limits``."""
+
+    def __init__(self, handle: Handle, accounts: Accounts, *, limits: bool) -> None:
+        self.accounts = accounts
+        self._handle, self._limits = handle, limits
+
+    def lacking(self, pod: PodInfo, job: Job) -> list[str]:
+        """The resources of which the queue of a job would exceed what it deserves with a pod."""
+        share = self.of(pod, job)
+        return [] if share is None else lacking(requests_of(pod), share.used, share.limits)
+
+    def of(self, pod: PodInfo, job: Job) -> _Share | None:
+        """The share of a job's queue as it limits a pod; None if nothing does."""
+        self.accounts.refresh()
+        queue = self.accounts.queue(job)
+        if not self._limits or queue is None or not pod.requests:
+            return None
+        nominated = self._nominated(pod, queue)
+        used = queue.allocated + nominated if nominated else queue.allocated
+        # A pod that is asked about without having been observed has no part in what the queue deserves.
+        limits = queue.deserved if pod.uid in job.pods else self.accounts.capability(queue.name)
+        return _Share(used, limits)
+
+    def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:
+        """What the pods request that are nominated to nodes, others of the queue than the pod."""
+        cluster, amounts = self._handle.cluster, Counter[str]()
+        if not cluster.has_nominations:
+            return amounts
+        for row in np.flatnonzero(cluster.nodes.nominated_count.readonly).tolist():
+            for other in cluster.nominated_pods(cluster.nodes.names[row]):
+                job = self.accounts.job(other) if other.uid != pod.uid else None
+                if job is not None and job.queue == queue.name:
+                    amounts.update(requests_of(other))
+        return amounts
+
+
+class _Evictions(DefaultPreemption):
+    """Preemption by the rules of Volcano: DefaultPreemption's search, among the pods that may be evicted."""
+
+    def __init__(self, kind: Eviction, rules: EvictionRules, shares: _Shares, handle: Handle) -> None:
+        super().__init__(DefaultPreemptionArgs(), handle)
+        self._kind, self._rules, self._shares = kind, rules, shares
+        self.accounts = shares.accounts
+        #: The victims of pods whose preemption may be in progress: they are not terminating yet, and yet as good as
+        #: gone.
+        self._victims: dict[str, tuple[PodInfo, ...]] = {}
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """Nominates the pod to a node and names the victims, or returns the reasons of all nodes."""
+        job = self.accounts.job(pod)
+        assert job is not None
+        if self._kind is Eviction.OTHER_QUEUES:
+            if self._shares.lacking(pod, job):
+                return PostFilterResult(Status.unschedulable(f"preemption: Queue {job.queue} has used its share."))
+        else:
+            filters = _ShareFilters(filters, self._shares, pod, job)
+        result = super().post_filter(state, pod, diagnosis, filters)
+        if result.status.ok:
+            self._victims[pod.uid] = result.victims
+        return result
+
+    def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
+        """None: former results do not hold, because queues are in use on all nodes."""
+        return Candidates(self.handle.cluster.nodes)
+
+    def _has_terminating_victims(self, row: int, priority: int) -> bool:
+        """Whether any pod of a job is terminating on a node."""
+        pods = self.handle.cluster.nodes.pods[row].values()
+        return any(info.terminating and self.accounts.is_of_job(info) for info in pods)
+
+    def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
+        """Which of the pods of some nodes may be evicted for a pod, bool: those of a node all together."""
+        job = self.accounts.job(pod)
+        assert job is not None
+        self._victims = {uid: victims for uid, victims in self._victims.items() if self.handle.is_preempting(uid)}
+        leaving = {victim.uid for victims in self._victims.values() for victim in victims}
+        by_node = map(others.at, np.flatnonzero(others.lengths).tolist())
+        found = self._rules.permitted(self._kind, pod, job, by_node, leaving=leaving)
+        return np.fromiter((info.uid in found for info in others.infos), np.bool_, len(others.slots))
+
+
+class _ShareFilters(NodeChecks):
+    """The filters of a cycle, and after them the share of the pod's queue.
+
+    The share is judged by the pods of the queue that each hypothetical node loses.
+    """
+
+    def __init__(self, filters: FilterRunner, shares: _Shares, pod: PodInfo, job: Job) -> None:
+        super().__init__(filters, Volcano.name, _ABOVE_SHARE)
+        self._accounts, self._requests, self._queue = shares.accounts, requests_of(pod), job.queue
+        self._share = shares.of(pod, job)
+
+    def rejects(self, nodes: Nodes) -> NDArray[np.bool_]:
+        if not isinstance(nodes, HypotheticalNodes):
+            return np.full(len(nodes), self._exceeds(NodeChange()))
+        return np.fromiter(map(self._exceeds, nodes.changes), np.bool_, len(nodes))
+
+    def _exceeds(self, change: NodeChange) -> bool:
+        """Whether the queue would exceed its share with the pod after a change of a node."""
+        if self._share is None:
+            return False
+        used = Counter(self._share.used)
+        for sign, info in change.signed_pods():
+            placed = self._accounts.placed(info.uid)
+            if placed is not None and placed[1].queue == self._queue:
+                for name, amount in requests_of(info).items():
+                    used[name] += sign * amount
+        return bool(lacking(self._requests, used, self._share.limits))

@@ -1,0 +1,184 @@
+"""Which pods may be evicted for another: by the actions preempt, within a queue, and reclaim, from other queues.
+
+The plugins conformance, gang and proportion protect pods in whatever tier they are. Beyond that the first tier decides
+whose plugins have any victims, and all of its plugins have to agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount, requests_of
+from kubestow_contrib.volcano.configuration import VolcanoConfiguration
+from kubestow_contrib.volcano.fair_share import dominant_share
+from kubestow_contrib.volcano.job_order import JobOrder
+
+__all__ = ["Eviction", "EvictionRules"]
+
+_PREEMPTABLE = "volcano.sh/preemptable"
+_CRITICAL = ("system-cluster-critical", "system-node-critical")
+_SYSTEM_NAMESPACE = "kube-system"
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+#: Dominant shares that differ by less are equal.
+_SHARE_TOLERANCE = 1e-6
+
+
+class Eviction(Enum):
+    """From where victims are taken."""
+
+    JOBS_OF_QUEUE = "other jobs of the queue"
+    OWN_JOB = "the job itself"
+    OTHER_QUEUES = "other queues"
+
+
+class _Taken:
+    """How many pods jobs lose, and what queues lose."""
+
+    def __init__(self) -> None:
+        self.pods: Counter[JobKey] = Counter()
+        self.amounts: dict[str, Counter[str]] = {}
+
+    def take(self, info: PodInfo, of: Job) -> None:
+        self.pods[of.key] += 1
+        self.amounts.setdefault(of.queue, Counter()).update(requests_of(info))
+
+    def copy(self) -> _Taken:
+        copied = _Taken()
+        copied.pods.update(self.pods)
+        copied.amounts = {queue: amounts.copy() for queue, amounts in self.amounts.items()}
+        return copied
+
+
+class EvictionRules:
+    """The rules of a configuration."""
+
+    def __init__(self, configuration: VolcanoConfiguration, accounts: Accounts, order: JobOrder) -> None:
+        self._accounts, self._order = accounts, order
+        self._preempt_tiers = configuration.in_order("preemptable", ("priority", "gang", "conformance", "drf"))
+        reclaim = configuration.in_order("reclaimable", ("gang", "conformance", "proportion"))
+        self._protecting = {
+            Eviction.OTHER_QUEUES: {name for tier in reclaim for name in tier},
+            **dict.fromkeys(
+                (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB),
+                {name for tier in self._preempt_tiers for name in tier} & {"gang", "conformance"},
+            ),
+        }
+        self._starving = next((t for t in configuration.in_order("jobStarving", ("priority", "gang")) if t), [])
+
+    def is_starving(self, job: Job, nominated: int) -> bool:
+        """Whether a job may evict others: it lacks pods, ``nominated`` ones not counted as lacking."""
+        ready = len(job.placed) + nominated
+        needed = {"priority": len(job.pods), "gang": job.min_member}
+        return bool(self._starving) and all(ready < needed[name] for name in self._starving)
+
+    def permitted(
+        self,
+        kind: Eviction,
+        pod: PodInfo,
+        job: Job,
+        by_node: Iterable[Sequence[PodInfo]],
+        *,
+        leaving: Collection[str] = (),
+    ) -> set[str]:
+        """The uids of the pods that may be evicted for a pod of a job: all those of one of the nodes together.
+
+        ``leaving`` are the uids of pods that are being evicted already.
+        """
+        before = _Taken()
+        for uid in leaving:
+            victim = self._accounts.placed(uid)
+            if victim is not None:
+                before.take(*victim)
+        found: set[str] = set()
+        for on_node in by_node:
+            candidates = [
+                (info, of)
+                for info in on_node
+                if info.uid not in leaving
+                and (of := self._accounts.job(info)) is not None
+                and info.uid in of.placed
+                and self._is_candidate(kind, pod, job, info, of)
+            ]
+            taken = before.copy()
+            for info, of in sorted(self._decided(kind, pod, job, candidates), key=self._importance, reverse=True):
+                if not self._is_spared(kind, of, taken):
+                    found.add(info.uid)
+                    taken.take(info, of)
+        return found
+
+    def _is_candidate(self, kind: Eviction, pod: PodInfo, job: Job, info: PodInfo, of: Job) -> bool:
+        if not _is_preemptable(info):
+            return False
+        if "conformance" in self._protecting[kind] and _is_critical(info):
+            return False
+        if kind is Eviction.OTHER_QUEUES:
+            rules = self._accounts.rules.get(of.queue)
+            return of.queue != job.queue and rules is not None and rules.reclaimable and bool(self._protecting[kind])
+        if of.queue != job.queue or (of is job) is not (kind is Eviction.OWN_JOB):
+            return False
+        return bool(pod.requests) or not info.requests
+
+    def _is_spared(self, kind: Eviction, of: Job, taken: _Taken) -> bool:
+        """Whether a job needs the pods that it has left, or its queue deserves what they use."""
+        protecting = self._protecting[kind]
+        if "gang" in protecting and len(of.placed) - taken.pods[of.key] <= of.min_member:
+            return True
+        queue = self._accounts.queue(of)
+        return "proportion" in protecting and not (
+            queue is not None and queue.over_deserved(taken.amounts.get(queue.name, {}))
+        )
+
+    def _decided(
+        self, kind: Eviction, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]
+    ) -> Sequence[tuple[PodInfo, Job]]:
+        """The candidates that the first tier with victims agrees on."""
+        if kind is Eviction.OTHER_QUEUES:
+            return candidates
+        for tier in self._preempt_tiers:
+            if not tier:
+                continue
+            found = candidates
+            if "priority" in tier:
+                found = [(info, of) for info, of in found if _has_lower_priority(info, of, pod, job)]
+            if "drf" in tier:
+                found = self._with_higher_share(pod, job, found)
+            if found:
+                return found
+        return ()
+
+    def _with_higher_share(
+        self, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]
+    ) -> list[tuple[PodInfo, Job]]:
+        """The pods whose jobs have no lower dominant share without them than the pod's job would have with it."""
+        total, found = self._accounts.total, []
+        share = dominant_share(Counter(job.allocated) + Counter(requests_of(pod)), total)
+        left: dict[JobKey, Counter[str]] = {}
+        for info, of in candidates:
+            rest = left.setdefault(of.key, Counter(of.allocated))
+            rest.subtract(requests_of(info))
+            if share <= dominant_share(rest, total) + _SHARE_TOLERANCE:
+                found.append((info, of))
+        return found
+
+    def _importance(self, candidate: tuple[PodInfo, Job]) -> tuple[object, ...]:
+        info, job = candidate
+        queue: QueueAccount | None = self._accounts.queue(job)
+        of_queue = () if queue is None else self._order.queue_key(queue)
+        return of_queue, self._order.job_key(job), -info.priority, info.metadata.creation_timestamp or "", info.uid
+
+
+def _has_lower_priority(info: PodInfo, of: Job, pod: PodInfo, job: Job) -> bool:
+    return info.priority < pod.priority if of is job else of.priority < job.priority
+
+
+def _is_critical(pod: PodInfo) -> bool:
+    return pod.namespace == _SYSTEM_NAMESPACE or pod.spec.priority_class_name in _CRITICAL
+
+
+def _is_preemptable(pod: PodInfo) -> bool:
+    """Whether the pod may be evicted at all; an annotation goes before a label, and nonsense means no."""
+    value = pod.metadata.annotations.get(_PREEMPTABLE, pod.labels.get(_PREEMPTABLE, "true"))
+    return value in _TRUE

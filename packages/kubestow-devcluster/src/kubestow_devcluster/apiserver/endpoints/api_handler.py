@@ -1,0 +1,267 @@
+"""The API handler: dispatches a request to its endpoint, and turns every error into a Status.
+
+This is the whole API without a network: it takes a :class:`Request` and returns a :class:`Response` or a
+:class:`WatchStream`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from kubestow.log_fields import fields
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
+from kubestow_devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from kubestow_devcluster.apiserver.authorization.authorizer import AlwaysAllow, Authorizer
+from kubestow_devcluster.apiserver.authorization.escalation import RBAC_GROUP, check_escalation
+from kubestow_devcluster.apiserver.authorization.rbac import RBAC
+from kubestow_devcluster.apiserver.endpoints.discovery import serve_discovery
+from kubestow_devcluster.apiserver.endpoints.handlers import reviews
+from kubestow_devcluster.apiserver.endpoints.handlers.create import create
+from kubestow_devcluster.apiserver.endpoints.handlers.delete import delete, delete_collection
+from kubestow_devcluster.apiserver.endpoints.handlers.event_cache import EventCache
+from kubestow_devcluster.apiserver.endpoints.handlers.get import get
+from kubestow_devcluster.apiserver.endpoints.handlers.list import list_objects
+from kubestow_devcluster.apiserver.endpoints.handlers.patch import patch
+from kubestow_devcluster.apiserver.endpoints.handlers.resource_metrics import (
+    ResourceMetrics,
+    get_metrics,
+    list_metrics,
+)
+from kubestow_devcluster.apiserver.endpoints.handlers.subresources.binding import create_binding, create_pod_binding
+from kubestow_devcluster.apiserver.endpoints.handlers.subresources.connect import connect, get_log
+from kubestow_devcluster.apiserver.endpoints.handlers.subresources.eviction import create_eviction
+from kubestow_devcluster.apiserver.endpoints.handlers.subresources.scale import get_scale, patch_scale, update_scale
+from kubestow_devcluster.apiserver.endpoints.handlers.subresources.token import create_token
+from kubestow_devcluster.apiserver.endpoints.handlers.update import update
+from kubestow_devcluster.apiserver.endpoints.handlers.watch import watch
+from kubestow_devcluster.apiserver.endpoints.health import HealthChecks
+from kubestow_devcluster.apiserver.endpoints.metrics import RequestMetrics
+from kubestow_devcluster.apiserver.endpoints.openapi import OpenAPI
+from kubestow_devcluster.apiserver.endpoints.request import Request
+from kubestow_devcluster.apiserver.endpoints.request_authorization import attributes_of, authorize_request
+from kubestow_devcluster.apiserver.endpoints.request_info import RequestInfo, parse_request_info
+from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
+from kubestow_devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
+from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.resources import METRICS_GROUP
+from kubestow_devcluster.apiserver.resources.kind import Kind
+from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.serialization.negotiation import (
+    JSON,
+    PROTOBUF,
+    YAML,
+    Conversion,
+    negotiate_output_media_type,
+)
+
+__all__ = ["APIHandler"]
+
+_log = logging.getLogger(__name__)
+
+Result = Response | WatchStream
+Handler = Callable[[RequestScope], Result | Awaitable[Result]]
+
+#: Method -> verb and handler, for one object and for a collection.
+_OBJECT: dict[str, tuple[str, Handler]] = {
+    "GET": ("get", get),
+    "PUT": ("update", update),
+    "PATCH": ("patch", patch),
+    "DELETE": ("delete", delete),
+}
+_COLLECTION: dict[str, tuple[str, Handler]] = {
+    "GET": ("list", list_objects),
+    "POST": ("create", create),
+    "DELETE": ("deletecollection", delete_collection),
+}
+#: Method -> handler, for subresources.
+_CONNECT: dict[str, Handler] = {"GET": connect, "POST": connect}
+_PART_OF_OBJECT: dict[str, Handler] = {"GET": get, "PUT": update, "PATCH": patch}
+_SCALE: dict[str, Handler] = {"GET": get_scale, "PUT": update_scale, "PATCH": patch_scale}
+_SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
+    ("pods", "binding"): {"POST": create_pod_binding},
+    ("pods", "eviction"): {"POST": create_eviction},
+    ("pods", "ephemeralcontainers"): _PART_OF_OBJECT,
+    ("pods", "resize"): _PART_OF_OBJECT,
+    ("pods", "log"): {"GET": get_log},
+    ("pods", "attach"): _CONNECT,
+    ("pods", "exec"): _CONNECT,
+    ("pods", "portforward"): _CONNECT,
+    ("namespaces", "finalize"): {"PUT": update},
+}
+#: The handlers of kinds that are created and not stored.
+_CREATE_ONLY: dict[str, Handler] = {
+    "bindings": create_binding,
+    "selfsubjectreviews.authentication.k8s.io": reviews.create_self_subject_review,
+}
+#: The same for access reviews, which take the authorizer.
+_ACCESS_REVIEWS: dict[str, Callable[..., Response]] = {
+    "selfsubjectaccessreviews.authorization.k8s.io": reviews.create_self_subject_access_review,
+    "selfsubjectrulesreviews.authorization.k8s.io": reviews.create_self_subject_rules_review,
+    "subjectaccessreviews.authorization.k8s.io": reviews.create_subject_access_review,
+    "localsubjectaccessreviews.authorization.k8s.io": reviews.create_subject_access_review,
+}
+
+
+class APIHandler:
+    """The API of one registry. ``authenticator`` evaluates token reviews, ``tokens`` issues those of service accounts.
+
+    ``authorizer`` decides about every request. ``resource_metrics`` is the usage of nodes and pods, if it is served.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        authenticator: RequestAuthenticator,
+        authorizer: Authorizer,
+        tokens: ServiceAccountTokens,
+        resource_metrics: ResourceMetrics | None = None,
+    ) -> None:
+        self._registry, self._authorizer = registry, authorizer
+        token_review = partial(reviews.create_token_review, authenticator=authenticator)
+        self._create_only = _CREATE_ONLY | {"tokenreviews.authentication.k8s.io": token_review}
+        for name, access_review in _ACCESS_REVIEWS.items():
+            self._create_only[name] = partial(access_review, authorizer=authorizer)
+        self._resource_metrics = resource_metrics
+        self._create_token = partial(create_token, tokens=tokens)
+        self._event_cache = EventCache()
+        self._openapi = OpenAPI(registry.scheme)
+        self._metrics = RequestMetrics(registry.store)
+        self._health = HealthChecks(has_default_roles=isinstance(authorizer, RBAC))
+
+    async def handle(self, request: Request) -> Result:
+        """The response to any request, errors included. Never raises."""
+        info = parse_request_info(request.path)
+        kind = None if info is None else self._registry.scheme.find(info.group, info.version, info.resource)
+        result = await self._respond(request, info, kind)
+        if info is not None and kind is not None:
+            self._metrics.count(request, info, result.status if isinstance(result, Response) else 200)
+        return result
+
+    async def _respond(self, request: Request, info: RequestInfo | None, kind: Kind | None) -> Result:
+        try:
+            if not isinstance(self._authorizer, AlwaysAllow):
+                authorize_request(self._authorizer, request.user, attributes_of(request, info))
+            if info is None:
+                return self._serve_path(request)
+            if kind is None:
+                return self._unknown_resource(info)
+            result = self._dispatch(request, info, kind)
+            response = await result if inspect.isawaitable(result) else result
+        except statuses.StatusError as error:
+            response = Response.error(error)
+        except RecursionError:
+            response = Response.error(statuses.bad_request("the request body is nested too deeply"))
+        except Exception:
+            extra = fields(verb=request.method, path=request.path)
+            _log.exception("request failed: %s %s", request.method, request.path, extra=extra)
+            response = Response.error(statuses.internal_error("the request failed; see the server's log"))
+        return _negotiated(response, request, has_protobuf=kind is not None and kind.has_protobuf)
+
+    def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> Result | Awaitable[Result]:
+        if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
+            raise statuses.no_such_resource()
+        scope = RequestScope(request, info, kind, self._registry, self._content_check(request, info, kind))
+        if kind.rest.deprecation_warning:
+            return self._with_warning(scope, kind.rest.deprecation_warning)
+        return self._handle(scope)
+
+    def _content_check(
+        self, request: Request, info: RequestInfo, kind: Kind
+    ) -> Callable[[Object, Object | None], None] | None:
+        """The check of what the user of a request grants by roles and bindings; None for other kinds."""
+        if kind.group != RBAC_GROUP or not isinstance(self._authorizer, RBAC):
+            return None
+        return partial(check_escalation, self._authorizer, request.user, kind.group_resource, info.namespace)
+
+    async def _with_warning(self, scope: RequestScope, warning: str) -> Result:
+        """The response with a Warning header."""
+        handled = self._handle(scope)
+        result = await handled if inspect.isawaitable(handled) else handled
+        if isinstance(result, Response):
+            others = result.headers.get("Warning")
+            result.headers["Warning"] = ", ".join(filter(None, (others, statuses.warning_header(warning))))
+        return result
+
+    def _handle(self, scope: RequestScope) -> Result | Awaitable[Result]:
+        request, info, kind = scope.request, scope.info, scope.kind
+        if kind.resource in self._create_only:
+            if request.method != "POST":
+                raise statuses.method_not_allowed()
+            return self._create_only[kind.resource](scope)
+        if (kind.resource, info.subresource, request.method) == ("serviceaccounts", "token", "POST"):
+            return self._create_token(scope)
+        is_watch = request.method == "GET" and (info.watch or (not info.name and request.flag("watch")))
+        if is_watch and "watch" in kind.verbs:
+            return watch(scope, self._event_cache)
+        request.validate_timeout()
+        if self._resource_metrics is not None and kind.group == METRICS_GROUP:
+            if is_watch:
+                raise statuses.method_not_allowed()
+            return self._read_metrics(scope, self._resource_metrics)
+        return _handler(kind, info, request.method)(scope)
+
+    @staticmethod
+    def _read_metrics(scope: RequestScope, metrics: ResourceMetrics) -> Response:
+        if scope.request.method != "GET":
+            raise statuses.method_not_allowed()
+        if scope.info.subresource:
+            raise statuses.no_such_resource()
+        return get_metrics(scope, metrics) if scope.info.name else list_metrics(scope, metrics)
+
+    def _unknown_resource(self, info: RequestInfo) -> Response:
+        if info.group not in self._registry.scheme.groups():
+            return Response.text("404 page not found\n", 404)
+        raise statuses.no_such_resource()
+
+    def _serve_path(self, request: Request) -> Response:
+        """Paths that are not resources: discovery, OpenAPI, version, health and metrics."""
+        if not request.path.startswith("/"):
+            return Response.text("404 page not found\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
+        path = request.path.rstrip("/") or "/"
+        if path.startswith(("/openapi/v2", "/openapi/v3")):
+            return self._openapi.serve(request, path)
+        if path == "/metrics":
+            return Response(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
+        response = serve_discovery(request, path, self._registry.scheme) or self._health.serve(request, path)
+        return Response.text("404 page not found\n", 404) if response is None else response
+
+
+def _negotiated(result: Result, request: Request, *, has_protobuf: bool) -> Result:
+    """Statuses and other results of handlers that return JSON, in the media type that the client prefers."""
+    accept = request.headers.accept
+    if not isinstance(result, Response) or result.content_type != JSON or not isinstance(result.body, bytes):
+        return result
+    if YAML not in accept and PROTOBUF not in accept:  # almost always
+        return result
+    try:
+        options = negotiate_output_media_type(accept, has_protobuf=has_protobuf)
+    except statuses.StatusError:
+        return result
+    return result if options.conversion is Conversion.TABLE else converted(result, options.media_type)
+
+
+def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:
+    """The handler of an object, collection or subresource. Raises a 404 or 405 StatusError."""
+    if info.subresource:
+        handlers = _SUBRESOURCES.get((kind.resource, info.subresource))
+        if info.subresource == "status" and kind.subresources.status:
+            handlers = _PART_OF_OBJECT
+        elif info.subresource == "scale" and kind.subresources.scale:
+            handlers = _SCALE
+        if handlers is None:
+            raise statuses.no_such_resource()
+        if method not in handlers:
+            raise statuses.method_not_allowed()
+        return handlers[method]
+    verb, handler = (_OBJECT if info.name else _COLLECTION).get(method, ("", get))
+    is_all_namespaces = kind.namespaced and not info.namespace
+    if verb not in kind.verbs or (is_all_namespaces and method in ("POST", "DELETE")):
+        raise statuses.method_not_allowed()
+    return handler

@@ -1,0 +1,189 @@
+"""Discovery: the served groups, versions and resources under ``/api`` and ``/apis``.
+
+Each document exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf, and, where
+clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two documents with
+ETags.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.endpoints.request import Request
+from kubestow_devcluster.apiserver.endpoints.response import Response
+from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
+from kubestow_devcluster.apiserver.resources.kind import Kind
+from kubestow_devcluster.apiserver.resources.scheme import Scheme
+from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.serialization import protobuf
+from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
+
+__all__ = ["serve_discovery"]
+
+_AGGREGATED_MEDIA_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_OBJECT_VERBS = ["get", "patch", "update"]
+#: Subresource -> group, version and kind of its objects, and verbs; others have the kind of their resource.
+_SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {
+    "binding": ("", "", "Binding", ["create"]),
+    "ephemeralcontainers": ("", "", "Pod", _OBJECT_VERBS),
+    "eviction": ("policy", "v1", "Eviction", ["create"]),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
+    "finalize": ("", "", "Namespace", ["update"]),
+    "log": ("", "", "Pod", ["get"]),
+    "resize": ("", "", "Pod", _OBJECT_VERBS),
+    "scale": ("autoscaling", "v1", "Scale", _OBJECT_VERBS),
+}
+
+
+def serve_discovery(request: Request, path: str, scheme: Scheme) -> Response | None:
+    """The discovery document at ``path``; None for any other path.
+
+    Raises a 404 StatusError for an unknown version, a 406 one for a client that accepts no form of the document.
+    """
+    parts = path.split("/")[1:]
+    if path == "/":
+        return Response.json({"paths": _paths(scheme)})
+    if parts[0] == "api" and len(parts) <= 2:
+        return _core(request, parts, scheme)
+    if parts[0] != "apis" or len(parts) > 3:
+        return None
+    groups = {group: versions for group, versions in scheme.groups().items() if group}
+    if len(parts) == 1:
+        if _accepts_aggregated(request):
+            return _aggregated(request, [_group_discovery(group, groups[group], scheme) for group in groups])
+        documents = [_api_group(group, versions) for group, versions in groups.items()]
+        return _document(request, {"kind": "APIGroupList", "apiVersion": "v1", "groups": documents})
+    group = parts[1]
+    if group not in groups:
+        return None
+    if len(parts) == 2:
+        return _document(request, {"kind": "APIGroup", "apiVersion": "v1", **_api_group(group, groups[group])})
+    return _resource_list(request, group, parts[2], scheme)
+
+
+def _document(request: Request, document: Object) -> Response:
+    """An unaggregated document in the media type that the client prefers. Raises a 406 StatusError."""
+    media_type = negotiate_output_media_type(request.headers.accept, has_protobuf=True).media_type
+    if media_type == PROTOBUF:
+        # The envelope names the version where JSON does not.
+        return Response(200, protobuf.encode({"apiVersion": "v1", **document}), PROTOBUF)
+    return converted(Response.json(document), media_type)
+
+
+def _core(request: Request, parts: list[str], scheme: Scheme) -> Response:
+    if len(parts) == 2:
+        return _resource_list(request, "", parts[1], scheme)
+    if _accepts_aggregated(request):
+        return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
+    address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+    return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
+
+
+def _paths(scheme: Scheme) -> list[str]:
+    paths = ["/api", "/api/v1", "/apis", "/apis/"]
+    for group, versions in sorted(scheme.groups().items()):
+        if group:
+            paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+    return [*paths, "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+
+
+# Unaggregated discovery
+
+
+def _api_group(group: str, versions: list[str]) -> Object:
+    group_versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": group_versions, "preferredVersion": group_versions[0]}
+
+
+def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -> Response:
+    kinds = scheme.served(group, version)
+    if not kinds:
+        raise statuses.no_such_resource()
+    resources = [entry for kind in sorted(kinds, key=lambda kind: kind.plural) for entry in _api_resources(kind)]
+    # The APIResourceList of the core group has no apiVersion.
+    type_meta = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
+    return _document(request, {**type_meta, "groupVersion": kinds[0].api_version, "resources": resources})
+
+
+def _api_resources(kind: Kind) -> list[Object]:
+    resource: Object = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.name,
+        "verbs": list(kind.verbs),
+        **_short_names_and_categories(kind),
+    }
+    if kind.rest.storage_version_hash:
+        resource["storageVersionHash"] = kind.rest.storage_version_hash
+    resources = [resource]
+    for name in _subresources(kind):
+        group, version, object_kind, verbs = _SUBRESOURCES.get(name, ("", "", kind.name, _OBJECT_VERBS))
+        subresource: Object = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+        if group:
+            subresource |= {"group": group, "version": version}
+        resources.append(subresource | {"kind": object_kind, "verbs": verbs})
+    return resources
+
+
+def _short_names_and_categories(kind: Kind) -> Object:
+    found = {"shortNames": list(kind.names.short_names), "categories": list(kind.names.categories)}
+    return {field: names for field, names in found.items() if names}
+
+
+def _subresources(kind: Kind) -> list[str]:
+    status, scale, others = kind.subresources
+    return sorted([*others, *(["status"] if status else []), *(["scale"] if scale else [])])
+
+
+# Aggregated discovery
+
+
+def _accepts_aggregated(request: Request) -> bool:
+    """Whether the client accepts the aggregated form."""
+    clauses = [clause.strip() for clause in request.headers.accept.split(",")]
+    return any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses)
+
+
+def _aggregated(request: Request, groups: list[Object]) -> Response:
+    type_meta = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
+    body = msgspec.json.encode({**type_meta, "metadata": {}, "items": groups}) + b"\n"
+    etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+    headers = {"Etag": etag, "Vary": "Accept", "Cache-Control": "public"}
+    if request.headers.if_none_match == etag:
+        return Response(304, b"", "", headers)
+    return Response(200, body, _AGGREGATED_MEDIA_TYPE, headers)
+
+
+def _group_discovery(group: str, versions: list[str], scheme: Scheme) -> Object:
+    return {
+        "metadata": {"name": group} if group else {},
+        "versions": [_version_discovery(version, scheme.served(group, version)) for version in versions],
+    }
+
+
+def _version_discovery(version: str, kinds: list[Kind]) -> Object:
+    resources = [_resource_discovery(kind) for kind in sorted(kinds, key=lambda kind: kind.plural)]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _resource_discovery(kind: Kind) -> Object:
+    resource: Object = {
+        "resource": kind.plural,
+        "responseKind": {"group": "", "version": "", "kind": kind.name},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+        **_short_names_and_categories(kind),
+    }
+    subresources = []
+    for name in _subresources(kind):
+        group, version, object_kind, verbs = _SUBRESOURCES.get(name, ("", "", kind.name, _OBJECT_VERBS))
+        response_kind = {"group": group, "version": version, "kind": object_kind}
+        subresources.append({"subresource": name, "responseKind": response_kind, "verbs": verbs})
+    if subresources:
+        resource["subresources"] = subresources
+    return resource

@@ -1,0 +1,98 @@
+"""A request without a connection, so that handlers serve HTTP and in-process callers alike."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kubestow.api.formats.duration import Duration
+from kubestow_devcluster.apiserver import field_errors, statuses
+from kubestow_devcluster.apiserver.authentication.users import ADMIN, UserInfo
+
+__all__ = ["Request", "RequestHeaders"]
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+_FIELD_VALIDATION = ("Ignore", "Strict", "Warn")
+#: The kind of the options of a write, as error messages name it.
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    accept: str = ""
+    content_type: str = ""
+    user_agent: str = ""
+    if_none_match: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. ``query`` has the first value of each parameter; ``body`` is complete and within the size limit.
+
+    ``host`` is the host:port of the server that the client connected to.
+    """
+
+    method: str
+    path: str
+    query: dict[str, str] = field(default_factory=dict)
+    headers: RequestHeaders = field(default_factory=RequestHeaders)
+    body: bytes = b""
+    user: UserInfo = ADMIN
+    host: str = ""
+
+    @property
+    def dry_run(self) -> bool:
+        """Raises a 422 StatusError for an unknown directive."""
+        directive = self.query.get("dryRun", "")
+        if directive not in ("", "All"):
+            raise self._invalid(field_errors.unsupported_value("dryRun", [directive], ("All",)))
+        return directive == "All"
+
+    @property
+    def field_manager(self) -> str:
+        """The ``fieldManager`` parameter, or the product name of the user agent. Raises a 422 StatusError."""
+        name = self.query.get("fieldManager", "")
+        if len(name) > 128:
+            raise self._invalid(field_errors.too_long("fieldManager", 128))
+        if not name.isprintable():
+            problem = "should only contain printable characters"
+            raise self._invalid(field_errors.invalid_value("fieldManager", name, problem))
+        return name or self.headers.user_agent.partition("/")[0] or "unknown"
+
+    @property
+    def field_validation(self) -> str:
+        """How unknown fields are handled: Ignore, Strict or Warn. Raises a 422 StatusError."""
+        directive = self.query.get("fieldValidation", "") or "Warn"
+        if directive not in _FIELD_VALIDATION:
+            raise self._invalid(field_errors.unsupported_value("fieldValidation", directive, _FIELD_VALIDATION))
+        return directive
+
+    def validate_timeout(self) -> None:
+        """Raises a 400 StatusError for a ``timeout`` that is not a duration. Requests are not limited by it."""
+        if text := self.query.get("timeout", ""):
+            try:
+                Duration.parse(text)
+            except ValueError as error:
+                raise statuses.bad_request(f"invalid timeout specified in the request URL - {error}") from None
+
+    def flag(self, name: str) -> bool:
+        """A boolean parameter. Any value but ``false`` and ``0`` is true, as in kube-apiserver."""
+        value = self.query.get(name)
+        return value is not None and value != "0" and value.lower() != "false"
+
+    def number(self, name: str) -> int | None:
+        """A 64-bit integer parameter, None without it. Raises a 400 StatusError with Go's message."""
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        if not _INTEGER.fullmatch(text):
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        # Parsing a long number takes quadratic time.
+        if len(text) > 100 or (number := int(text)) not in _INT64:
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return number
+
+    def _invalid(self, error: field_errors.FieldError) -> statuses.StatusError:
+        options = _OPTIONS.get(self.method, "CreateOptions")
+        return statuses.invalid(options, "", [error], group="meta.k8s.io")

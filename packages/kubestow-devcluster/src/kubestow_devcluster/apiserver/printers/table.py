@@ -1,0 +1,155 @@
+"""Column definitions, printers, and the formats that printers share: ages, lists, labels and selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kubestow_devcluster.apiserver.schema import Object
+
+__all__ = [
+    "NONE",
+    "UNKNOWN",
+    "UNSET",
+    "ColumnDefinition",
+    "Printer",
+    "age",
+    "age_of",
+    "columns",
+    "field_printer",
+    "format_duration",
+    "format_labels",
+    "format_list",
+    "format_selector",
+    "has_condition",
+    "name_of",
+    "template_cells",
+]
+
+NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column of a Table. Columns of priority 1 are shown by ``-o wide`` only."""
+
+    name: str
+    type: str = "string"
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """The columns of a kind, and a function from an object and the current time to its cells in the same order."""
+
+    columns: tuple[ColumnDefinition, ...]
+    cells: Callable[[Object, datetime], list[Any]]
+
+
+def columns(*definitions: str | tuple[str, str]) -> tuple[ColumnDefinition, ...]:
+    """Column definitions: ``"Name"`` for strings, ``"!Name"`` with priority 1, ``("Name", type)`` for other types."""
+    made = []
+    for one in definitions:
+        if isinstance(one, tuple):
+            made.append(ColumnDefinition(one[0], one[1]))
+        else:
+            made.append(ColumnDefinition(one.lstrip("!"), priority=int(one.startswith("!"))))
+    return tuple(made)
+
+
+def age(since: str | None, now: datetime) -> str:
+    """The time from ``since`` to ``now``, or ``<unknown>``."""
+    if not since:
+        return UNKNOWN
+    return format_duration((now - datetime.fromisoformat(since)).total_seconds())
+
+
+def format_duration(length: float) -> str:
+    """Seconds as kubectl writes them, in two units at most: ``45s``, ``3m12s``, ``5h3m``, ``4d2h``, ``2y13d``."""
+    seconds = int(length)
+    if length < -1:
+        return "<invalid>"
+    if seconds < 120:
+        return f"{max(seconds, 0)}s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 10:
+        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    if days < 730:
+        return f"{days}d"
+    years, rest = days // 365, days % 365
+    if days < 8 * 365:
+        return f"{years}y{rest}d" if rest else f"{years}y"
+    return f"{years}y"
+
+
+def name_of(obj: Object) -> str:
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def age_of(obj: Object, now: datetime) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def has_condition(status: Object, type_: str) -> bool:
+    """Whether a condition of this type is True."""
+    return any(one["type"] == type_ and one["status"] == "True" for one in status.get("conditions") or ())
+
+
+def format_list(items: Iterable[str]) -> str:
+    return ",".join(items) or NONE
+
+
+def format_labels(labels: dict[str, str] | None) -> str:
+    return format_list(f"{key}={value}" for key, value in sorted((labels or {}).items()))
+
+
+def format_selector(selector: Object | None) -> str:
+    """A LabelSelector as kubectl writes it."""
+    if selector is None:
+        return NONE
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for requirement in selector.get("matchExpressions") or ():
+        key, operator, values = requirement["key"], requirement["operator"], ",".join(requirement.get("values") or ())
+        form = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append(form.get(operator, key))
+    return format_list(terms)
+
+
+def template_cells(spec: Object) -> tuple[str, str]:
+    """The names and the images of the containers of a pod template."""
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
+    return format_list(c["name"] for c in containers), format_list(c.get("image", "") for c in containers)
+
+
+def field_printer(*paths: str, after_age: tuple[str, ...] = ()) -> Callable[[Object, datetime], list[Any]]:
+    """Cells of the name, the fields at these dotted paths, the age, and the fields at the paths in ``after_age``."""
+
+    def cells(obj: Object, now: datetime) -> list[Any]:
+        before, after = ([_field(obj, path) for path in group] for group in (paths, after_age))
+        return [name_of(obj), *before, age_of(obj, now), *after]
+
+    return cells
+
+
+def _field(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return len(value) if isinstance(value, (dict, list)) else "" if value is None else value

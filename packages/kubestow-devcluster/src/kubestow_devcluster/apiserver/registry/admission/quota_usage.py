@@ -1,0 +1,195 @@
+"""What an object counts for in a ResourceQuota, and which objects a quota is about.
+
+Pods count while they have not finished; ``count/<resource>`` counts every stored object of a resource. Devices of
+resource claims are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kubestow_devcluster.apiserver.registry.admission.resource_lists import ResourceList, pod_resources
+from kubestow_devcluster.apiserver.resources.kind import Kind
+from kubestow_devcluster.apiserver.schema import Object
+
+__all__ = ["counted_resources", "is_in_scope", "missing_requirements", "usage_of"]
+
+#: Resources that are counted under their own name too.
+_COUNTED = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+#: What a quota can require every container of a pod to specify.
+_REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+_CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
+
+
+def usage_of(kind: Kind, obj: Object) -> ResourceList:
+    """What an object of any namespaced kind counts for."""
+    usage = {f"count/{kind.storage}": "1"}
+    if kind.storage in _COUNTED:
+        usage[kind.storage] = "1"
+    if kind.storage == "pods":
+        usage |= _pod_usage(obj)
+    elif kind.storage == "persistentvolumeclaims":
+        usage |= _claim_usage(obj)
+    elif kind.storage == "services":
+        usage |= _service_usage(obj["spec"])
+    return usage
+
+
+def is_in_scope(quota: Object, kind: Kind, obj: Object) -> bool:
+    """Whether an object has all scopes of a quota. Only pods and volume claims have scopes."""
+    spec = quota.get("spec") or {}
+    requirements = [*(spec.get("scopeSelector") or {}).get("matchExpressions", ())]
+    requirements += ({"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ())
+    if kind.storage == "pods":
+        return all(_has_scope(requirement, obj["spec"]) for requirement in requirements)
+    if kind.storage == "persistentvolumeclaims":
+        return all(_has_volume_scope(requirement, obj) for requirement in requirements)
+    return not requirements
+
+
+def missing_requirements(spec: Object, hard: Iterable[str]) -> str:
+    """What containers of a pod must specify because of the resources of a quota: ``cpu for: a,b; memory for: a``."""
+    containers = (*spec["containers"], *(spec.get("initContainers") or ()))
+    missing: dict[str, list[str]] = {}
+    for name in sorted(set(hard).intersection(_REQUIRED)):
+        lacking = sorted(one["name"] for one in containers if name not in _resources_usage(one.get("resources") or {}))
+        if lacking:
+            missing[name] = lacking
+    return "; ".join(f"{name} for: {','.join(containers)}" for name, containers in missing.items())
+
+
+def counted_resources(kinds: Iterable[Kind], hard: Iterable[str]) -> list[Kind]:
+    """The kinds whose objects count for one of the resources of a quota, one per stored resource."""
+    names = set(hard)
+    by_storage = {kind.storage: kind for kind in kinds if kind.namespaced and "list" in kind.verbs}
+    return [
+        kind
+        for storage, kind in by_storage.items()
+        if f"count/{storage}" in names or storage in names or _may_use(storage, names)
+    ]
+
+
+def _may_use(storage: str, names: set[str]) -> bool:
+    """Whether objects of a resource count for something besides their number."""
+    match storage:
+        case "pods":
+            return any(not name.startswith(("count/", "services")) for name in names - _COUNTED)
+        case "persistentvolumeclaims":
+            return any(name == "requests.storage" or _CLASS_SUFFIX in name for name in names)
+        case "services":
+            return any(name.startswith("services.") for name in names)
+    return False
+
+
+def _pod_usage(pod: Object) -> ResourceList:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return {}
+    spec = pod["spec"]
+    resources = {"requests": pod_resources(spec, "requests"), "limits": pod_resources(spec, "limits")}
+    return {"pods": "1", **_resources_usage(resources)}
+
+
+def _resources_usage(resources: Object) -> ResourceList:
+    """Requests and limits under the names that quotas have for them."""
+    usage: ResourceList = {}
+    for name, quantity in (resources.get("requests") or {}).items():
+        usage[f"requests.{name}"] = quantity
+        if "/" not in name:
+            usage[name] = quantity
+    for name, quantity in (resources.get("limits") or {}).items():
+        if name in ("cpu", "memory", "ephemeral-storage"):
+            usage[f"limits.{name}"] = quantity
+    return usage
+
+
+def _claim_usage(claim: Object) -> ResourceList:
+    spec = claim["spec"]
+    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    usage = {"requests.storage": storage} if storage else {}
+    if name := spec.get("storageClassName"):
+        usage[f"{name}{_CLASS_SUFFIX}persistentvolumeclaims"] = "1"
+        if storage:
+            usage[f"{name}{_CLASS_SUFFIX}requests.storage"] = storage
+    return usage
+
+
+def _service_usage(spec: Object) -> ResourceList:
+    type_, ports = spec.get("type"), len(spec.get("ports") or ())
+    usage = {"services.nodeports": "0", "services.loadbalancers": "0"}
+    if type_ == "NodePort" or (type_ == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
+        usage["services.nodeports"] = str(ports)
+    if type_ == "LoadBalancer":
+        usage["services.loadbalancers"] = "1"
+    return usage
+
+
+def _has_scope(requirement: Object, spec: Object) -> bool:
+    match requirement["scopeName"]:
+        case "Terminating":
+            return spec.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return spec.get("activeDeadlineSeconds") is None
+        case "BestEffort":
+            return not any(_qos_resources(spec))
+        case "NotBestEffort":
+            return any(_qos_resources(spec))
+        case "CrossNamespacePodAffinity":
+            return any(_crosses_namespaces(term) for term in _affinity_terms(spec.get("affinity") or {}))
+        case "PriorityClass":
+            return _matches(requirement, spec.get("priorityClassName") or "")
+    return False
+
+
+def _has_volume_scope(requirement: Object, claim: Object) -> bool:
+    """Whether one of the volume attributes classes that a claim refers to is in the scope."""
+    if requirement["scopeName"] != "VolumeAttributesClass":
+        return False
+    status = claim.get("status") or {}
+    names = (
+        claim["spec"].get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    )
+    return any(_matches(requirement, name) for name in [one for one in names if one] or [""])
+
+
+def _matches(requirement: Object, value: str) -> bool:
+    match requirement["operator"]:
+        case "In":
+            return bool(value) and value in (requirement.get("values") or ())
+        case "NotIn":
+            return value not in (requirement.get("values") or ())
+        case "Exists":
+            return bool(value)
+        case "DoesNotExist":
+            return not value
+    return False
+
+
+def _qos_resources(spec: Object) -> Iterator[str]:
+    """The requests and limits for CPU and memory that are not zero."""
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        for part in ("requests", "limits"):
+            amounts = (container.get("resources") or {}).get(part) or {}
+            yield from (name for name in ("cpu", "memory") if amounts.get(name, "0") != "0")
+
+
+def _affinity_terms(affinity: Object) -> Iterator[Object]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = affinity.get(kind) or {}
+        yield from part.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted["podAffinityTerm"]
+
+
+def _crosses_namespaces(term: Object) -> bool:
+    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None

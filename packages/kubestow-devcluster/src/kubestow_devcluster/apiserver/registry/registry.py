@@ -1,0 +1,330 @@
+"""Create, update and delete of objects of any kind. The registry is the only writer of the store.
+
+Every write passes here, from HTTP and from controllers in the same process: managed fields, defaulting, admission, the
+strategy's preparation and validation, then one write to the store. Objects are dicts without ``kind`` and
+``apiVersion`` that the kind's schema has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from uuid import UUID
+
+from kubestow.api.formats.timestamps import timestamp
+from kubestow_devcluster.apiserver import field_errors, statuses
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.registry.admission import Admission
+from kubestow_devcluster.apiserver.registry.custom_resources import DEFINITIONS, CustomResources
+from kubestow_devcluster.apiserver.registry.deletion import (
+    DeleteOptions,
+    begin_deletion,
+    can_be_removed,
+    check_preconditions,
+)
+from kubestow_devcluster.apiserver.registry.object_storage import ObjectStorage
+from kubestow_devcluster.apiserver.resources import object_meta
+from kubestow_devcluster.apiserver.resources.kind import Kind
+from kubestow_devcluster.apiserver.resources.scheme import Scheme
+from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
+
+__all__ = ["SYSTEM", "Registry", "WriteOptions"]
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_MAX_GENERATED_PREFIX = 63 - 5
+#: Attempts to generate a name that is free.
+_NAME_ATTEMPTS = 8
+#: The resourceVersions of a write without a precondition.
+_UNCONDITIONAL = ("", "0")
+#: Metadata that only the server sets.
+_SYSTEM_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of a create, update or patch. An empty field manager is not recorded in managedFields.
+
+    ``authorize`` is called with the new object and the one before, None for a creation; it raises a StatusError for
+    content that the user must not write.
+    """
+
+    field_manager: str = "unknown"
+    dry_run: bool = False
+    authorize: Callable[[Object, Object | None], None] | None = None
+
+
+#: Writes of the server's own controllers.
+SYSTEM = WriteOptions(field_manager="")
+
+
+class Registry:
+    """The registry of one store. ``clock`` returns the current time, ``random`` makes uids and name suffixes."""
+
+    def __init__(self, store: Store, scheme: Scheme, *, clock: Callable[[], datetime], random: Random) -> None:
+        self.store, self.scheme, self.clock = store, scheme, clock
+        self.admission = Admission(store)
+        self._storage = ObjectStorage(store, scheme)
+        self._custom_resources = CustomResources(self._storage, scheme, delete=self._delete_now)
+        self._random = random
+        self._timestamp: tuple[int, str] = (0, "")
+
+    def now(self) -> str:
+        """The current time as a Kubernetes timestamp, to the second."""
+        time = self.clock()
+        second = int(time.timestamp())
+        if self._timestamp[0] != second:
+            self._timestamp = (second, timestamp(time))
+        return self._timestamp[1]
+
+    def get(self, kind: Kind, namespace: str, name: str) -> StoredObject:
+        """Raises a 404 StatusError."""
+        stored = self.store.collection(kind.storage).get(kind.key(namespace, name))
+        if stored is None:
+            raise statuses.not_found(kind.group_resource, name)
+        return stored
+
+    # Create
+
+    def create(self, kind: Kind, namespace: str, new: Object, options: WriteOptions = SYSTEM) -> StoredObject:
+        """Create an object; modifies ``new``. Raises a StatusError."""
+        self._set_metadata_and_defaults(kind, namespace, new)
+        self._record_create(kind, new, options)
+        return self._create(kind, new, options)
+
+    def create_applied(self, kind: Kind, namespace: str, new: Object, options: WriteOptions) -> StoredObject:
+        """Create an object whose managedFields server-side apply has set; modifies ``new``. Raises a StatusError."""
+        self._set_metadata_and_defaults(kind, namespace, new)
+        return self._create(kind, new, options)
+
+    def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
+        metadata = new.setdefault("metadata", {})
+        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
+            raise statuses.bad_request("resourceVersion should not be set on objects to be created")
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generate_name(kind, metadata)
+        kind.strategy.set_defaults(new)
+
+    def _generate_name(self, kind: Kind, metadata: Object) -> str:
+        """A name that is free, unless none is found in a few attempts."""
+        collection, prefix = self.store.collection(kind.storage), metadata["generateName"][:_MAX_GENERATED_PREFIX]
+        name = ""
+        for _ in range(_NAME_ATTEMPTS):
+            name = prefix + "".join(self._random.choice(_SUFFIX_ALPHABET) for _ in range(5))
+            if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
+                break
+        return name
+
+    def _create(self, kind: Kind, new: Object, options: WriteOptions) -> StoredObject:
+        strategy, now = kind.strategy, self.now()
+        self.admission.admit(kind, new)
+        if options.authorize is not None:
+            options.authorize(new, None)
+        metadata = new["metadata"]
+        metadata["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = now
+        for field in (*_SYSTEM_FIELDS, "selfLink"):
+            metadata.pop(field, None)
+        if strategy.has_generation:
+            metadata["generation"] = 1
+        strategy.prepare_for_create(new, now)
+        name = metadata.get("name", "")
+        errors = object_meta.validate_object_meta(metadata, name_errors=strategy.validate_name(name))
+        errors += strategy.validate(new)
+        if errors:
+            raise statuses.invalid(kind.name, name, errors, group="" if kind.rest.stored_in else kind.group)
+        charged_quotas = self.admission.validate(kind, new)
+        if self.store.collection(kind.storage).get(kind.key(metadata.get("namespace", ""), name)) is not None:
+            conflict = statuses.generate_name_conflict if metadata.get("generateName") else statuses.already_exists
+            raise conflict(kind.group_resource, name)
+        if options.dry_run:
+            metadata.pop("resourceVersion", None)
+        return self._commit_charged(kind, new, charged_quotas, options)
+
+    # Update
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        options: WriteOptions = SYSTEM,
+        *,
+        subresource: str = "",
+        applied: bool = False,
+    ) -> StoredObject:
+        """Replace an object by the result of ``change``; an equal result is not written. Raises a StatusError.
+
+        ``subresource`` is that of the request; ``status`` writes the status alone. ``applied`` means that server-side
+        apply has set managedFields.
+        """
+        stored = self.get(kind, namespace, name)
+        old = kind.decode(stored)
+        new = change(old)
+        managed_fields = new["metadata"].get("managedFields") if applied else None
+        self._restore_immutable(kind, new, old, subresource)
+        if managed_fields:
+            new["metadata"]["managedFields"] = managed_fields
+        kind.strategy.set_defaults(new)
+        if not subresource:
+            self.admission.admit_update(kind, new, old)
+        if new == old:
+            return stored
+        if options.authorize is not None:
+            options.authorize(new, old)
+        kind.strategy.prepare_for_update(new, old, self.now())
+        self._update_generation(kind, new, old)
+        if not applied:
+            self._record_update(kind, new, old, options, subresource)
+        self._validate_update(kind, new, old, subresource)
+        charged_quotas = self.admission.validate(kind, new, old, subresource)
+        if can_be_removed(kind, new):
+            self.commit_deletion(kind, new, dry_run=options.dry_run)
+            new["metadata"]["resourceVersion"] = str(stored.resource_version)
+            return self._storage.encode(kind, new, stored.resource_version)
+        return self._commit_charged(kind, new, charged_quotas, options)
+
+    def _restore_immutable(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
+        """Restore what this write cannot change. Raises a 409 or 422 StatusError for the resourceVersion of ``new``."""
+        after, before = new["metadata"], old["metadata"]
+        _check_resource_version(kind, after, before)
+        for field in _SYSTEM_FIELDS:
+            after.pop(field, None)
+            if field in before:
+                after[field] = before[field]
+        for field in ("name", "namespace", "uid", "creationTimestamp"):
+            if field not in after and field in before:
+                after[field] = before[field]
+        requested = after.pop("managedFields", None)
+        if entries := written_entries(None if subresource else requested, before.get("managedFields") or []):
+            after["managedFields"] = entries
+        after["resourceVersion"] = before["resourceVersion"]
+        if subresource == "status":
+            for field in kind.strategy.kept_by_status_writes:
+                after.pop(field, None)
+                if field in before:
+                    after[field] = before[field]
+            status = new.get("status")
+            for field in [field for field in new if field not in ("metadata", "status")]:
+                del new[field]
+            new.update({field: value for field, value in old.items() if field not in ("metadata", "status")})
+            if status is not None:
+                new["status"] = status
+        elif kind.subresources.status:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+
+    def _update_generation(self, kind: Kind, new: Object, old: Object) -> None:
+        if not kind.strategy.has_generation:
+            return
+        # The status of a custom resource without the status subresource is a field like any other.
+        has_status = kind.subresources.status or kind.custom is None
+        excluded = ("metadata", "status") if has_status else ("metadata",)
+        if {k: v for k, v in new.items() if k not in excluded} != {k: v for k, v in old.items() if k not in excluded}:
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
+        """Raises a 422 StatusError."""
+        metadata = new["metadata"]
+        errors = object_meta.validate_object_meta(metadata, name_errors=())
+        errors += object_meta.validate_object_meta_update(metadata, old["metadata"])
+        if not subresource:
+            errors += kind.strategy.validate_update(new, old)
+        elif subresource == "status":
+            errors += kind.strategy.validate_status_update(new, old)
+        else:
+            errors += kind.strategy.validate_subresource_update(new, old, subresource)
+        if errors:
+            raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)
+
+    # Managed fields
+
+    def _record_create(self, kind: Kind, new: Object, options: WriteOptions) -> None:
+        if not options.field_manager:
+            return
+        manager = FieldManager(options.field_manager, "Update", kind.api_version)
+        new["metadata"].pop("managedFields", None)
+        # The status of a new object belongs to no manager, even when it is stored as sent.
+        status = new.pop("status", None) if kind.subresources.status else None
+        record_update(None, new, kind.struct, manager, self.now())
+        if status is not None:
+            new["status"] = status
+
+    def _record_update(self, kind: Kind, new: Object, old: Object, options: WriteOptions, subresource: str) -> None:
+        if options.field_manager:
+            manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
+            record_update(old, new, kind.struct, manager, self.now())
+
+    # Delete
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, delete_options: DeleteOptions, options: WriteOptions = SYSTEM
+    ) -> tuple[StoredObject, bool]:
+        """Delete an object, or begin its graceful deletion. Raises a StatusError.
+
+        Returns its last state, and whether it has been removed.
+        """
+        stored = self.get(kind, namespace, name)
+        old = kind.decode(stored)
+        check_preconditions(kind, old, delete_options)
+        if problem := kind.strategy.validate_delete(name):
+            raise statuses.forbidden(kind.group_resource, name, problem)
+        new, remains = begin_deletion(kind, old, delete_options, self.clock())
+        if new != old:
+            stored = self.commit(kind, new, dry_run=options.dry_run)
+            new = kind.decode(stored)
+        if remains:
+            return stored, False
+        return self.commit_deletion(kind, new, dry_run=options.dry_run), True
+
+    def _delete_now(self, kind: Kind, namespace: str, name: str) -> None:
+        self.delete(kind, namespace, name, DeleteOptions())
+
+    # Commit
+
+    def commit(self, kind: Kind, new: Object, *, dry_run: bool = False) -> StoredObject:
+        """Write an object without further checks; with ``dry_run`` only return what would be stored."""
+        if dry_run:
+            return self._storage.encode(kind, new, 0)
+        if kind.storage != DEFINITIONS:
+            return self._storage.put(kind, new)
+        return self._custom_resources.put_definition(new, self.now())
+
+    def _commit_charged(
+        self, kind: Kind, new: Object, charged_quotas: list[Object], options: WriteOptions
+    ) -> StoredObject:
+        """Write an object and the resource quotas whose usage it increases."""
+        if not options.dry_run:
+            for quota in charged_quotas:
+                self._storage.put(self.scheme["resourcequotas"], quota)
+        return self.commit(kind, new, dry_run=options.dry_run)
+
+    def commit_deletion(self, kind: Kind, last: Object, *, dry_run: bool = False) -> StoredObject:
+        """Remove an object; ``last`` is its state in the DELETED event."""
+        if dry_run:
+            return self._storage.encode(kind, last, 0)
+        final = self._storage.delete(kind, last)
+        if kind.storage == DEFINITIONS:
+            self._custom_resources.definition_deleted(final.name)
+        elif kind.custom is not None:
+            self._custom_resources.instance_deleted(kind, self.now())
+        return final
+
+
+def _check_resource_version(kind: Kind, after: Object, before: Object) -> None:
+    """Raises a 422 StatusError for a missing resourceVersion that is required, a 409 one for an outdated one."""
+    resource_version = after.get("resourceVersion", "")
+    is_unconditional = resource_version in _UNCONDITIONAL
+    if is_unconditional and not kind.strategy.allow_unconditional_update:
+        error = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
+    if not is_unconditional and resource_version != before["resourceVersion"]:
+        raise statuses.conflict(kind.group_resource, before["name"])

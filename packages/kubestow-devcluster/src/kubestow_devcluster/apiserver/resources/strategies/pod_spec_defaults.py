@@ -1,0 +1,111 @@
+"""Defaults of pod specs, in pods and templates, and the QoS class that follows from the resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubestow_devcluster.apiserver.schema import Object
+
+__all__ = ["default_pod_spec", "default_pod_template", "qos_class"]
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+#: Volume sources that have a defaultMode.
+_SOURCES_WITH_MODE = ("secret", "configMap", "downwardAPI", "projected")
+
+
+def default_pod_template(template: Object) -> None:
+    default_pod_spec(template.setdefault("spec", {}))
+
+
+def default_pod_spec(spec: Object) -> None:
+    host_network = spec.get("hostNetwork", False)
+    for container in _containers(spec):
+        _default_container(container, host_network=host_network)
+    for volume in spec.get("volumes") or ():
+        _default_volume(volume)
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _default_container(container: Object, *, host_network: bool) -> None:
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    if "imagePullPolicy" not in container:
+        container["imagePullPolicy"] = "Always" if _is_latest(container.get("image", "")) else "IfNotPresent"
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if host_network and not port.get("hostPort") and port.get("containerPort"):
+            port["hostPort"] = port["containerPort"]
+    for name in _PROBES:
+        if name in container:
+            _default_probe(container[name])
+    resources = container.setdefault("resources", {})
+    if limits := resources.get("limits"):
+        requests = resources.setdefault("requests", {})
+        for name, limit in limits.items():
+            requests.setdefault(name, limit)
+    for variable in container.get("env") or ():
+        field = variable.get("valueFrom", {}).get("fieldRef")
+        if field is not None:
+            field.setdefault("apiVersion", "v1")
+
+
+def _default_probe(probe: Object) -> None:
+    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        probe.setdefault(name, value)
+    if "httpGet" in probe:
+        probe["httpGet"].setdefault("path", "/")
+        probe["httpGet"].setdefault("scheme", "HTTP")
+
+
+def _default_volume(volume: Object) -> None:
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+    for source in _SOURCES_WITH_MODE:
+        if source in volume:
+            volume[source].setdefault("defaultMode", 420)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for projected in volume.get("projected", {}).get("sources") or ():
+        if "serviceAccountToken" in projected:
+            projected["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+    template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
+    if template is not None:
+        template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+
+def _is_latest(image: str) -> bool:
+    if "@" in image:
+        return False
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return tag in ("", "latest")
+
+
+def qos_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort, by CPU and memory: of the pod level if it has any, else of all containers.
+
+    A quantity of zero counts as unset.
+    """
+    any_set, guaranteed = False, True
+    for owner in (spec,) if spec.get("resources") else _containers(spec):
+        resources = owner.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            request, limit = requests.get(name, "0"), limits.get(name, "0")
+            any_set = any_set or request != "0" or limit != "0"
+            guaranteed = guaranteed and limit != "0" and request == limit
+    if not any_set:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _containers(spec: Object) -> Iterator[Object]:
+    """Init containers first, then containers."""
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()

@@ -1,0 +1,206 @@
+"""The SQLite file of a persistent cluster: every object at its newest version, and the last resourceVersion.
+
+The file uses a write-ahead log with full synchronisation, so a committed transaction survives a crash of the process or
+the machine. One process at a time can open it. A file of another program, a damaged file, or one of a later format is
+rejected with one line and left unchanged.
+
+The watch history is not persisted: after a restart, a watch from an earlier resourceVersion gets 410 Expired and the
+client lists again, as with kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from kubestow.errors import InputError
+from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
+
+__all__ = ["Database", "SelectableFields", "Writes"]
+
+#: The objects a transaction writes, by resource and key; None for a deleted one.
+Writes = Mapping[tuple[str, str], StoredObject | None]
+
+_FILE_NAME = "kubestow.db"
+#: SQLite's application_id of our files: "kbst".
+_APPLICATION_ID = 0x6B627374
+#: The user_version of our files; incremented with every change to the tables or their meaning.
+_FORMAT = 1
+#: Seconds to wait for a terminating process to release the file.
+_BUSY_TIMEOUT = 1.0
+#: Pages the write-ahead log grows to before a checkpoint.
+_CHECKPOINT_PAGES = 4000
+
+_TABLES = """
+BEGIN EXCLUSIVE;
+CREATE TABLE objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, data BLOB NOT NULL,
+    labels TEXT NOT NULL, fields TEXT NOT NULL, PRIMARY KEY (resource, key)
+);
+CREATE TABLE state (version INTEGER NOT NULL, layouts TEXT NOT NULL);
+INSERT INTO state VALUES (0, '{{}}');
+PRAGMA application_id = {application};
+PRAGMA user_version = {format};
+COMMIT;
+"""
+
+
+class SelectableFields(NamedTuple):
+    """The selectable fields of one resource: their paths, and a function that reads their values from an object."""
+
+    paths: tuple[str, ...]
+    read: Callable[[bytes], tuple[str, ...]]
+
+
+class Database:
+    """An open database file, locked by this process. Not thread-safe; use it from one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the file in ``directory``, and create both if missing. Raises InputError."""
+        self.path = directory / _FILE_NAME
+        self._labels = msgspec.json.Decoder(dict[str, str])
+        self._fields = msgspec.json.Decoder(tuple[str, ...])
+        _create_private(directory, self.path)
+        self._connection = sqlite3.connect(
+            self.path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=16
+        )
+        try:
+            self._initialize()
+            #: The resourceVersion of the last committed write.
+            self.resource_version: int = self._state("version")
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise self._input_error(error) from None
+        except InputError:
+            self._connection.close()
+            raise
+
+    def load(self, selectable: Mapping[str, SelectableFields]) -> Store:
+        """A store with every object, its fields in the order of ``selectable``. Raises InputError."""
+        try:
+            store = self._load_objects()
+            self._reindex(store, selectable)
+        except sqlite3.Error as error:
+            self.close()
+            raise self._input_error(error) from None
+        except msgspec.DecodeError as error:
+            self.close()
+            raise self._damaged(str(error)) from None
+        except InputError:
+            self.close()
+            raise
+        return store
+
+    def _load_objects(self) -> Store:
+        store = Store(resource_version=self.resource_version)
+        # Many objects have equal labels; the cache shares one dict among them.
+        decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
+        rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
+        for resource, key, version, data, labels, fields in rows:
+            stored = StoredObject(key, version, data, decode_labels(labels), decode_fields(fields))
+            store.collection(resource).load(stored)
+        return store
+
+    def _reindex(self, store: Store, selectable: Mapping[str, SelectableFields]) -> None:
+        """Recompute the fields of resources that were written by a kubestow with other selectable fields."""
+        paths = {resource: list(fields.paths) for resource, fields in selectable.items()}
+        persisted = msgspec.json.decode(self._state("layouts"), type=dict[str, list[str]])
+        if persisted == paths:
+            return
+        writes: dict[tuple[str, str], StoredObject | None] = {}
+        for resource, fields in selectable.items():
+            if persisted.get(resource) != paths[resource]:
+                collection = store.collection(resource)
+                for old in collection.snapshot():
+                    new = structs.replace(old, fields=fields.read(old.data))
+                    collection.load(new)
+                    writes[resource, new.key] = new
+        self.write(writes, self.resource_version)
+        self._connection.execute("UPDATE state SET layouts = ?", (msgspec.json.encode(paths).decode(),))
+        self.commit(self.resource_version)
+
+    def write(self, writes: Writes, resource_version: int) -> None:
+        """Begin a transaction with the writes up to ``resource_version``. Raises sqlite3.Error."""
+        deleted = [place for place, stored in writes.items() if stored is None]
+        rows = [(*place, *_columns(stored)) for place, stored in writes.items() if stored is not None]
+        execute = self._connection.execute
+        execute("BEGIN")
+        if rows:
+            self._connection.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)", rows)
+        if deleted:
+            self._connection.executemany("DELETE FROM objects WHERE resource = ? AND key = ?", deleted)
+        execute("UPDATE state SET version = ?", (resource_version,))
+
+    def commit(self, resource_version: int) -> None:
+        """Commit the transaction; return when it is on disk. Raises sqlite3.Error."""
+        self._connection.execute("COMMIT")
+        self.resource_version = resource_version
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _initialize(self) -> None:
+        """Lock the file, check its format and integrity, and create the tables in a new one."""
+        connection = self._connection
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        connection.execute("COMMIT")
+        if not (application or version or tables):
+            connection.executescript(_TABLES.format(application=_APPLICATION_ID, format=_FORMAT))
+        elif application != _APPLICATION_ID:
+            raise InputError(str(self.path), "is the database of another program; name another directory")
+        elif version != _FORMAT:
+            raise InputError(str(self.path), f"has format {version}; this version of kubestow reads format {_FORMAT}")
+        result = self._pragma("quick_check")
+        if result != "ok":
+            raise self._damaged(str(result))
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+
+    def _state(self, column: str) -> Any:
+        """A column of the only row of ``state``. Raises InputError when the row is missing."""
+        row = self._connection.execute(f"SELECT {column} FROM state").fetchone()
+        if row is None:
+            raise self._damaged("the state table is empty")
+        return row[0]
+
+    def _pragma(self, name: str) -> int | str:
+        value: int | str = self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
+
+    def _input_error(self, error: sqlite3.Error) -> InputError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return InputError(str(self.path), "is in use by another process; one cluster has one server")
+        if code == sqlite3.SQLITE_NOTADB:
+            return InputError(str(self.path), "is not a database; name another directory")
+        if code == sqlite3.SQLITE_CORRUPT:
+            return self._damaged(str(error))
+        return InputError(str(self.path), f"cannot be used: {error}")
+
+    def _damaged(self, problem: str) -> InputError:
+        return InputError(str(self.path), f"is damaged and left unchanged: {' '.join(problem.split())}")
+
+
+def _columns(stored: StoredObject) -> tuple[int, bytes, str, str]:
+    encode = msgspec.json.encode
+    return stored.resource_version, stored.data, encode(stored.labels).decode(), encode(stored.fields).decode()
+
+
+def _create_private(directory: Path, path: Path) -> None:
+    """Create an empty file with mode 0600 unless it exists: it holds secrets. Raises InputError."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise InputError(str(directory), f"cannot store a cluster here: {error.strerror or error}") from None

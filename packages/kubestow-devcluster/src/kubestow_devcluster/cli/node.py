@@ -1,0 +1,86 @@
+"""``kubestow node``: stop and start simulated nodes.
+
+The commands set an annotation on the Node (``kubestow.dev/kubelet``); ``kubectl annotate`` has the same effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.inputs.connection import Connection, connection_options
+from kubestow.cli.output.formats import output_option, print_data
+from kubestow.errors import KubestowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubestow.client.rest.transport import Transport
+
+__all__ = ["node"]
+
+
+@click.group(cls=CommandGroup)
+def node() -> None:
+    """Stop and start simulated nodes of an embedded cluster."""
+
+
+def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments of both commands."""
+    command = output_option("name", "json", "yaml")(command)
+    return click.argument("names", nargs=-1, required=True, metavar="NAME...")(connection_options(command))
+
+
+@node.command()
+@_for_nodes
+@click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
+def stop(names: tuple[str, ...], graceful: bool, output: str, connection: Connection) -> None:
+    """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
+    from kubestow_devcluster.annotations import SHUT_DOWN, STOPPED
+
+    _set(names, SHUT_DOWN if graceful else STOPPED, output, connection)
+
+
+@node.command()
+@_for_nodes
+def start(names: tuple[str, ...], output: str, connection: Connection) -> None:
+    """Start the kubelets of stopped nodes."""
+    _set(names, None, output, connection)
+
+
+def _set(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
+    asyncio.run(_annotate(names, state, output, connection))
+    if output != "name":
+        print_data([{"name": name, "kubelet": "running" if state is None else state} for name in names], output)
+
+
+async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
+    from kubestow.client.rest.transport import Transport
+    from kubestow.wall_clock import WallClock
+
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+        await _require_simulation(transport)
+        for name in names:
+            await _annotate_one(transport, name, state)
+            if output == "name":
+                click.echo(f"node/{name} {'started' if state is None else 'stopped'}")
+
+
+async def _require_simulation(transport: Transport) -> None:
+    """Raise KubestowError for any other cluster: its kubelets do not act on the annotation."""
+    version: dict[str, Any] = json.loads(await transport.request("GET", "/version"))
+    if version.get("compiler") != "kubestow":
+        raise KubestowError(f"{transport.server}: not an embedded cluster, its nodes cannot be stopped or started")
+
+
+async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
+    from kubestow.client.rest.transport import MERGE_PATCH
+    from kubestow_devcluster.annotations import KUBELET
+
+    patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
+    await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

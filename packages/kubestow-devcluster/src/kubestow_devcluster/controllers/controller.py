@@ -1,0 +1,297 @@
+"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
+
+Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
+affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
+any number of times for the same state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import msgspec
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.storage.store import WatchEvent
+from kubestow_devcluster.controllers.owner_references import (
+    OwnerRef,
+    controller_of,
+    new_controller_ref,
+    owner_refs_of,
+)
+from kubestow_devcluster.controllers.pod_usage import PodUsage
+from kubestow_devcluster.controllers.pods import PodIndexer, PodView
+from kubestow_devcluster.controllers.work_queue import WorkQueue
+from kubestow_devcluster.event_recorder import RegistryEventRecorder
+
+__all__ = [
+    "LONGEST_THROTTLE",
+    "Controller",
+    "ControllerContext",
+    "ObjectChange",
+    "PodController",
+    "WorkItem",
+    "key_of",
+]
+
+WorkItem = tuple["Controller", str]
+"""A controller and the key of an object to reconcile."""
+
+#: Objects with more pods than this are throttled.
+THROTTLE_ABOVE = 100
+#: Seconds of throttling per pod.
+THROTTLE_PER_POD = 0.0002
+#: Seconds of throttling at most, for objects whose pods are counted as they change.
+LONGEST_THROTTLE = 0.1
+
+
+class ObjectChange(msgspec.Struct, frozen=True, gc=False):
+    """A change of one object of ``resource``, with its owner references before and after.
+
+    ``controllers`` are those of the owner references, before and after, that are controllers.
+    """
+
+    resource: str
+    event: WatchEvent
+    owner_refs: tuple[OwnerRef, ...]
+    previous_owner_refs: tuple[OwnerRef, ...]
+    controllers: tuple[OwnerRef, ...]
+
+    @classmethod
+    def of(cls, resource: str, event: WatchEvent) -> Self:
+        after = owner_refs_of(event.object)
+        before = () if event.previous is None else owner_refs_of(event.previous)
+        controllers = {controller_of(after), controller_of(before)} if after or before else ()
+        return cls(resource, event, after, before, tuple(ref for ref in controllers if ref is not None))
+
+    @property
+    def key(self) -> str:
+        return self.event.object.key
+
+    @property
+    def is_deletion(self) -> bool:
+        return self.event.type == "DELETED"
+
+    def controller_keys(self, kind: str) -> list[str]:
+        """The keys of the objects of ``kind`` that are, or were, the controller of the object."""
+        return [f"{self.event.object.namespace}/{ref.name}" for ref in self.controllers if ref.kind == kind]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What all controllers share."""
+
+    registry: Registry
+    pods: PodIndexer
+    queue: WorkQueue[WorkItem]
+    recorder: RegistryEventRecorder
+    #: Seconds without a heartbeat after which a node's conditions become Unknown.
+    node_monitor_grace_period: float
+    #: Seconds from the last update of an event to its deletion.
+    event_ttl: float
+    #: The certificates of the CA that signed the API server's, in PEM; empty without TLS.
+    root_ca: str
+    #: The usage of pods, if it is known.
+    usage: PodUsage | None
+
+
+def key_of(namespaced: Object) -> str:
+    """``namespace/name`` of a namespaced object."""
+    return f"{namespaced['metadata']['namespace']}/{namespaced['metadata']['name']}"
+
+
+class Controller:
+    """Reconciles the objects of one resource."""
+
+    #: The resource, such as ``replicasets.apps``.
+    resource: ClassVar[str]
+    #: The other resources whose changes are handled; None: all.
+    watched: ClassVar[frozenset[str] | None] = frozenset()
+    #: The component in the events that the controller records.
+    component: ClassVar[str] = ""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.registry, self.pods, self.recorder = context.registry, context.pods, context.recorder
+        self._queue = context.queue
+        self.kind: Kind = context.registry.scheme[self.resource]
+
+    def handle_change(self, change: ObjectChange) -> None:
+        """Enqueue the objects that a change affects. Called for every change of :attr:`resource` and the watched."""
+        if change.resource == self.resource:
+            self.enqueue(change.key)
+
+    def reconcile(self, key: str) -> None:
+        """Move one object towards its spec; does nothing if it does not exist. Raises StatusError to be retried."""
+        raise NotImplementedError
+
+    # The queue
+
+    def enqueue(self, key: str) -> None:
+        self._queue.add((self, key))
+
+    def enqueue_after(self, key: str, seconds: float) -> None:
+        self._queue.add_after((self, key), seconds)
+
+    def throttle(self, key: str, pods: int, *, longest: float = math.inf) -> None:
+        """Reconcile an object less often in proportion to its number of pods, if it has many."""
+        if pods > THROTTLE_ABOVE:
+            self._queue.throttle((self, key), min(pods * THROTTLE_PER_POD, longest))
+
+    # Reading and writing objects
+
+    def get(self, key: str, kind: Kind | None = None) -> Object | None:
+        """The object of ``kind``, by default the controller's, with this key; None if it does not exist."""
+        kind = kind or self.kind
+        stored = self.registry.store.collection(kind.storage).get(key)
+        return None if stored is None else kind.decode(stored)
+
+    def update_status(self, current: Object, status: Object) -> None:
+        """Write the status of ``current`` if it differs."""
+        if current.get("status") == status:
+            return
+
+        def with_status(old: Object) -> Object:
+            return {**old, "metadata": dict(old["metadata"]), "status": status}
+
+        metadata = current["metadata"]
+        self.registry.update(self.kind, metadata["namespace"], metadata["name"], with_status, subresource="status")
+
+    def patch(
+        self, current: Object, *, spec: Object | None = None, metadata: Object | None = None, kind: Kind | None = None
+    ) -> Object:
+        """Merge fields into spec and metadata of an object of ``kind``, by default the controller's; returns it."""
+        kind = kind or self.kind
+
+        def merged(old: Object) -> Object:
+            new = {**old, "metadata": {**old["metadata"], **(metadata or {})}}
+            if spec:
+                new["spec"] = {**old["spec"], **spec}
+            return new
+
+        identity = current["metadata"]
+        return kind.decode(self.registry.update(kind, identity["namespace"], identity["name"], merged))
+
+    def update_metadata(self, kind: Kind, namespace: str, name: str, mutate: Callable[[Object], None]) -> None:
+        """Let ``mutate`` change the metadata of an object in place."""
+
+        def mutated(old: Object) -> Object:
+            new = {**old, "metadata": dict(old["metadata"])}
+            mutate(new["metadata"])
+            return new
+
+        self.registry.update(kind, namespace, name, mutated)
+
+    def add_owner_reference(self, kind: Kind, namespace: str, name: str, reference: Object) -> None:
+        def add(metadata: Object) -> None:
+            metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or ()), reference]
+
+        self.update_metadata(kind, namespace, name, add)
+
+    def remove_owner_references(self, kind: Kind, namespace: str, name: str, uids: set[str]) -> None:
+        def remove(metadata: Object) -> None:
+            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in uids]
+            metadata["ownerReferences"] = remaining
+            if not remaining:
+                del metadata["ownerReferences"]
+
+        self.update_metadata(kind, namespace, name, remove)
+
+    def remove_finalizer(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
+        def remove(metadata: Object) -> None:
+            remaining = [other for other in metadata.get("finalizers") or () if other != finalizer]
+            metadata["finalizers"] = remaining
+            if not remaining:
+                del metadata["finalizers"]
+
+        self.update_metadata(kind, namespace, name, remove)
+
+    # Events
+
+    def record_event(self, involved: Object, reason: str, message: str) -> None:
+        self.recorder.normal(self.component, self.kind, involved, reason, message)
+
+    def record_warning(self, involved: Object, reason: str, message: str) -> None:
+        self.recorder.warning(self.component, self.kind, involved, reason, message)
+
+
+class PodController(Controller):
+    """A controller whose objects own pods."""
+
+    watched = frozenset({"pods"})
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.pod_kind: Kind = context.registry.scheme["pods"]
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == "pods":
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
+
+    def is_available(self, owner: Object, pod: PodView) -> bool:
+        """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""
+        min_ready_seconds = owner["spec"].get("minReadySeconds", 0)
+        if not min_ready_seconds or not pod.is_ready:
+            return pod.is_ready
+        remaining = min_ready_seconds - pod.seconds_ready(self.registry.clock())
+        if remaining > 0:
+            self.enqueue_after(key_of(owner), remaining)
+        return bool(remaining <= 0)
+
+    def create_pods(
+        self,
+        owner: Object,
+        count: int,
+        *,
+        template: Object | None = None,
+        customize: Callable[[Object, int], None] | None = None,
+    ) -> None:
+        """Create pods from a template, by default the owner's; ``customize`` gets each pod and its index.
+
+        Raises StatusError for the first pod that is rejected, after recording an event about it.
+        """
+        template = owner["spec"]["template"] if template is None else template
+        template_metadata = template.get("metadata") or {}
+        metadata: Object = {"generateName": f"{owner['metadata']['name']}-"[-58:]}
+        for field in ("labels", "annotations", "finalizers"):
+            if template_metadata.get(field):
+                metadata[field] = template_metadata[field]
+        metadata["ownerReferences"] = [new_controller_ref(self.kind, owner)]
+        encoded = msgspec.json.encode({"metadata": metadata, "spec": template["spec"]})
+        for index in range(count):
+            pod = msgspec.json.decode(encoded)
+            if customize is not None:
+                customize(pod, index)
+            self._create_pod(owner, pod)
+
+    def _create_pod(self, owner: Object, pod: Object) -> None:
+        namespace = owner["metadata"]["namespace"]
+        try:
+            created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
+        except statuses.StatusError as failure:
+            self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
+            raise
+        self.record_pod_created(owner, created.name)
+
+    def delete_pod(self, owner: Object, pod: PodView) -> None:
+        self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, DeleteOptions(uid=pod.metadata.uid))
+        self.record_pod_deleted(owner, pod.name)
+
+    def record_pod_created(self, owner: Object, pod: str) -> None:
+        self.record_event(owner, "SuccessfulCreate", f"Created pod: {pod}")
+
+    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.StatusError) -> None:
+        self.record_warning(owner, "FailedCreate", f"Error creating: {failure.message}")
+
+    def record_pod_deleted(self, owner: Object, pod: str) -> None:
+        self.record_event(owner, "SuccessfulDelete", f"Deleted pod: {pod}")
+
+    def update_pod_metadata(self, pod: PodView, mutate: Callable[[Object], None]) -> None:
+        self.update_metadata(self.pod_kind, pod.metadata.namespace, pod.name, mutate)

@@ -1,0 +1,165 @@
+"""The garbage collector: deletes dependents whose owners do not exist, and completes foreground and orphan deletions.
+
+Background: the owner is removed at once, then its dependents are found to have no owner. Foreground: a finalizer keeps
+the owner until the dependents with blockOwnerDeletion are deleted. Orphan: a finalizer keeps the owner until no
+dependent refers to it any more.
+"""
+
+from __future__ import annotations
+
+from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow_devcluster.controllers.owner_references import OwnerRef, owner_refs_of
+from kubestow_devcluster.stored_objects import is_terminating, uid_of
+
+__all__ = ["GarbageCollector"]
+
+_FOREGROUND, _ORPHAN = PROPAGATION_FINALIZERS["Foreground"], PROPAGATION_FINALIZERS["Orphan"]
+
+ObjectRef = tuple[str, str]
+"""An object of any kind: its resource and its key."""
+
+
+class GarbageCollector(Controller):
+    """Reconciles objects of all kinds; its keys are ``resource key``."""
+
+    # The base class needs a resource; this controller handles all of them.
+    resource = "events"
+    watched = None
+    component = "garbage-collector"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        #: The dependents of each owner, by the owner's uid.
+        self._dependents: dict[str, set[ObjectRef]] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        ref = (change.resource, change.key)
+        owner_refs = () if change.is_deletion else change.owner_refs
+        if owner_refs or change.previous_owner_refs:
+            self._update_dependents(ref, owner_refs, change.previous_owner_refs)
+        if change.is_deletion:
+            for dependent in self._dependents.get(uid_of(change.event.object), ()):
+                self._enqueue(dependent)
+        elif (owner_refs and owner_refs != change.previous_owner_refs) or _waits_for_dependents(change.event.object):
+            self._enqueue(ref)
+
+    def _update_dependents(
+        self, dependent: ObjectRef, owner_refs: tuple[OwnerRef, ...], previous: tuple[OwnerRef, ...]
+    ) -> None:
+        for owner in owner_refs:
+            self._dependents.setdefault(owner.uid, set()).add(dependent)
+        current = {owner.uid for owner in owner_refs}
+        for owner in previous:
+            if owner.uid not in current:
+                self._dependents.get(owner.uid, set()).discard(dependent)
+                if not self._dependents.get(owner.uid):
+                    self._dependents.pop(owner.uid, None)
+                # The owner may wait for this dependent.
+                if (owner_ref := self._resolve(owner, dependent)) is not None:
+                    self._enqueue(owner_ref)
+
+    def _enqueue(self, ref: ObjectRef) -> None:
+        self.enqueue(" ".join(ref))
+
+    def _resolve(self, owner: OwnerRef, dependent: ObjectRef) -> ObjectRef | None:
+        """The owner's resource and key.
+
+        None for a kind that is not served, and for an owner in a namespace of a cluster-scoped dependent.
+        """
+        kind = self.registry.scheme.kind_for(owner.api_version.rpartition("/")[0], owner.kind)
+        namespace = dependent[1].rpartition("/")[0]
+        if kind is None or (kind.namespaced and not namespace):
+            return None
+        return kind.storage, kind.key(namespace, owner.name)
+
+    def _find(self, ref: ObjectRef) -> StoredObject | None:
+        resource, key = ref
+        return self.registry.store.collection(resource).get(key)
+
+    def reconcile(self, key: str) -> None:
+        resource, _, object_key = key.partition(" ")
+        ref = (resource, object_key)
+        stored = self._find(ref)
+        if stored is None or resource not in self.registry.scheme:
+            return
+        kind = self.registry.scheme[resource]
+        metadata = kind.decode(stored)["metadata"]
+        finalizers = metadata.get("finalizers") or () if "deletionTimestamp" in metadata else ()
+        if _ORPHAN in finalizers:
+            self._orphan_dependents(metadata["uid"])
+            self.remove_finalizer(kind, stored.namespace, stored.name, _ORPHAN)
+        elif _FOREGROUND in finalizers:
+            if not self._delete_dependents(metadata["uid"]):
+                self.remove_finalizer(kind, stored.namespace, stored.name, _FOREGROUND)
+        elif owner_refs := owner_refs_of(stored):
+            self._collect(ref, kind, stored, owner_refs)
+
+    def _collect(self, ref: ObjectRef, kind: Kind, stored: StoredObject, owner_refs: tuple[OwnerRef, ...]) -> None:
+        """Delete a dependent without a solid owner; if it has one, only drop its references to the others.
+
+        As with Kubernetes' garbage collector, it stays as it is while one of its owners cannot be resolved.
+        """
+        dangling, waiting = [], []
+        for owner in owner_refs:
+            owner_ref = self._resolve(owner, ref)
+            if owner_ref is None:
+                return
+            found = self._find(owner_ref)
+            if found is None or uid_of(found) != owner.uid:
+                dangling.append(owner.uid)
+            elif _waits_for_dependents(found, _FOREGROUND):
+                waiting.append(owner.uid)
+        if not dangling and not waiting:
+            return
+        if len(dangling) + len(waiting) < len(owner_refs):
+            self.remove_owner_references(kind, stored.namespace, stored.name, {*dangling, *waiting})
+        elif not is_terminating(stored):
+            uid = uid_of(stored)
+            propagation = "Foreground" if waiting and self._dependents.get(uid) else "Background"
+            if propagation == "Foreground" and self._has_waiting_dependent(uid):
+                # A circle of owners: without this, its objects would wait for each other.
+                self._stop_blocking(kind, stored)
+            self.registry.delete(
+                kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
+            )
+
+    def _has_waiting_dependent(self, uid: str) -> bool:
+        """Whether one of the dependents is in foreground deletion."""
+        dependents = (self._find(dependent) for dependent in self._dependents.get(uid, ()))
+        return any(stored is not None and _waits_for_dependents(stored, _FOREGROUND) for stored in dependents)
+
+    def _stop_blocking(self, kind: Kind, stored: StoredObject) -> None:
+        """Let the owners of an object be deleted before it."""
+
+        def unblock(metadata: Object) -> None:
+            references = metadata["ownerReferences"]
+            metadata["ownerReferences"] = [{**reference, "blockOwnerDeletion": False} for reference in references]
+
+        self.update_metadata(kind, stored.namespace, stored.name, unblock)
+
+    def _delete_dependents(self, uid: str) -> bool:
+        """Enqueue the dependents for deletion. Returns whether one of them still blocks the owner's."""
+        is_blocked = False
+        for dependent in list(self._dependents.get(uid, ())):
+            self._enqueue(dependent)
+            stored = self._find(dependent)
+            owner_refs = owner_refs_of(stored) if stored is not None else ()
+            is_blocked = is_blocked or any(owner.uid == uid and owner.block_owner_deletion for owner in owner_refs)
+        return is_blocked
+
+    def _orphan_dependents(self, uid: str) -> None:
+        for resource, key in list(self._dependents.get(uid, ())):
+            stored = self._find((resource, key))
+            if stored is not None and resource in self.registry.scheme:
+                kind = self.registry.scheme[resource]
+                self.remove_owner_references(kind, stored.namespace, stored.name, {uid})
+
+
+def _waits_for_dependents(stored: StoredObject, *finalizers: str) -> bool:
+    """Whether the object is terminating and has one of the finalizers, by default either of the garbage collector's."""
+    if not is_terminating(stored):
+        return False
+    return any(b'"%s"' % finalizer.encode() in stored.data for finalizer in finalizers or (_FOREGROUND, _ORPHAN))

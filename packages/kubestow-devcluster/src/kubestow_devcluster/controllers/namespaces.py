@@ -1,0 +1,143 @@
+"""The namespace controller: deletes everything in a terminating namespace, then removes its finalizer.
+
+Pods are deleted first, and everything else only once they are gone, so that they do not outlive what protects them,
+such as network policies. The conditions of the namespace say what remains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.controllers.conditions import with_condition
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ObjectChange
+from kubestow_devcluster.stored_objects import is_terminating
+
+__all__ = ["NamespaceController"]
+
+_FINALIZER = "kubernetes"
+_PODS = "pods"
+#: Reason and message of each condition while nothing is wrong.
+_FINE = {
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class _Finalized(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _Remaining:
+    """What remains in a namespace: the number of objects by resource and by finalizer, and failures to delete."""
+
+    def __init__(self) -> None:
+        self.resources: Counter[str] = Counter()
+        self.finalizers: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def conditions(self) -> list[Object]:
+        return [self._condition(type_) for type_ in _FINE]
+
+    def _condition(self, type_: str) -> Object:
+        problem = ("", "")
+        if type_ == "NamespaceDeletionContentFailure" and self.failures:
+            failures = ", ".join(sorted(self.failures))
+            text = f"Failed to delete all resource types, {len(self.failures)} remaining: {failures}"
+            problem = ("ContentDeletionFailed", text)
+        elif type_ == "NamespaceContentRemaining" and self.resources:
+            counts = ", ".join(f"{name} has {count} resource instances" for name, count in _sorted(self.resources))
+            problem = ("SomeResourcesRemain", f"Some resources are remaining: {counts}")
+        elif type_ == "NamespaceFinalizersRemaining" and self.finalizers:
+            counts = ", ".join(f"{name} in {count} resource instances" for name, count in _sorted(self.finalizers))
+            text = f"Some content in the namespace has finalizers remaining: {counts}"
+            problem = ("SomeFinalizersRemain", text)
+        reason, message = problem if problem[0] else _FINE[type_]
+        return {"type": type_, "status": "True" if problem[0] else "False", "reason": reason, "message": message}
+
+
+class NamespaceController(Controller):
+    resource = "namespaces"
+    watched = None
+    component = "namespace-controller"
+
+    def handle_change(self, change: ObjectChange) -> None:
+        if change.resource == "namespaces":
+            self.enqueue(change.key)
+        elif change.is_deletion and change.event.object.namespace:
+            self.enqueue(change.event.object.namespace)
+
+    def reconcile(self, key: str) -> None:
+        stored = self.registry.store.collection(self.resource).get(key)
+        if stored is None or not is_terminating(stored):
+            return
+        remaining = self._delete_all_content(key)
+        self.throttle(key, remaining.resources.total(), longest=LONGEST_THROTTLE)
+        self._update_conditions(key, remaining)
+        if not remaining.resources:
+            self.registry.update(self.kind, "", key, _finalized)
+        elif remaining.failures:
+            self.enqueue_after(key, 1.0)
+
+    def _delete_all_content(self, namespace: str) -> _Remaining:
+        """Delete every object that is not terminating yet: pods, and once there are none, all others."""
+        remaining = _Remaining()
+        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.verbs}
+        self._delete_all(kinds.pop(_PODS), namespace, remaining)
+        if not remaining.resources:
+            for kind in kinds.values():
+                self._delete_all(kind, namespace, remaining)
+        return remaining
+
+    def _delete_all(self, kind: Kind, namespace: str, remaining: _Remaining) -> None:
+        collection = self.registry.store.collection(kind.storage)
+        for stored in collection.snapshot(f"{namespace}/"):
+            if not is_terminating(stored):
+                try:
+                    self.registry.delete(kind, namespace, stored.name, DeleteOptions())
+                except statuses.StatusError as failure:
+                    remaining.failures.append(failure.message)
+            left = collection.get(stored.key)
+            if left is not None:
+                remaining.resources[f"{kind.plural}.{kind.group}"] += 1
+                if b'"finalizers"' in left.data:
+                    remaining.finalizers.update(msgspec.json.decode(left.data, type=_Finalized).metadata.finalizers)
+
+    def _update_conditions(self, name: str, remaining: _Remaining) -> None:
+        def with_conditions(old: Object) -> Object:
+            status = dict(old.get("status") or {})
+            for condition in remaining.conditions():
+                status["conditions"] = with_condition(status, condition, self.registry.now())
+            return {**old, "metadata": dict(old["metadata"]), "status": status}
+
+        self.registry.update(self.kind, "", name, with_conditions, subresource="status")
+
+
+def _sorted(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items())
+
+
+def _finalized(old: Object) -> Object:
+    spec: dict[str, Any] = {**old["spec"]}
+    remaining = [finalizer for finalizer in spec.pop("finalizers", None) or () if finalizer != _FINALIZER]
+    if remaining:
+        spec["finalizers"] = remaining
+    return {**old, "metadata": dict(old["metadata"]), "spec": spec}

@@ -1,0 +1,267 @@
+"""The claim side of the persistent volume controller: binds claims to volumes, or hands them to a provisioner.
+
+A claim with a volumeName is bound to that volume or stays pending. Any other claim is bound to a volume reserved for
+it, or, unless its class has WaitForFirstConsumer, to the smallest matching volume. The scheduler's own functions match
+volumes (:mod:`kubestow.cluster.storage.available_volumes`). Without a match the claim is annotated for the provisioner
+of its class; with WaitForFirstConsumer only after the scheduler has selected a node.
+"""
+
+from __future__ import annotations
+
+from kubestow.api.formats.quantity import nanos
+from kubestow.api.meta import convert, decode
+from kubestow.api.storage import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolumeClaim,
+    StorageClass,
+    default_storage_class,
+)
+from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
+from kubestow.errors import InvalidObject
+from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.storage.store import WatchEvent
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY
+from kubestow_devcluster.controllers.storage.volume_index import VolumeIndex
+
+__all__ = ["STORAGE_PROVISIONER", "PersistentVolumeClaimController"]
+
+#: Annotation of a claim: the provisioner that is to create its volume.
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+_BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+#: The provisioner of classes whose volumes are created by hand.
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_CLASSES = "storageclasses.storage.k8s.io"
+
+
+class PersistentVolumeClaimController(Controller):
+    resource = "persistentvolumeclaims"
+    watched = frozenset({"persistentvolumes", _CLASSES})
+    component = "persistentvolume-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._volume_kind = context.registry.scheme["persistentvolumes"]
+        self._class_kind = context.registry.scheme[_CLASSES]
+        self._volumes = VolumeIndex()
+        #: The keys of unbound claims by storage class; a new volume or class enqueues them.
+        self._unbound: dict[str, set[str]] = {}
+        #: The message of the last event about each claim that cannot be bound, which is not recorded again.
+        self._last_message: dict[str, str] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
+        if change.resource == "persistentvolumes":
+            self._handle_volume(event)
+        elif change.resource == _CLASSES and not change.is_deletion:
+            # The class may have become the default, which applies to claims without a class.
+            for key in self._unbound.get(event.object.name, set()) | self._unbound.get("", set()):
+                self.enqueue(key)
+        elif change.resource == self.resource:
+            self._handle_claim(change.key, event)
+
+    def _handle_claim(self, key: str, event: WatchEvent) -> None:
+        if event.previous is not None:
+            previous_class = self.kind.decode(event.previous)["spec"].get("storageClassName", "")
+            self._unbound.get(previous_class, set()).discard(key)
+        if event.type == "DELETED":
+            self._last_message.pop(key, None)
+            return
+        claim = self.kind.decode(event.object)
+        if BIND_COMPLETED not in (claim["metadata"].get("annotations") or {}):
+            self._unbound.setdefault(claim["spec"].get("storageClassName", ""), set()).add(key)
+        self.enqueue(key)
+
+    def _handle_volume(self, event: WatchEvent) -> None:
+        volume = self._volumes.update(event)
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            self.enqueue(f"{reference.namespace}/{reference.name}")
+        elif volume.status.phase == "Available" and not _is_delayed(self.get(volume.storage_class, self._class_kind)):
+            for key in self._unbound.get(volume.storage_class, ()):
+                self.enqueue(key)
+
+    def reconcile(self, key: str) -> None:
+        stored = self.registry.store.collection(self.resource).get(key)
+        if stored is None:
+            return
+        claim = self.kind.decode(stored)
+        try:
+            typed = decode(PersistentVolumeClaim, stored.data)
+            if BIND_COMPLETED in typed.metadata.annotations:
+                self._sync_bound_claim(claim)
+            elif typed.spec.volume_name:
+                self._sync_prebound_claim(claim, typed)
+            elif typed.metadata.deletion_timestamp is None:
+                self._sync_unbound_claim(claim, typed)
+        except InvalidObject as invalid:
+            self._record_once(claim, "FailedBinding", str(invalid), is_warning=True)
+
+    # Bound claims
+
+    def _sync_bound_claim(self, claim: Object) -> None:
+        """Check that the claim's volume exists and refers to it; if not, the claim is lost."""
+        volume = self.get(claim["spec"].get("volumeName", ""), self._volume_kind)
+        if volume is None:
+            message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            self._mark_lost(claim, "ClaimLost", message)
+        elif not _is_bound_to(volume, claim):
+            message = "Two claims are bound to the same volume, this one is bound incorrectly"
+            self._mark_lost(claim, "ClaimMisbound", message)
+        else:
+            self._expand(claim, volume)
+            self._bind(claim, volume)
+
+    def _expand(self, claim: Object, volume: Object) -> None:
+        """Expand a provisioned volume to the size that its claim requests, if its class allows it."""
+        requested = claim["spec"]["resources"]["requests"]["storage"]
+        if nanos(requested) <= nanos(volume["spec"]["capacity"]["storage"]):
+            return
+        storage_class = self.get(claim["spec"].get("storageClassName", ""), self._class_kind) or {}
+        is_provisioned = PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
+        if storage_class.get("allowVolumeExpansion") and is_provisioned:
+            volume["spec"]["capacity"] = {**volume["spec"]["capacity"], "storage": requested}
+            self.registry.commit(self._volume_kind, volume)
+            self.record_event(claim, "VolumeResizeSuccessful", "Resize volume succeeded")
+
+    def _mark_lost(self, claim: Object, reason: str, message: str) -> None:
+        if claim["status"].get("phase") != "Lost":
+            self.update_status(claim, {**claim["status"], "phase": "Lost"})
+            self.record_warning(claim, reason, message)
+
+    # Unbound claims
+
+    def _sync_prebound_claim(self, claim: Object, typed: PersistentVolumeClaim) -> None:
+        """Bind the claim to the volume it names, if that is free or reserved for it."""
+        name = typed.spec.volume_name
+        volume, typed_volume = self.get(name, self._volume_kind), self._volumes.get(name)
+        if volume is None or typed_volume is None:
+            return
+        if volume["spec"].get("claimRef") and not _is_bound_to(volume, claim):
+            message = f'volume "{name}" already bound to a different claim.'
+            self._record_once(claim, "FailedBinding", message, is_warning=True)
+        elif not volume["spec"].get("claimRef") and not (
+            satisfies(typed_volume, requirements_of(typed)) and typed_volume.storage_class == typed.storage_class
+        ):
+            problem = "storage class, size, access modes or volume mode do not match"
+            message = f'Cannot bind to requested volume "{name}": {problem}'
+            self._record_once(claim, "VolumeMismatch", message, is_warning=True)
+        else:
+            self._bind(claim, volume)
+
+    def _sync_unbound_claim(self, claim: Object, typed: PersistentVolumeClaim) -> None:
+        """Bind the claim to a matching volume, or have one provisioned."""
+        if "storageClassName" not in claim["spec"] and self._assign_default_class(claim):
+            return
+        storage_class = self.get(typed.storage_class, self._class_kind)
+        is_waiting = _is_delayed(storage_class) and SELECTED_NODE not in typed.metadata.annotations
+        match = self._volumes.find_match(typed, requirements_of(typed), reserved_only=is_waiting)
+        volume = None if match is None else self.get(match.metadata.name, self._volume_kind)
+        if volume is not None:
+            self._bind(claim, volume)
+        elif is_waiting:
+            message = "waiting for first consumer to be created before binding"
+            self._record_once(claim, "WaitForFirstConsumer", message)
+        elif not typed.storage_class:
+            message = "no persistent volumes available for this claim and no storage class is set"
+            self._record_once(claim, "FailedBinding", message)
+        elif storage_class is None:
+            message = f'storageclass.storage.k8s.io "{typed.storage_class}" not found'
+            self._record_once(claim, "ProvisioningFailed", message, is_warning=True)
+        elif storage_class["provisioner"] == _NO_PROVISIONER:
+            message = f"no volume plugin matched name: {_NO_PROVISIONER}"
+            self._record_once(claim, "ProvisioningFailed", message, is_warning=True)
+        else:
+            self._request_provisioning(claim, storage_class["provisioner"])
+
+    def _assign_default_class(self, claim: Object) -> bool:
+        """Set the default class on a claim without a class. Returns whether there is a default class."""
+        stored = self.registry.store.collection(_CLASSES).snapshot()
+        name = default_storage_class(convert(StorageClass, self._class_kind.decode(one)) for one in stored)
+        if name is None:
+            return False
+        claim["spec"]["storageClassName"] = name
+        self.registry.commit(self.kind, claim)
+        return True
+
+    def _request_provisioning(self, claim: Object, provisioner: str) -> None:
+        """Annotate the claim with its provisioner."""
+        annotations = claim["metadata"].get("annotations") or {}
+        if annotations.get(STORAGE_PROVISIONER) != provisioner:
+            added = {STORAGE_PROVISIONER: provisioner, _BETA_STORAGE_PROVISIONER: provisioner}
+            claim = self.patch(claim, metadata={"annotations": annotations | added})
+        message = (
+            f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the"
+            " system administrator. If volume creation is delayed, please verify that the provisioner is running and"
+            " correctly registered."
+        )
+        self._record_once(claim, "ExternalProvisioning", message)
+
+    # Binding
+
+    def _bind(self, claim: Object, volume: Object) -> None:
+        """Bind volume and claim to each other; writes only what differs."""
+        now = self.registry.now()
+        if _set_claim_ref(volume, self.kind.object_reference(claim), now):
+            self.registry.commit(self._volume_kind, volume)
+        if _set_volume_name(claim, volume):
+            self.registry.commit(self.kind, claim)
+        self._last_message.pop(key_of(claim), None)
+
+    def _record_once(self, claim: Object, reason: str, message: str, *, is_warning: bool = False) -> None:
+        """Record an event unless the last one about the claim had the same message."""
+        key = key_of(claim)
+        if self._last_message.get(key) != message:
+            self._last_message[key] = message
+            (self.record_warning if is_warning else self.record_event)(claim, reason, message)
+
+
+def _is_delayed(storage_class: Object | None) -> bool:
+    """Whether claims of the class are bound only after a node has been selected for a pod that uses them."""
+    return storage_class is not None and storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+
+
+def _is_bound_to(volume: Object, claim: Object) -> bool:
+    """Whether the volume is bound to, or reserved for, the claim."""
+    reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
+    is_named = (reference.get("namespace"), reference.get("name")) == (metadata["namespace"], metadata["name"])
+    return is_named and reference.get("uid") in (None, "", metadata["uid"])
+
+
+def _set_claim_ref(volume: Object, claim_ref: Object, now: str) -> bool:
+    """Bind the volume to the claim in place. Returns whether anything changed."""
+    spec = volume["spec"]
+    reference = spec.get("claimRef")
+    changed = False
+    if not reference:
+        annotations = volume["metadata"].get("annotations") or {}
+        volume["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
+    if not reference or reference.get("uid") != claim_ref["uid"]:
+        spec["claimRef"] = claim_ref
+        changed = True
+    if volume["status"].get("phase") != "Bound":
+        volume["status"] = {"phase": "Bound", "lastPhaseTransitionTime": now}
+        changed = True
+    return changed
+
+
+def _set_volume_name(claim: Object, volume: Object) -> bool:
+    """Bind the claim to the volume in place. Returns whether anything changed."""
+    spec, old_annotations = claim["spec"], claim["metadata"].get("annotations") or {}
+    annotations = {**old_annotations, BIND_COMPLETED: "yes"}
+    if not spec.get("volumeName"):
+        spec["volumeName"] = volume["metadata"]["name"]
+        annotations[BOUND_BY_CONTROLLER] = "yes"
+    status = {
+        **claim["status"],
+        "phase": "Bound",
+        "accessModes": volume["spec"].get("accessModes") or [],
+        "capacity": volume["spec"].get("capacity") or {},
+    }
+    if annotations == old_annotations and status == claim["status"]:
+        return False
+    claim["metadata"]["annotations"], claim["status"] = annotations, status
+    return True

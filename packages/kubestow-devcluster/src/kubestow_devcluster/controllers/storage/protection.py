@@ -1,0 +1,109 @@
+"""The protection controllers: remove the finalizers of terminating volumes and claims once they are not in use.
+
+A claim is in use while a bound pod that has not finished refers to it; a volume is in use while it is bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow_devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of
+
+__all__ = ["PVCProtectionController", "PVProtectionController"]
+
+
+class _ClaimVolumeSource(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _ClaimVolumeSource | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True):
+    volumes: tuple[_PodVolume, ...] | None = ()
+
+
+class _PodVolumes(msgspec.Struct, frozen=True):
+    """The volumes of a pod."""
+
+    spec: _PodSpec
+
+
+def _claim_keys(pod: StoredObject) -> set[str]:
+    """The keys of the claims that a pod uses."""
+    if b'"persistentVolumeClaim":' not in pod.data and b'"ephemeral":' not in pod.data:
+        return set()
+    keys = set()
+    for volume in msgspec.json.decode(pod.data, type=_PodVolumes).spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            keys.add(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            keys.add(f"{pod.namespace}/{pod.name}-{volume.name}")
+    return keys
+
+
+def _uses_volumes(pod: StoredObject) -> bool:
+    return bool(node_name_of(pod)) and not is_pod_finished(pod)
+
+
+class _ProtectionController(Controller):
+    """Removes ``finalizer`` from terminating objects that are not in use."""
+
+    finalizer: ClassVar[str]
+
+    def reconcile(self, key: str) -> None:
+        stored = self.registry.store.collection(self.resource).get(key)
+        if stored is None or not is_terminating(stored):
+            return
+        current = self.kind.decode(stored)
+        if self.finalizer in (current["metadata"].get("finalizers") or ()) and not self.is_in_use(key, current):
+            self.remove_finalizer(self.kind, stored.namespace, stored.name, self.finalizer)
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        raise NotImplementedError
+
+
+class PVCProtectionController(_ProtectionController):
+    resource = "persistentvolumeclaims"
+    watched = frozenset({"pods"})
+    component = "pvc-protection-controller"
+    finalizer = "kubernetes.io/pvc-protection"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = context.registry.store.collection("pods")
+        #: The keys of the pods that refer to a claim, by the claim's key.
+        self._users: dict[str, set[str]] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource != "pods" or (event.type == "MODIFIED" and _uses_volumes(event.object)):
+            return
+        for claim in _claim_keys(event.object):
+            users = self._users.setdefault(claim, set())
+            (users.discard if change.is_deletion else users.add)(change.key)
+            if not users:
+                del self._users[claim]
+            self.enqueue(claim)
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        pods = [self._pods.get(user) for user in self._users.get(key, ())]
+        return any(pod is not None and _uses_volumes(pod) for pod in pods)
+
+
+class PVProtectionController(_ProtectionController):
+    resource = "persistentvolumes"
+    component = "pv-protection-controller"
+    finalizer = "kubernetes.io/pv-protection"
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        return bool(current["status"].get("phase") == "Bound")

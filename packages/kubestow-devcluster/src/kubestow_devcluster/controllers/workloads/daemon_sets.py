@@ -1,0 +1,263 @@
+"""The DaemonSet controller: one pod on every eligible node.
+
+A pod is created with a required node affinity to its node, and the scheduler binds it. A rolling update deletes old
+pods within maxUnavailable; with maxSurge it creates the new pod of a node before it deletes the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.resources.strategies.workloads.daemon_sets import TEMPLATE_GENERATION
+from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
+from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
+from kubestow_devcluster.controllers.workloads.daemon_set_nodes import (
+    DaemonSetNodes,
+    EligibleNodes,
+    with_daemon_tolerations,
+)
+from kubestow_devcluster.stored_objects import uid_of
+
+__all__ = ["DaemonSetController"]
+
+#: Pods created and pods deleted per reconciliation, at most.
+BURST_REPLICAS = 250
+#: Back-off in seconds before failed pods of a node are replaced again, doubled with each failure.
+INITIAL_BACK_OFF, MAX_BACK_OFF = 1.0, 900.0
+
+_GENERATION_LABEL = "pod-template-generation"
+
+
+@dataclass(frozen=True, slots=True)
+class _SetState:
+    """A DaemonSet with its pods by node (oldest first), its eligible nodes, and the hash of its current template."""
+
+    daemon_set: Object
+    pods_by_node: dict[str, list[PodView]]
+    eligible: EligibleNodes
+    hash: str
+
+    def is_updated(self, pod: PodView) -> bool:
+        return pod.metadata.labels.get(REVISION_LABEL) == self.hash
+
+    @property
+    def max_surge_and_unavailable(self) -> tuple[int, int]:
+        rolling_update = self.daemon_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
+        nodes = len(self.eligible.should_run)
+        max_surge = scaled_value(rolling_update.get("maxSurge", 0), nodes, round_up=True)
+        max_unavailable = scaled_value(rolling_update.get("maxUnavailable", 1), nodes, round_up=True)
+        # If both were 0, the update could not proceed.
+        return max_surge, max_unavailable if max_surge or max_unavailable else 1
+
+    def old_and_new_pod(self, node: str) -> tuple[PodView | None, PodView | None]:
+        """The pod of an earlier template and the pod of the current one on a node, terminating pods excluded."""
+        pods = [pod for pod in self.pods_by_node.get(node, ()) if not pod.is_terminating]
+        old = next((pod for pod in pods if not self.is_updated(pod)), None)
+        return old, next((pod for pod in pods if self.is_updated(pod)), None)
+
+    def nodes(self) -> list[str]:
+        """The nodes that a rolling update covers."""
+        return sorted(self.eligible.should_run | (self.pods_by_node.keys() & self.eligible.should_continue_running))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The names of nodes to create a pod for, and pods to delete."""
+
+    create_on: list[str] = field(default_factory=list)
+    delete: list[PodView] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.create_on or self.delete)
+
+
+class DaemonSetController(AdoptingController):
+    resource = "daemonsets.apps"
+    watched = frozenset({"pods", "nodes"})
+    component = "daemonset-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._nodes = DaemonSetNodes()
+        self._history = ControllerRevisionHistory(self, hash_label=REVISION_LABEL)
+        #: By the DaemonSet's uid and the node: the last back-off of failed pods, and when it started.
+        self._back_offs: dict[tuple[str, str], tuple[float, datetime]] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == "nodes" and self._nodes.update(change.event):
+            for stored in self.registry.store.collection(self.resource).snapshot():
+                self.enqueue(stored.key)
+        elif change.resource == self.resource and change.is_deletion:
+            uid = uid_of(change.event.object)
+            self._nodes.discard(uid)
+            self._back_offs = {place: back_off for place, back_off in self._back_offs.items() if place[0] != uid}
+
+    def reconcile(self, key: str) -> None:
+        daemon_set = self.get(key)
+        if daemon_set is None:
+            return
+        pods = self.claim_pods(daemon_set)
+        revisions = self._history.sync(daemon_set)
+        hash_ = self._history.hash_of(revisions[-1])
+        eligible = self._nodes.eligible(daemon_set["metadata"]["uid"], daemon_set["spec"]["template"]["spec"])
+        state = _SetState(daemon_set, _pods_by_node(pods), eligible, hash_)
+        failure: statuses.StatusError | None = None
+        if "deletionTimestamp" not in daemon_set["metadata"]:
+            try:
+                self._execute(state, self._manage(state) or self._rolling_update(state))
+            except statuses.StatusError as error:
+                failure = error
+        self._sync_status(state)
+        hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
+        live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
+        self._history.truncate(daemon_set, revisions, live)
+        if failure is not None:
+            raise failure
+
+    def _execute(self, state: _SetState, plan: _Plan) -> None:
+        nodes = plan.create_on[:BURST_REPLICAS]
+        for pod in plan.delete[:BURST_REPLICAS]:
+            self.delete_pod(state.daemon_set, pod)
+        self.create_pods(
+            state.daemon_set,
+            len(nodes),
+            customize=lambda pod, index: _customize(state.daemon_set, pod, nodes[index], state.hash),
+        )
+
+    # One pod per node
+
+    def _manage(self, state: _SetState) -> _Plan:
+        """The plan to get one pod on each eligible node and none elsewhere, whatever their revision."""
+        plan = _Plan(create_on=sorted(state.eligible.should_run - state.pods_by_node.keys()))
+        for node, pods in state.pods_by_node.items():
+            is_eligible = node in state.eligible.should_continue_running
+            if len(pods) == 1 and is_eligible and not pods[0].is_finished:
+                continue
+            live = [pod for pod in pods if not pod.is_terminating]
+            if is_eligible:
+                plan.delete += self._surplus_pods(state, node, live)
+            elif node in self._nodes:
+                plan.delete += live
+            else:
+                # Pods bound to a deleted node are left to the pod garbage collector.
+                plan.delete += [pod for pod in live if not pod.spec.node_name]
+        return plan
+
+    def _surplus_pods(self, state: _SetState, node: str, pods: list[PodView]) -> list[PodView]:
+        """The pods of a node to delete: finished ones, and all but one of the others.
+
+        With maxSurge one old pod stays as well until the new one is available.
+        """
+        finished = [pod for pod in pods if pod.is_finished and self._should_replace(state, node, pod)]
+        running = [pod for pod in pods if not pod.is_finished]
+        max_surge, _ = state.max_surge_and_unavailable
+        if not max_surge:
+            return finished + running[1:]
+        old = [pod for pod in running if not state.is_updated(pod)]
+        new = [pod for pod in running if state.is_updated(pod)]
+        is_replaced = bool(old and new) and (not old[0].is_ready or self.is_available(state.daemon_set, new[0]))
+        return finished + new[1:] + old[0 if is_replaced else 1 :]
+
+    def _should_replace(self, state: _SetState, node: str, pod: PodView) -> bool:
+        """Whether a finished pod is deleted now, so that a new one is created. Failed pods are subject to back-off."""
+        daemon_set = state.daemon_set
+        if pod.status.phase == "Succeeded":
+            message = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
+            self.record_event(daemon_set, "SucceededDaemonPod", message)
+            return True
+        now, place = self.registry.clock(), (daemon_set["metadata"]["uid"], node)
+        back_off, since = self._back_offs.get(place, (0.0, now))
+        elapsed = (now - since).total_seconds()
+        if elapsed < back_off:
+            self.enqueue_after(key_of(daemon_set), back_off - elapsed)
+            return False
+        is_reset = elapsed > 2 * MAX_BACK_OFF
+        next_back_off = INITIAL_BACK_OFF if is_reset else min(max(2 * back_off, INITIAL_BACK_OFF), MAX_BACK_OFF)
+        self._back_offs[place] = (next_back_off, now)
+        message = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
+        self.record_warning(daemon_set, "FailedDaemonPod", message)
+        return True
+
+    # Rolling updates
+
+    def _rolling_update(self, state: _SetState) -> _Plan:
+        """The plan for one step of a rolling update; empty if there is none."""
+        is_complete = all(state.is_updated(pod) for pods in state.pods_by_node.values() for pod in pods)
+        if is_complete or state.daemon_set["spec"]["updateStrategy"]["type"] != "RollingUpdate":
+            return _Plan()
+        max_surge, max_unavailable = state.max_surge_and_unavailable
+        return self._surge(state, max_surge) if max_surge else self._delete_old(state, max_unavailable)
+
+    def _delete_old(self, state: _SetState, max_unavailable: int) -> _Plan:
+        """Delete old pods: all unavailable ones, and available ones within maxUnavailable."""
+        plan, available, budget = _Plan(), list[PodView](), max_unavailable
+        for node in state.nodes():
+            old, new = state.old_and_new_pod(node)
+            if old is not None and new is None:
+                (available if self.is_available(state.daemon_set, old) else plan.delete).append(old)
+            elif new is None or old is not None or not self.is_available(state.daemon_set, new):
+                budget -= 1
+        budget -= len(plan.delete)
+        plan.delete += available[: max(0, budget)]
+        return plan
+
+    def _surge(self, state: _SetState, max_surge: int) -> _Plan:
+        """Create new pods beside old ones: beside all unavailable ones, and beside available ones within maxSurge."""
+        plan, available, budget = _Plan(), list[str](), max_surge
+        for node in state.nodes():
+            old, new = state.old_and_new_pod(node)
+            if old is not None and new is None:
+                (available if self.is_available(state.daemon_set, old) else plan.create_on).append(node)
+            elif old is not None and new is not None and not self.is_available(state.daemon_set, new):
+                budget -= 1
+        plan.create_on += available[: max(0, budget)]
+        return plan
+
+    # Status
+
+    def _sync_status(self, state: _SetState) -> None:
+        daemon_set, desired = state.daemon_set, state.eligible.should_run
+        oldest = {node: pods[0] for node, pods in state.pods_by_node.items()}
+        scheduled = [pod for node, pod in oldest.items() if node in desired]
+        available = sum(self.is_available(daemon_set, pod) for pod in scheduled)
+        status: Object = {
+            "currentNumberScheduled": len(scheduled),
+            "numberMisscheduled": sum(node in self._nodes and node not in desired for node in oldest),
+            "desiredNumberScheduled": len(desired),
+            "numberReady": sum(pod.is_ready for pod in scheduled),
+            "observedGeneration": daemon_set["metadata"]["generation"],
+        }
+        counts = {
+            "updatedNumberScheduled": sum(state.is_updated(pod) for pod in scheduled),
+            "numberAvailable": available,
+            "numberUnavailable": len(desired) - available,
+        }
+        self.update_status(daemon_set, status | {name: count for name, count in counts.items() if count})
+
+
+def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
+    """Pods by the node they are bound to or created for; bound pods first, then by age."""
+    by_node: dict[str, list[PodView]] = {}
+    for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
+        if pod.target_node:
+            by_node.setdefault(pod.target_node, []).append(pod)
+    return by_node
+
+
+def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:
+    """Add revision labels, tolerations and the affinity to its node to a pod from the template."""
+    labels = pod["metadata"].setdefault("labels", {})
+    labels[REVISION_LABEL] = hash_
+    labels[_GENERATION_LABEL] = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+    spec = pod["spec"] = with_daemon_tolerations(pod["spec"])
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}

@@ -1,0 +1,349 @@
+"""The Deployment controller: one ReplicaSet per pod template, and updates from the old ones to the new one.
+
+A rolling update keeps at least ``replicas - maxUnavailable`` pods available and at most ``replicas + maxSurge`` pods in
+total; each reconciliation takes the step that the status of the ReplicaSets allows. Revisions are annotations of the
+ReplicaSets. A rollback is a change of the template like any other; it finds the earlier ReplicaSet and scales it up.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
+from kubestow_devcluster.controllers.workloads.controller_revisions import template_hash
+from kubestow_devcluster.controllers.workloads.deployment_status import (
+    available_replicas,
+    compute_status,
+    max_surge_and_unavailable,
+)
+from kubestow_devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
+from kubestow_devcluster.stored_objects import is_terminating
+
+__all__ = ["DeploymentController"]
+
+_PREFIX = "deployment.kubernetes.io/"
+_REVISION = f"{_PREFIX}revision"
+_DESIRED_REPLICAS, _MAX_REPLICAS = f"{_PREFIX}desired-replicas", f"{_PREFIX}max-replicas"
+_HASH_LABEL = "pod-template-hash"
+#: Annotations of a Deployment that are not copied to its ReplicaSets.
+_NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED_REPLICAS, _MAX_REPLICAS}
+
+
+class DeploymentController(Controller):
+    resource = "deployments.apps"
+    watched = frozenset({"replicasets.apps", "pods"})
+    component = "deployment-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._replica_set_kind: Kind = context.registry.scheme["replicasets.apps"]
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == self._replica_set_kind.storage:
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
+            if controller_of(change.owner_refs) is None and not change.is_deletion:
+                self._enqueue_matching(change.event.object)
+        elif change.resource == "pods" and change.is_deletion:
+            self._handle_deleted_pod(change)
+
+    def _enqueue_matching(self, orphan: StoredObject) -> None:
+        """Enqueue the Deployments that could adopt a ReplicaSet."""
+        for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
+            if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
+                self.enqueue(stored.key)
+
+    def _handle_deleted_pod(self, change: ObjectChange) -> None:
+        """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
+        for key in change.controller_keys("ReplicaSet"):
+            stored = self.registry.store.collection(self._replica_set_kind.storage).get(key)
+            owner = controller_of(owner_refs_of(stored)) if stored is not None else None
+            if stored is not None and owner is not None and owner.kind == self.kind.name:
+                self.enqueue(f"{stored.namespace}/{owner.name}")
+
+    def reconcile(self, key: str) -> None:
+        deployment = self.get(key)
+        if deployment is None:
+            return
+        replica_sets = self._claim_replica_sets(deployment)
+        if "deletionTimestamp" in deployment["metadata"]:
+            self._sync_status(deployment, replica_sets)
+            return
+        spec = deployment["spec"]
+        if spec.get("paused") or _is_scaling_event(deployment, replica_sets):
+            self._sync_status(deployment, self._scale_all(deployment, replica_sets))
+            return
+        deployment, replica_sets, new = self._sync_new_replica_set(deployment, replica_sets)
+        if spec["strategy"]["type"] == "Recreate":
+            replica_sets = self._recreate(deployment, replica_sets, new)
+        else:
+            replica_sets = self._rolling_update(deployment, replica_sets, new)
+        self._sync_status(deployment, replica_sets)
+        self._clean_up(deployment, replica_sets)
+
+    def _claim_replica_sets(self, deployment: Object) -> list[Object]:
+        """The ReplicaSets of the Deployment, oldest first.
+
+        Matching orphans are adopted, and ReplicaSets that no longer match released, unless the Deployment or they are
+        being deleted.
+        """
+        metadata, selector, kind = deployment["metadata"], deployment["spec"]["selector"], self._replica_set_kind
+        may_claim = "deletionTimestamp" not in metadata
+        claimed = []
+        for stored in self.registry.store.collection(kind.storage).snapshot(f"{metadata['namespace']}/"):
+            owner = controller_of(owner_refs_of(stored))
+            can_change = may_claim and not is_terminating(stored)
+            matches = matches_label_selector(selector, stored.labels)
+            if owner is None and matches and can_change:
+                reference = new_controller_ref(self.kind, deployment)
+                self.add_owner_reference(kind, stored.namespace, stored.name, reference)
+                claimed.append(kind.decode(self.registry.get(kind, stored.namespace, stored.name)))
+            elif owner is not None and owner.uid == metadata["uid"]:
+                if matches or not can_change:
+                    claimed.append(kind.decode(stored))
+                else:
+                    self.remove_owner_references(kind, stored.namespace, stored.name, {metadata["uid"]})
+        return sorted(claimed, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
+
+    # The new ReplicaSet
+
+    def _sync_new_replica_set(self, deployment: Object, replica_sets: list[Object]) -> tuple[Object, list[Object], str]:
+        """Create or update the ReplicaSet of the current template.
+
+        Returns the Deployment, all its ReplicaSets, and the name of the new one.
+        """
+        new = _find_new(deployment, replica_sets)
+        if new is None:
+            new = self._create_replica_set(deployment, replica_sets)
+            replica_sets = [*replica_sets, new]
+        else:
+            others = [replica_set for replica_set in replica_sets if replica_set is not new]
+            desired = self._annotations_for(deployment, max(_next_revision(others), _revision(new)))
+            for name in (_DESIRED_REPLICAS, _MAX_REPLICAS):
+                # These are updated when the ReplicaSet is scaled.
+                del desired[name]
+            current = new["metadata"].get("annotations") or {}
+            if not desired.items() <= current.items():
+                updated = self._patch_replica_set(new, metadata={"annotations": {**current, **desired}})
+                replica_sets = [updated if replica_set is new else replica_set for replica_set in replica_sets]
+                new = updated
+        annotations = deployment["metadata"].get("annotations") or {}
+        revision = str(_revision(new))
+        if annotations.get(_REVISION) != revision:
+            deployment = self.patch(deployment, metadata={"annotations": {**annotations, _REVISION: revision}})
+        return deployment, replica_sets, new["metadata"]["name"]
+
+    def _create_replica_set(self, deployment: Object, replica_sets: list[Object]) -> Object:
+        deployment_metadata, spec = deployment["metadata"], deployment["spec"]
+        taken = {replica_set["metadata"]["name"].rpartition("-")[2] for replica_set in replica_sets}
+        hash_ = template_hash(spec["template"], taken)
+        template = msgspec.json.decode(msgspec.json.encode(spec["template"]))
+        labels = template.setdefault("metadata", {}).setdefault("labels", {})
+        labels[_HASH_LABEL] = hash_
+        selector = spec["selector"]
+        match_labels = {**(selector.get("matchLabels") or {}), _HASH_LABEL: hash_}
+        new: Object = {
+            "metadata": {
+                "name": f"{deployment_metadata['name']}-{hash_}",
+                "labels": dict(labels),
+                "annotations": self._annotations_for(deployment, _next_revision(replica_sets)),
+                "ownerReferences": [new_controller_ref(self.kind, deployment)],
+            },
+            "spec": {
+                "replicas": 0,
+                "selector": {**selector, "matchLabels": match_labels},
+                "template": template,
+            },
+        }
+        if spec.get("minReadySeconds"):
+            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        kind = self._replica_set_kind
+        try:
+            stored = self.registry.create(kind, deployment_metadata["namespace"], kind.struct.read(new, []))
+        except statuses.StatusError as failure:
+            message = f"Failed to create new replica set: {failure.message}"
+            self.record_warning(deployment, "ReplicaSetCreateError", message)
+            raise
+        return kind.decode(stored)
+
+    def _annotations_for(self, deployment: Object, revision: int) -> dict[str, str]:
+        """The annotations of a ReplicaSet of the Deployment."""
+        annotations = deployment["metadata"].get("annotations") or {}
+        return {
+            **{name: value for name, value in annotations.items() if name not in _NOT_COPIED},
+            _REVISION: str(revision),
+            **_scale_annotations(deployment["spec"]),
+        }
+
+    # Updates
+
+    def _rolling_update(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
+        """Take one step of a rolling update. Returns the updated ReplicaSets."""
+        replicas = deployment["spec"]["replicas"]
+        max_surge, max_unavailable = max_surge_and_unavailable(deployment["spec"])
+        new_set = _named(replica_sets, new)
+        desired = new_set["spec"]["replicas"]
+        if desired > replicas:
+            desired = replicas
+        elif desired < replicas:
+            total = _total_replicas(replica_sets)
+            desired += max(0, min(replicas + max_surge - total, replicas - desired))
+        replica_sets = self._scale(deployment, replica_sets, new_set, desired)
+        return self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
+
+    def _scale_down_old(
+        self, deployment: Object, replica_sets: list[Object], new: str, *, min_available: int
+    ) -> list[Object]:
+        """Scale the old ReplicaSets down as far as ``min_available`` allows, unavailable replicas first."""
+        new_set = _named(replica_sets, new)
+        new_unavailable = new_set["spec"]["replicas"] - available_replicas(new_set)
+        budget = _total_replicas(replica_sets) - min_available - max(0, new_unavailable)
+        if budget <= 0:
+            return replica_sets
+        for old in _old(replica_sets, new):
+            unavailable = min(budget, max(0, old["spec"]["replicas"] - available_replicas(old)))
+            if unavailable:
+                replica_sets = self._scale(deployment, replica_sets, old, old["spec"]["replicas"] - unavailable)
+                budget -= unavailable
+        budget = sum(map(available_replicas, replica_sets)) - min_available
+        for old in _old(replica_sets, new):
+            step = min(max(0, budget), old["spec"]["replicas"])
+            if step:
+                replica_sets = self._scale(deployment, replica_sets, old, old["spec"]["replicas"] - step)
+                budget -= step
+        return replica_sets
+
+    def _recreate(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
+        """Scale the old ReplicaSets to 0; scale the new one up when all old pods have finished or are deleted."""
+        old = _old(replica_sets, new)
+        if any(replica_set["spec"]["replicas"] for replica_set in old):
+            for replica_set in old:
+                replica_sets = self._scale(deployment, replica_sets, replica_set, 0)
+            return replica_sets
+        for replica_set in old:
+            pods = self.pods.of_controller("ReplicaSet", key_of(replica_set), replica_set["metadata"]["uid"])
+            if any(not pod.is_finished for pod in pods):
+                return replica_sets
+        return self._scale(deployment, replica_sets, _named(replica_sets, new), deployment["spec"]["replicas"])
+
+    def _scale_all(self, deployment: Object, replica_sets: list[Object]) -> list[Object]:
+        """Apply the Deployment's replicas: to the only active ReplicaSet, or to several in proportion."""
+        spec = deployment["spec"]
+        active = [replica_set for replica_set in replica_sets if replica_set["spec"]["replicas"]]
+        if len(active) < 2:
+            if not replica_sets:
+                return replica_sets
+            only = active[0] if active else _find_new(deployment, replica_sets) or max(replica_sets, key=_revision)
+            return self._scale(deployment, replica_sets, only, spec["replicas"])
+        max_surge, _ = max_surge_and_unavailable(spec)
+        current = [
+            ReplicaSetSize(one["metadata"]["name"], one["spec"]["replicas"], _scale_annotation(one, _MAX_REPLICAS))
+            for one in active
+        ]
+        sizes = scale_proportionally(current, spec["replicas"] + max_surge if spec["replicas"] else 0)
+        for replica_set in active:
+            replica_sets = self._scale(deployment, replica_sets, replica_set, sizes[replica_set["metadata"]["name"]])
+        return replica_sets
+
+    def _scale(self, deployment: Object, replica_sets: list[Object], target: Object, replicas: int) -> list[Object]:
+        """Scale one ReplicaSet. Returns all of them, updated."""
+        before, current = target["spec"]["replicas"], target["metadata"].get("annotations") or {}
+        annotations = _scale_annotations(deployment["spec"])
+        if before == replicas and annotations.items() <= current.items():
+            return replica_sets
+        updated = self._patch_replica_set(
+            target, spec={"replicas": replicas}, metadata={"annotations": {**current, **annotations}}
+        )
+        name = target["metadata"]["name"]
+        if before != replicas:
+            direction = "up" if replicas > before else "down"
+            message = f"Scaled {direction} replica set {name} from {before} to {replicas}"
+            self.record_event(deployment, "ScalingReplicaSet", message)
+        return [updated if replica_set["metadata"]["name"] == name else replica_set for replica_set in replica_sets]
+
+    def _patch_replica_set(
+        self, replica_set: Object, *, spec: Object | None = None, metadata: Object | None = None
+    ) -> Object:
+        return self.patch(replica_set, spec=spec, metadata=metadata, kind=self._replica_set_kind)
+
+    def _clean_up(self, deployment: Object, replica_sets: list[Object]) -> None:
+        """Delete the oldest ReplicaSets beyond revisionHistoryLimit once all old ones are scaled to 0."""
+        spec = deployment["spec"]
+        new = _find_new(deployment, replica_sets)
+        old = [replica_set for replica_set in replica_sets if replica_set is not new]
+        empty = [one for one in old if not one["spec"]["replicas"] and not (one.get("status") or {}).get("replicas")]
+        if len(empty) < len(old):
+            return
+        limit = spec.get("revisionHistoryLimit", 10)
+        for replica_set in sorted(empty, key=_revision)[: max(0, len(old) - limit)]:
+            metadata = replica_set["metadata"]
+            deletion = DeleteOptions(uid=metadata["uid"])
+            self.registry.delete(self._replica_set_kind, metadata["namespace"], metadata["name"], deletion)
+
+    def _sync_status(self, deployment: Object, replica_sets: list[Object]) -> None:
+        new = _find_new(deployment, replica_sets)
+        update = compute_status(deployment, replica_sets, new, self.registry.clock())
+        self.update_status(deployment, update.status)
+        if update.recheck_after is not None:
+            self.enqueue_after(key_of(deployment), update.recheck_after)
+
+
+def _find_new(deployment: Object, replica_sets: list[Object]) -> Object | None:
+    """The ReplicaSet of the Deployment's current template."""
+    template = _without_hash(deployment["spec"]["template"])
+    return next((one for one in replica_sets if _without_hash(one["spec"]["template"]) == template), None)
+
+
+def _without_hash(template: Object) -> Object:
+    metadata = template.get("metadata") or {}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH_LABEL}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _is_scaling_event(deployment: Object, replica_sets: list[Object]) -> bool:
+    """Whether the Deployment's replicas changed since an active ReplicaSet was last scaled."""
+    spec = deployment["spec"]
+    active = [replica_set for replica_set in replica_sets if replica_set["spec"]["replicas"]]
+    return spec["strategy"]["type"] == "RollingUpdate" and any(
+        _scale_annotation(replica_set, _DESIRED_REPLICAS) not in (spec["replicas"], -1) for replica_set in active
+    )
+
+
+def _scale_annotation(replica_set: Object, name: str) -> int:
+    """The number in an annotation of :func:`_scale_annotations`; -1 if it is missing or not a number."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(name, "")
+    return int(text) if text.isdigit() else -1
+
+
+def _scale_annotations(spec: Object) -> dict[str, str]:
+    """The annotations that record the Deployment's scale on a ReplicaSet when it is scaled."""
+    max_surge, _ = max_surge_and_unavailable(spec)
+    return {_DESIRED_REPLICAS: str(spec["replicas"]), _MAX_REPLICAS: str(spec["replicas"] + max_surge)}
+
+
+def _named(replica_sets: list[Object], name: str) -> Object:
+    return next(replica_set for replica_set in replica_sets if replica_set["metadata"]["name"] == name)
+
+
+def _old(replica_sets: list[Object], new: str) -> list[Object]:
+    return [replica_set for replica_set in replica_sets if replica_set["metadata"]["name"] != new]
+
+
+def _total_replicas(replica_sets: list[Object]) -> int:
+    return sum(replica_set["spec"]["replicas"] for replica_set in replica_sets)
+
+
+def _revision(replica_set: Object) -> int:
+    text = (replica_set["metadata"].get("annotations") or {}).get(_REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _next_revision(replica_sets: list[Object]) -> int:
+    return max([_revision(replica_set) for replica_set in replica_sets], default=0) + 1

@@ -1,0 +1,292 @@
+"""The StatefulSet controller: pods with stable names and claims, created, updated and deleted in ordinal order.
+
+``OrderedReady`` creates a pod only when all pods with lower ordinals are available, and deletes the one with the
+highest ordinal only when all others are; ``Parallel`` does not wait. A rolling update replaces pods from the highest
+ordinal down to the partition, within maxUnavailable. Each reconciliation takes the steps that the current state allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
+from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange
+from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
+from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
+from kubestow_devcluster.controllers.workloads.stateful_set_claims import StatefulSetClaims
+
+__all__ = ["StatefulSetController"]
+
+#: Pods created per reconciliation.
+BATCH = 500
+
+_POD_NAME_LABEL, _POD_INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+_POD_NAME = re.compile(r"(.+)-([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _SetState:
+    """A StatefulSet with its pods and the revisions of its rolling update."""
+
+    stateful_set: Object
+    #: By ordinal, the pods within ``spec.replicas``; None for a missing pod, of which only the first BATCH are here.
+    replicas: dict[int, PodView | None]
+    #: The pods beyond ``spec.replicas``, highest ordinal first.
+    condemned: list[PodView]
+    current_revision: Object
+    update_revision: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.stateful_set["metadata"]["name"])
+
+    @property
+    def is_ordered(self) -> bool:
+        return bool(self.stateful_set["spec"]["podManagementPolicy"] == "OrderedReady")
+
+    @property
+    def pods(self) -> list[PodView]:
+        return [*(pod for pod in self.replicas.values() if pod is not None), *self.condemned]
+
+    @property
+    def partition(self) -> int:
+        """The lowest ordinal that a rolling update replaces."""
+        rolling_update = self.stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
+        return _start_ordinal(self.stateful_set) + int(rolling_update.get("partition", 0))
+
+    def revision_for(self, ordinal: int) -> Object:
+        """The revision from which a missing pod is created."""
+        is_rolling = self.stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        return self.current_revision if is_rolling and ordinal < self.partition else self.update_revision
+
+    def is_updated(self, pod: PodView) -> bool:
+        return bool(pod.metadata.labels.get(REVISION_LABEL) == self.update_revision["metadata"]["name"])
+
+
+class StatefulSetController(AdoptingController):
+    resource = "statefulsets.apps"
+    watched = frozenset({"pods", "persistentvolumeclaims"})
+    component = "statefulset-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._history = ControllerRevisionHistory(self, hash_label="controller.kubernetes.io/hash")
+        self._claims = StatefulSetClaims(self)
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if change.resource == "persistentvolumeclaims" and change.is_deletion:
+            # A pod is not created before the claim of its predecessor is deleted.
+            namespace = change.event.object.namespace
+            for stored in self.registry.store.collection(self.resource).snapshot(f"{namespace}/"):
+                self.enqueue(stored.key)
+
+    def can_adopt(self, owner: Object, pod: PodView) -> bool:
+        return _ordinal(owner, pod) >= 0
+
+    def reconcile(self, key: str) -> None:
+        stateful_set = self.get(key)
+        if stateful_set is None:
+            return
+        pods = self.claim_pods(stateful_set)
+        revisions = self._history.sync(stateful_set)
+        state = _set_state(stateful_set, pods, revisions)
+        failure: statuses.StatusError | None = None
+        if "deletionTimestamp" not in stateful_set["metadata"]:
+            try:
+                self._manage_pods(state)
+            except statuses.StatusError as error:
+                failure = error
+        self._sync_status(state)
+        live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
+        live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
+        self._history.truncate(stateful_set, revisions, live)
+        if failure is not None:
+            raise failure
+
+    def _manage_pods(self, state: _SetState) -> None:
+        """Create and repair replicas, then scale down, then update; each only when the one before has nothing to do."""
+        for pods, is_condemned in ((state.replicas.values(), False), (state.condemned, True)):
+            for pod in pods:
+                if pod is not None:
+                    self._claims.update_owner_references(
+                        state.stateful_set, pod.name, pod.metadata.uid, is_condemned=is_condemned
+                    )
+        if self._process_replicas(state) and self._scale_down(state):
+            self._rolling_update(state)
+
+    def _process_replicas(self, state: _SetState) -> bool:
+        """Create missing pods and recreate finished ones. Returns whether scaling down may proceed."""
+        may_proceed = True
+        for ordinal, pod in state.replicas.items():
+            if pod is None:
+                self._create_replica(state, ordinal)
+                is_settled = False
+            else:
+                is_settled = self._repair_replica(state, ordinal, pod)
+            if not is_settled and state.is_ordered:
+                return False
+            may_proceed = may_proceed and (is_settled or (pod is not None and not pod.is_finished))
+        return may_proceed
+
+    def _create_replica(self, state: _SetState, ordinal: int) -> None:
+        """Create a pod and its claims, unless claims of its predecessor are still being deleted."""
+        if self._claims.ensure(state.stateful_set, f"{state.name}-{ordinal}"):
+            revision = state.revision_for(ordinal)
+            template = {name: part for name, part in revision["data"]["spec"]["template"].items() if name != "$patch"}
+            self.create_pods(
+                state.stateful_set,
+                1,
+                template=template,
+                customize=lambda pod, _: _customize(state.stateful_set, pod, ordinal, revision["metadata"]["name"]),
+            )
+
+    def _repair_replica(self, state: _SetState, ordinal: int, pod: PodView) -> bool:
+        """Delete a finished pod, restore identity labels and claims. Returns whether the pod is available."""
+        if pod.is_finished:
+            if not pod.is_terminating:
+                self.delete_pod(state.stateful_set, pod)
+            return False
+        if pod.status.phase == "Pending":
+            self._claims.ensure(state.stateful_set, pod.name, pod.metadata.uid)
+        labels = _identity_labels(pod.name, ordinal)
+        if not pod.is_terminating and not labels.items() <= pod.metadata.labels.items():
+            self.update_pod_metadata(
+                pod, lambda metadata: metadata.update(labels={**(metadata.get("labels") or {}), **labels})
+            )
+        return not pod.is_terminating and self._is_available(state, pod)
+
+    def _scale_down(self, state: _SetState) -> bool:
+        """Delete condemned pods, highest ordinal first. Returns whether there are none left."""
+        unhealthy = [pod for pod in state.condemned if pod.is_terminating or not _is_running_and_ready(pod)]
+        # OrderedReady would wait for unhealthy pods for ever, so the unhealthy one with the lowest ordinal is deleted.
+        first_unhealthy = unhealthy[-1] if unhealthy else None
+        for pod in state.condemned:
+            must_wait = pod.is_terminating or (not self._is_available(state, pod) and pod is not first_unhealthy)
+            if not pod.is_terminating and not (must_wait and state.is_ordered):
+                self.delete_pod(state.stateful_set, pod)
+            if state.is_ordered:
+                return False
+        return not state.condemned
+
+    def _rolling_update(self, state: _SetState) -> None:
+        """Delete pods of other revisions, highest ordinal first: unavailable ones, and others within maxUnavailable."""
+        strategy = state.stateful_set["spec"]["updateStrategy"]
+        if strategy["type"] != "RollingUpdate":
+            return
+        max_unavailable = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
+        available = {
+            pod.name
+            for pod in state.replicas.values()
+            if pod is not None and not pod.is_terminating and self._is_available(state, pod)
+        }
+        replicas = state.stateful_set["spec"]["replicas"]
+        budget = max(1, scaled_value(max_unavailable, replicas, round_up=False)) - (replicas - len(available))
+        for ordinal, pod in sorted(state.replicas.items(), reverse=True):
+            if pod is None or ordinal < state.partition or pod.is_terminating or state.is_updated(pod):
+                continue
+            if pod.name in available:
+                if budget <= 0:
+                    continue
+                budget -= 1
+            self.delete_pod(state.stateful_set, pod)
+
+    def _is_available(self, state: _SetState, pod: PodView) -> bool:
+        return _is_running_and_ready(pod) and self.is_available(state.stateful_set, pod)
+
+    # Status
+
+    def _sync_status(self, state: _SetState) -> None:
+        stateful_set, pods = state.stateful_set, state.pods
+        old = stateful_set.get("status") or {}
+        live = [pod for pod in pods if not pod.is_terminating]
+        current, update = state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]
+        counts = {
+            "readyReplicas": sum(_is_running_and_ready(pod) for pod in pods),
+            "currentReplicas": sum(pod.metadata.labels.get(REVISION_LABEL) == current for pod in live),
+            "updatedReplicas": sum(state.is_updated(pod) for pod in live),
+        }
+        replicas = stateful_set["spec"]["replicas"]
+        is_complete = counts["updatedReplicas"] == counts["readyReplicas"] == len(pods) == replicas
+        if is_complete and stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate":
+            current, counts["currentReplicas"] = update, counts["updatedReplicas"]
+        status: Object = {"observedGeneration": stateful_set["metadata"]["generation"], "replicas": len(pods)}
+        status |= {field: count for field, count in counts.items() if count}
+        status |= {"currentRevision": current, "updateRevision": update}
+        status["collisionCount"] = old.get("collisionCount", 0)
+        status["availableReplicas"] = sum(self._is_available(state, pod) for pod in pods)
+        self.update_status(stateful_set, status)
+
+    # Events
+
+    def record_pod_created(self, owner: Object, pod: str) -> None:
+        name = owner["metadata"]["name"]
+        self.record_event(owner, "SuccessfulCreate", f"create Pod {pod} in StatefulSet {name} successful")
+
+    def record_pod_create_failure(self, owner: Object, pod: str, failure: statuses.StatusError) -> None:
+        message = f"create Pod {pod} in StatefulSet {owner['metadata']['name']} failed error: {failure.message}"
+        self.record_warning(owner, "FailedCreate", message)
+
+    def record_pod_deleted(self, owner: Object, pod: str) -> None:
+        name = owner["metadata"]["name"]
+        self.record_event(owner, "SuccessfulDelete", f"delete Pod {pod} in StatefulSet {name} successful")
+
+
+def _set_state(stateful_set: Object, pods: Sequence[PodView], revisions: Sequence[Object]) -> _SetState:
+    start, update_revision = _start_ordinal(stateful_set), revisions[-1]
+    by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
+    ordinals = range(start, start + stateful_set["spec"]["replicas"])
+    surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
+    current_name = (stateful_set.get("status") or {}).get("currentRevision")
+    current_revision = next(
+        (revision for revision in revisions if revision["metadata"]["name"] == current_name), update_revision
+    )
+    missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
+    listed = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
+    return _SetState(
+        stateful_set,
+        {ordinal: by_ordinal.get(ordinal) for ordinal in listed},
+        [by_ordinal[ordinal] for ordinal in surplus],
+        current_revision,
+        update_revision,
+    )
+
+
+def _start_ordinal(stateful_set: Object) -> int:
+    return int((stateful_set["spec"].get("ordinals") or {}).get("start", 0))
+
+
+def _ordinal(stateful_set: Object, pod: PodView) -> int:
+    """The ordinal in a pod's name; -1 if the name is not ``set-ordinal``."""
+    match = _POD_NAME.fullmatch(pod.name)
+    return int(match[2]) if match is not None and match[1] == stateful_set["metadata"]["name"] else -1
+
+
+def _is_running_and_ready(pod: PodView) -> bool:
+    return pod.status.phase == "Running" and pod.is_ready
+
+
+def _identity_labels(name: str, ordinal: int) -> dict[str, str]:
+    return {_POD_NAME_LABEL: name, _POD_INDEX_LABEL: str(ordinal)}
+
+
+def _customize(stateful_set: Object, pod: Object, ordinal: int, revision: str) -> None:
+    """Add a replica's identity to a pod created from the template: name, labels, hostname and claims."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    del metadata["generateName"]
+    name = metadata["name"] = f"{stateful_set['metadata']['name']}-{ordinal}"
+    metadata.setdefault("labels", {}).update({**_identity_labels(name, ordinal), REVISION_LABEL: revision})
+    spec["hostname"] = name
+    if stateful_set["spec"].get("serviceName"):
+        spec["subdomain"] = stateful_set["spec"]["serviceName"]
+    claimed = [claim["metadata"]["name"] for claim in stateful_set["spec"].get("volumeClaimTemplates") or ()]
+    volumes = [{"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{name}"}} for volume in claimed]
+    volumes += [volume for volume in spec.get("volumes") or () if volume["name"] not in claimed]
+    if volumes:
+        spec["volumes"] = volumes

@@ -1,0 +1,205 @@
+"""Loading a cluster from a dump: the nodes, pods and other objects that ``kubectl get -o json`` or ``-o yaml`` prints.
+
+Objects are created with new uids, and owner references between them are mapped to the new uids. References to owners
+that are not in the dump are dropped: the garbage collector would delete the dependents. Namespaces, priority classes,
+runtime classes and service accounts that the objects need and the dump does not contain are created. Finished pods and
+objects with a deletionTimestamp are skipped. Bound pods stay on their nodes, volumes stay bound to their claims, and
+unreachable nodes stay unreachable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.encoded_files import as_utf8
+from kubestow.errors import InputError
+from kubestow_devcluster.annotations import KUBELET, STOPPED
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.schema import UnmarshalTypeError
+from kubestow_devcluster.stored_objects import uid_of
+
+__all__ = ["LoadResult", "load"]
+
+#: Metadata that the API server assigns to each object.
+_SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+#: Kinds that other objects depend on, in creation order; all other kinds follow.
+_CREATED_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "Node", "ServiceAccount")
+#: Kinds that restrict the creation of others.
+_CREATED_LAST = ("LimitRange", "ResourceQuota")
+
+
+class LoadResult(NamedTuple):
+    """How many objects of each kind were created, and how many were skipped: finished, deleted, or not served here."""
+
+    created: dict[str, int]
+    skipped: dict[str, int]
+
+
+def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
+    """Create the objects of a dump, which may be compressed. ``subject`` names it in errors. Raises InputError."""
+    return _Loader(registry, subject).load(list(_objects(as_utf8(content, subject), subject)))
+
+
+def _objects(content: bytes, subject: str) -> Iterator[Object]:
+    """The objects of all documents, with the items of lists in place of the lists."""
+    for document in _documents(content, subject):
+        if document is None:
+            continue
+        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+            raise InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
+        if document["kind"].endswith("List"):
+            items = document.get("items") or []
+            # The items of a typed list such as NodeList have no kind and apiVersion of their own.
+            type_meta = {
+                "kind": document["kind"].removesuffix("List"),
+                "apiVersion": document.get("apiVersion", "v1"),
+            }
+            yield from ({**type_meta, **item} for item in items if isinstance(item, dict))
+        else:
+            yield document
+
+
+def _documents(content: bytes, subject: str) -> list[Any]:
+    try:
+        if content.lstrip().startswith(b"{"):
+            return [msgspec.json.decode(content)]
+        return list(yaml.load_all(content, Loader=YAMLLoader))
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(subject, f"neither JSON nor YAML: {problem}") from None
+
+
+class _Loader:
+    def __init__(self, registry: Registry, subject: str) -> None:
+        self._registry, self._subject = registry, subject
+        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.verbs}
+        #: The new uid of each created object by its uid in the dump.
+        self._uids: dict[str, str] = {}
+        self._result = LoadResult({}, {})
+
+    def load(self, objects: list[Object]) -> LoadResult:
+        decoded = [pair for document in objects if (pair := self._decode(document)) is not None]
+        self._create_all([pair for pair in decoded if pair[0].name not in _CREATED_LAST])
+        self._create_all([pair for pair in decoded if pair[0].name in _CREATED_LAST])
+        return self._result
+
+    def _create_all(self, remaining: list[tuple[Kind, Object]]) -> None:
+        """Create objects, each after its owners. Raises InputError."""
+        rank = {name: position for position, name in enumerate(_CREATED_FIRST)}
+        remaining.sort(key=lambda pair: rank.get(pair[0].name, len(rank)))
+        dumped_uids = {new["metadata"].get("uid") for _, new in remaining}
+        while remaining:
+            # Owners before their dependents: a dependent needs the owner's new uid.
+            pending = dumped_uids - self._uids.keys()
+            ready = [pair for pair in remaining if not any(uid in pending for uid in _owner_uids(pair[1]))]
+            if not ready:
+                raise InputError(self._subject, f"{_describe(*remaining[0])} has a cyclic owner reference")
+            for kind, new in ready:
+                self._create_with_owners(kind, new)
+            created = {id(new) for _, new in ready}
+            remaining = [pair for pair in remaining if id(pair[1]) not in created]
+
+    def _decode(self, new: Object) -> tuple[Kind, Object] | None:
+        """The object read by its kind's schema; None if it is skipped. Raises InputError."""
+        kind = self._kinds.get((str(new.get("apiVersion")), new["kind"]))
+        if kind is None:
+            _count(self._result.skipped, new["kind"])
+            return None
+        try:
+            decoded = kind.struct.read(new, [])
+        except UnmarshalTypeError as mismatch:
+            raise InputError(self._subject, f"a {kind.name}: {mismatch}") from None
+        if not isinstance(decoded.get("metadata"), dict) or not decoded["metadata"].get("name"):
+            raise InputError(self._subject, f"a {kind.name} without metadata.name")
+        if _is_finished_or_deleted(kind, decoded):
+            _count(self._result.skipped, kind.name)
+            return None
+        return kind, decoded
+
+    def _create_with_owners(self, kind: Kind, new: Object) -> None:
+        uid = new["metadata"].get("uid")
+        metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
+        owners = metadata.pop("ownerReferences", None) or ()
+        references = [{**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids]
+        if references:
+            metadata["ownerReferences"] = references
+        new_uid = self._create(kind, {**new, "metadata": metadata})
+        if uid:
+            self._uids[uid] = new_uid
+
+    def _create(self, kind: Kind, new: Object) -> str:
+        """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""
+        new.pop("kind", None)
+        new.pop("apiVersion", None)
+        namespace = new["metadata"].get("namespace") or "default"
+        stored = self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"]))
+        if stored is None:
+            try:
+                if kind.namespaced:
+                    self._ensure("namespaces", {"metadata": {"name": namespace}})
+                if kind.name == "Pod":
+                    self._prepare_pod(new["spec"], namespace)
+                elif kind.name == "Node":
+                    _stop_unreachable_kubelet(new)
+                elif kind.name == "PersistentVolume":
+                    # The claim gets a new uid, so the reference keeps only its name.
+                    (new["spec"].get("claimRef") or {}).pop("uid", None)
+                stored = self._registry.create(kind, namespace, new)
+            except statuses.StatusError as refused:
+                raise InputError(self._subject, f"{_describe(kind, new)}: {refused.message}") from None
+            _count(self._result.created, kind.name)
+        return uid_of(stored)
+
+    def _prepare_pod(self, spec: Object, namespace: str) -> None:
+        """Create the classes and the account that a pod needs, and let admission resolve its priority again."""
+        value, policy = spec.pop("priority", 0), spec.pop("preemptionPolicy", "PreemptLowerPriority")
+        if name := spec.get("priorityClassName"):
+            priority_class = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+            self._ensure("priorityclasses.scheduling.k8s.io", priority_class)
+        if name := spec.get("runtimeClassName"):
+            runtime_class: Object = {"metadata": {"name": name}, "handler": name}
+            if spec.get("overhead"):
+                runtime_class["overhead"] = {"podFixed": spec["overhead"]}
+            self._ensure("runtimeclasses.node.k8s.io", runtime_class)
+        if name := spec.get("serviceAccountName"):
+            self._ensure("serviceaccounts", {"metadata": {"name": name}}, namespace)
+
+    def _ensure(self, resource: str, new: Object, namespace: str = "") -> None:
+        """Create an object unless it exists."""
+        kind = self._registry.scheme[resource]
+        if self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
+            self._registry.create(kind, namespace, kind.struct.read(new, []))
+
+
+def _is_finished_or_deleted(kind: Kind, new: Object) -> bool:
+    is_finished = kind.name == "Pod" and (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return is_finished or "deletionTimestamp" in new["metadata"]
+
+
+def _stop_unreachable_kubelet(node: Object) -> None:
+    """Stop the kubelet of a node whose Ready condition is Unknown, unless the annotation is already set."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    if any(condition["type"] == "Ready" and condition["status"] == "Unknown" for condition in conditions):
+        annotations = node["metadata"].get("annotations") or {}
+        node["metadata"]["annotations"] = {KUBELET: STOPPED, **annotations}
+
+
+def _owner_uids(new: Object) -> list[str]:
+    return [owner.get("uid", "") for owner in new["metadata"].get("ownerReferences") or ()]
+
+
+def _describe(kind: Kind, new: Object) -> str:
+    """Kind and key of an object, for error messages."""
+    metadata = new["metadata"]
+    return f"{kind.name} {kind.key(metadata.get('namespace', 'default'), metadata['name'])}"
+
+
+def _count(counts: dict[str, int], kind: str) -> None:
+    counts[kind] = counts.get(kind, 0) + 1

@@ -1,0 +1,216 @@
+"""The status of simulated nodes: conditions, addresses, node info, and the state of each kubelet.
+
+The annotation ``kubestow.dev/kubelet`` of a Node sets the state. ``stopped``: no heartbeats and no pod status updates
+until the annotation is removed. ``shutdown``: a graceful node shutdown; the node becomes not ready, its pods are
+terminated, and heartbeats stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from kubestow_devcluster.annotations import KUBELET, SHUT_DOWN, STOPPED
+from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.kubelets.addresses import NodeAddressAllocator
+from kubestow_devcluster.kubelets.node_leases import NodeLeases
+from kubestow_devcluster.kubelets.timers import Timers
+from kubestow_devcluster.node_heartbeats import RENEW_INTERVAL
+from kubestow_devcluster.node_taints import reconcile_taints
+
+__all__ = ["KubeletState", "NodeStatusManager"]
+
+#: ``absent``: there is no Node object.
+KubeletState = Literal["running", "shutdown", "stopped", "absent"]
+
+#: Lease renewals between two reports of an unchanged status: five minutes at the default interval.
+_REPORT_EVERY = 30
+
+_NODE_INFO = {
+    "kernelVersion": "6.12.0",
+    "osImage": "kubestow simulated node",
+    "containerRuntimeVersion": "kubestow://1.0.0",
+    "kubeletVersion": "v1.36.2",
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+}
+
+#: Conditions as (type, status, reason, message).
+_READY = ("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+_SHUTTING_DOWN = ("Ready", "False", "KubeletNotReady", "node is shutting down")
+_HEALTHY = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    _READY,
+)
+
+
+class NodeStatusManager:
+    """Reports the status of every node and tracks the state of its kubelet.
+
+    Calls ``sync_pods`` with a node's name when its kubelet starts to run or to shut down, and when the node becomes
+    ready. ``lease_renew_interval`` is in seconds.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        timers: Timers,
+        sync_pods: Callable[[str], None],
+        *,
+        lease_renew_interval: float = RENEW_INTERVAL,
+    ) -> None:
+        self._registry = registry
+        self._kind: Kind = registry.scheme["nodes"]
+        self._collection = registry.store.collection("nodes")
+        self._sync_pods = sync_pods
+        self._states: dict[str, KubeletState] = {}
+        self._is_ready: dict[str, bool] = {}
+        self._heartbeats: dict[str, int] = {}
+        self._addresses = NodeAddressAllocator()
+        self._leases = NodeLeases(registry, timers, self._on_heartbeat, renew_interval=lease_renew_interval)
+
+    def state(self, node: str) -> KubeletState:
+        return self._states.get(node, "absent")
+
+    def reserve_addresses(self, stored: StoredObject) -> None:
+        """Reserve the addresses that a node already has; to be called for all nodes before :meth:`sync`."""
+        node = self._kind.decode(stored)
+        for address in node["status"].get("addresses") or ():
+            self._addresses.reserve(address["address"])
+        if node["spec"].get("podCIDR"):
+            self._addresses.reserve(node["spec"]["podCIDR"])
+
+    def sync(self, stored: StoredObject) -> None:
+        """Handle a node that was added or updated."""
+        node = self._kind.decode(stored)
+        name, before, after = stored.name, self.state(stored.name), _desired_state(node)
+        self._states[name] = after
+        is_ready = any(
+            condition["type"] == "Ready" and condition["status"] == "True" for condition in _conditions_of(node)
+        )
+        if after == "running":
+            self._update_status(node)
+            self._leases.start(name, node["metadata"]["uid"])
+            self._heartbeats.setdefault(name, len(self._heartbeats) % _REPORT_EVERY)
+        else:
+            if after == "shutdown":
+                self._set_shutting_down(node)
+            self._leases.stop(name)
+        was_ready, self._is_ready[name] = self._is_ready.get(name, False), is_ready
+        if after != "stopped" and (before != after or is_ready > was_ready):
+            self._sync_pods(name)
+
+    def remove(self, name: str) -> None:
+        """Drop the state of a deleted node."""
+        self._states.pop(name, None)
+        self._is_ready.pop(name, None)
+        self._heartbeats.pop(name, None)
+        self._leases.stop(name)
+
+    def network(self, name: str) -> tuple[str, str]:
+        """The node's internal IP and its pod CIDR, which may be empty."""
+        stored = self._collection.get(name)
+        if stored is None:
+            return "127.0.0.1", ""
+        node = self._kind.decode(stored)
+        ips = [
+            address["address"] for address in node["status"].get("addresses") or () if address["type"] == "InternalIP"
+        ]
+        return (ips or ["127.0.0.1"])[0], node["spec"].get("podCIDR", "")
+
+    def _update_status(self, node: Object) -> None:
+        """Write the status of a running kubelet where it differs."""
+        now = self._registry.now()
+        is_registered = any(condition["type"] == "Ready" for condition in _conditions_of(node))
+        changed = _set_healthy_conditions(node["status"], now)
+        if not is_registered:
+            self._register(node)
+        if reconcile_taints(node, now) or changed:
+            self._registry.commit(self._kind, node)
+
+    def _register(self, node: Object) -> None:
+        """Fill in addresses, node info and pod CIDR at the first status report."""
+        name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
+        if not status.get("addresses"):
+            ip = self._addresses.allocate_ip()
+            status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
+        info = status.get("nodeInfo") or {}
+        status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
+        if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
+            spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
+
+    def _set_shutting_down(self, node: Object) -> None:
+        now = self._registry.now()
+        conditions = _conditions_of(node)
+        others = [condition for condition in conditions if condition["type"] != "Ready"]
+        ready = next((condition for condition in conditions if condition["type"] == "Ready"), {})
+        if ready.get("status") != "True":
+            return
+        node["status"]["conditions"] = [*others, _condition(_SHUTTING_DOWN, now)]
+        reconcile_taints(node, now)
+        self._registry.commit(self._kind, node)
+
+    def _on_heartbeat(self, name: str) -> None:
+        """Report the unchanged status at every :data:`_REPORT_EVERY`-th lease renewal."""
+        self._heartbeats[name] = heartbeats = self._heartbeats.get(name, 0) + 1
+        stored = self._collection.get(name)
+        if heartbeats % _REPORT_EVERY or stored is None:
+            return
+        node, now = self._kind.decode(stored), self._registry.now()
+        reported = {type_ for type_, *_ in _HEALTHY}
+        for condition in _conditions_of(node):
+            if condition["type"] in reported:
+                condition["lastHeartbeatTime"] = now
+        self._registry.commit(self._kind, node)
+
+
+def _desired_state(node: Object) -> KubeletState:
+    annotation = (node["metadata"].get("annotations") or {}).get(KUBELET, "")
+    if annotation == STOPPED:
+        return "stopped"
+    return "shutdown" if annotation == SHUT_DOWN else "running"
+
+
+def _conditions_of(node: Object) -> list[Object]:
+    return node["status"].get("conditions") or []
+
+
+def _set_healthy_conditions(status: Object, now: str) -> bool:
+    """Replace missing and stale conditions in place. Returns whether there were any."""
+    conditions: list[Object] = status.get("conditions") or []
+    index = {condition["type"]: position for position, condition in enumerate(conditions)}
+    updated = list(conditions)
+    for healthy in _HEALTHY:
+        position = index.get(healthy[0])
+        if position is None:
+            updated.append(_condition(healthy, now))
+        elif _is_stale(conditions[position]):
+            updated[position] = _condition(healthy, now)
+    if updated == conditions:
+        return False
+    status["conditions"] = updated
+    return True
+
+
+def _is_stale(condition: Object) -> bool:
+    """Whether the condition dates from while the kubelet was stopped or shut down.
+
+    Other conditions stay: a user may have set them, for example to try memory pressure.
+    """
+    return condition["status"] == "Unknown" or condition.get("message") == _SHUTTING_DOWN[3]
+
+
+def _condition(fields: tuple[str, str, str, str], now: str) -> Object:
+    type_, status, reason, message = fields
+    return {
+        "type": type_,
+        "status": status,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }

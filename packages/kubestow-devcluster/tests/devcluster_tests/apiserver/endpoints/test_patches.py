@@ -1,0 +1,312 @@
+"""The four patch types, as functions and as requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devcluster_tests.client import NODES, PODS, Client, node, pod
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.patches.json_merge_patch import json_merge_patch
+from kubestow_devcluster.apiserver.patches.json_patch import json_patch
+from kubestow_devcluster.apiserver.patches.strategic_merge_patch import strategic_merge_patch
+from kubestow_devcluster.apiserver.schema import struct_of
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+POD = struct_of("V1Pod")
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+json_objects = st.dictionaries(st.text("ab/~", max_size=2), json_values, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ({"op": "add", "path": "/a/-", "value": 3}, {"a": [1, 2, 3]}),
+        ({"op": "add", "path": "/a/0", "value": 0}, {"a": [0, 1, 2]}),
+        ({"op": "remove", "path": "/a/1"}, {"a": [1]}),
+        ({"op": "replace", "path": "/a", "value": "x"}, {"a": "x"}),
+        ({"op": "copy", "from": "/a/0", "path": "/b~1c"}, {"a": [1, 2], "b/c": 1}),
+        ({"op": "move", "from": "/a", "path": "/d"}, {"d": [1, 2]}),
+        ({"op": "test", "path": "/a/0", "value": 1}, {"a": [1, 2]}),
+    ],
+)
+def test_json_patch_operations(operation: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert json_patch({"a": [1, 2]}, [operation]) == expected
+
+
+@given(json_objects, json_objects)
+def test_a_json_patch_does_not_modify_its_input_and_raises_only_status_errors(original: Any, value: Any) -> None:
+    before = repr(original)
+    for operation in ("add", "remove", "replace", "test", "bogus"):
+        try:
+            json_patch(original, [{"op": operation, "path": f"/{next(iter(original), 'a')}", "value": value}])
+        except statuses.StatusError as error:
+            assert error.code == 422
+        assert repr(original) == before
+
+
+@given(json_objects, json_objects)
+def test_a_json_merge_patch_is_idempotent(original: Any, patch: Any) -> None:
+    once = json_merge_patch(original, patch)
+    assert json_merge_patch(once, patch) == once
+
+
+def spec_of(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"spec": {"containers": list(containers), **more}}
+
+
+def test_a_strategic_merge_patch_merges_containers_by_name() -> None:
+    merged = strategic_merge_patch(
+        spec_of({"name": "a", "image": "1"}, {"name": "b", "image": "1"}), spec_of({"name": "b", "image": "2"}), POD
+    )
+    assert merged == spec_of({"name": "a", "image": "1"}, {"name": "b", "image": "2"})
+
+
+def test_strategic_merge_patch_directives_delete_and_order_items() -> None:
+    patch = {
+        "spec": {
+            "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+            "containers": [{"name": "b", "$patch": "delete"}, {"name": "c", "image": "3"}],
+        }
+    }
+    original = spec_of({"name": "a"}, {"name": "b"})
+    assert strategic_merge_patch(original, patch, POD) == spec_of({"name": "c", "image": "3"}, {"name": "a"})
+
+
+def test_a_strategic_merge_patch_replaces_atomic_lists_and_honours_retain_keys() -> None:
+    original = {"spec": {"tolerations": [{"key": "a"}], "volumes": [{"name": "v", "emptyDir": {}}]}}
+    patch = {
+        "spec": {
+            "tolerations": [{"key": "b"}],
+            "volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}],
+        }
+    }
+    assert strategic_merge_patch(original, patch, POD)["spec"] == {
+        "tolerations": [{"key": "b"}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+    }
+
+
+def test_a_strategic_merge_patch_replaces_a_map_by_directive_and_merges_finalizers() -> None:
+    original = {"metadata": {"labels": {"a": "1"}, "finalizers": ["x"]}}
+    patch = {"metadata": {"labels": {"$patch": "replace", "b": "2"}, "finalizers": ["y"]}}
+    merged = strategic_merge_patch(original, patch, POD)["metadata"]
+    assert merged["labels"] == {"b": "2"}
+    assert sorted(merged["finalizers"]) == ["x", "y"]
+
+
+async def apply(client: Client, path: str, config: dict[str, Any], manager: str, *, force: bool = False) -> Any:
+    query = f"?fieldManager={manager}" + ("&force=true" if force else "")
+    return await client.patch(path + query, config, "apply-patch+yaml")
+
+
+def deployment(replicas: int | None, **labels: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}}
+    spec["template"] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "labels": labels}, "spec": spec}
+
+
+async def test_apply_conflicts_with_another_manager_unless_forced(client: Client) -> None:
+    assert (await apply(client, f"{DEPLOYMENTS}/d", deployment(1), "one")).status == 201
+    rejected = await apply(client, f"{DEPLOYMENTS}/d", deployment(2), "two")
+    assert (rejected.status, rejected.message) == (
+        409,
+        'Apply failed with 1 conflict: conflict with "one": .spec.replicas',
+    )
+    forced = await apply(client, f"{DEPLOYMENTS}/d", deployment(2), "two", force=True)
+    assert forced.json["spec"]["replicas"] == 2
+
+
+async def test_a_field_that_is_no_longer_applied_is_removed_unless_another_manager_owns_it(client: Client) -> None:
+    await apply(client, f"{DEPLOYMENTS}/d", deployment(3, mine="1", ours="2"), "one")
+    await apply(client, f"{DEPLOYMENTS}/d", deployment(3, ours="2"), "two")
+    applied = (await apply(client, f"{DEPLOYMENTS}/d", deployment(None), "one")).json
+    assert applied["metadata"]["labels"] == {"ours": "2"}
+    assert applied["spec"]["replicas"] == 3
+
+
+async def test_an_update_takes_ownership_of_the_fields_it_changes(client: Client) -> None:
+    await apply(client, f"{DEPLOYMENTS}/d", deployment(1), "one")
+    await client.patch(f"{DEPLOYMENTS}/d/scale?fieldManager=scaler", {"spec": {"replicas": 5}})
+    managed = (await client.get(f"{DEPLOYMENTS}/d")).json["metadata"]["managedFields"]
+    fields = {entry["manager"]: entry["fieldsV1"]["f:spec"] for entry in managed}
+    assert "f:replicas" in fields["scaler"] and "f:replicas" not in fields["one"]
+
+
+async def test_a_strategic_merge_patch_replaces_the_taints_of_a_node(client: Client) -> None:
+    taints = [{"key": "k1", "effect": "NoExecute"}, {"key": "k2", "effect": "NoExecute"}]
+    await client.post(NODES, node("n"))
+    for remaining in (taints, taints[:1], []):
+        patch = {"spec": {"taints": remaining}}
+        spec = (await client.patch(f"{NODES}/n", patch, "strategic-merge-patch+json")).json["spec"]
+        assert spec.get("taints", []) == remaining
+
+
+async def test_a_strategic_merge_patch_replaces_the_selector_of_a_disruption_budget(client: Client) -> None:
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web", "tier": "front"}}}
+    await client.post(budgets, {"metadata": {"name": "b"}, "spec": spec})
+    patch = {"spec": {"selector": {"matchLabels": {"app": "db"}}}}
+    patched = await client.patch(f"{budgets}/b", patch, "strategic-merge-patch+json")
+    assert patched.json["spec"]["selector"] == {"matchLabels": {"app": "db"}}
+
+
+async def test_a_patch_can_change_the_image_of_a_pod_but_not_its_node_selector(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    rejected = await client.patch(f"{PODS}/p", {"spec": {"nodeSelector": {"a": "b"}}})
+    assert rejected.status == 422
+    accepted = await client.patch(
+        f"{PODS}/p", {"spec": {"containers": [{"name": "c", "image": "y"}]}}, "strategic-merge-patch+json"
+    )
+    assert accepted.json["spec"]["containers"][0]["image"] == "y"
+
+
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+async def test_an_applied_list_item_goes_whole_with_its_defaults(client: Client) -> None:
+    ports = [{"name": "a", "port": 80, "targetPort": 80}, {"name": "b", "port": 81, "targetPort": 81}]
+    for applied in (ports, ports[:1]):
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": applied}}
+        response = await apply(client, f"{SERVICES}/s", service, "one")
+        assert response.status in (200, 201)
+        assert [port["port"] for port in response.json["spec"]["ports"]] == [port["port"] for port in applied]
+
+
+async def test_applied_containers_ports_and_volumes_are_removed(client: Client) -> None:
+    def config(**spec: Any) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"] |= spec
+        return applied
+
+    ports = [{"containerPort": 80}, {"containerPort": 81, "name": "b"}]
+    first, second = {"name": "c", "image": "x", "ports": ports}, {"name": "d", "image": "y"}
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/w"}}]
+    assert (
+        await apply(client, f"{DEPLOYMENTS}/d", config(containers=[first, second], volumes=volumes), "one")
+    ).status == 201
+    remaining = [{**first, "ports": ports[:1]}]
+    response = await apply(client, f"{DEPLOYMENTS}/d", config(containers=remaining, volumes=volumes[:1]), "one")
+    assert response.status == 200, response.json
+    spec = response.json["spec"]["template"]["spec"]
+    assert [container["name"] for container in spec["containers"]] == ["c"]
+    assert spec["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+    assert [volume["name"] for volume in spec["volumes"]] == ["v"]
+
+
+async def test_an_item_whose_last_owner_drops_it_goes_with_the_fields_of_others(client: Client) -> None:
+    def config(*names: str) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"]["containers"] = [{"name": name, "image": "x"} for name in names]
+        return applied
+
+    await apply(client, f"{DEPLOYMENTS}/d", config("c", "d"), "one")
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "d", "image": "other"}]}}}}
+    await client.patch(f"{DEPLOYMENTS}/d?fieldManager=two", image, "strategic-merge-patch+json")
+    response = await apply(client, f"{DEPLOYMENTS}/d", config("c"), "one")
+    assert [container["name"] for container in response.json["spec"]["template"]["spec"]["containers"]] == ["c"]
+    assert [entry["manager"] for entry in response.json["metadata"]["managedFields"]] == ["one"]
+
+
+async def test_an_item_that_another_manager_applies_remains_with_what_it_applies(client: Client) -> None:
+    def config(**container: Any) -> dict[str, Any]:
+        applied = deployment(1)
+        applied["spec"]["template"]["spec"]["containers"] = [{"name": "c", "image": "x"}, container][
+            : 1 + bool(container)
+        ]
+        return applied
+
+    await apply(client, f"{DEPLOYMENTS}/d", config(name="d", image="y", workingDir="/"), "one")
+    await apply(client, f"{DEPLOYMENTS}/d", config(name="d", image="y"), "two")
+    response = await apply(client, f"{DEPLOYMENTS}/d", config(), "one")
+    _, kept = response.json["spec"]["template"]["spec"]["containers"]
+    assert (kept["name"], kept["image"], kept.get("workingDir")) == ("d", "y", None)
+
+
+async def test_the_last_owner_of_all_labels_can_drop_them(client: Client) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}}
+    path = "/api/v1/namespaces/default/configmaps/m"
+    await apply(client, path, {**config, "metadata": {"name": "m", "labels": {"a": "b"}}}, "one")
+    response = await apply(client, path, config, "one")
+    assert response.status == 200
+    assert "labels" not in response.json["metadata"]
+
+
+async def test_fields_are_written_in_order(client: Client) -> None:
+    ports = [{"port": port, "name": f"p{port}"} for port in (443, 80)]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"type": "NodePort", "ports": ports},
+    }
+    applied = (await apply(client, f"{SERVICES}/s", config, "one")).json
+    spec = applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert list(spec) == ["f:ports", "f:type"]
+    assert list(spec["f:ports"]) == [f'k:{{"port":{port},"protocol":"TCP"}}' for port in (80, 443)]
+
+
+async def test_malformed_managed_fields_of_a_client_do_no_harm(client: Client) -> None:
+    fields: dict[str, Any] = {"f:data": {"k:{": {}, "k:[1]": {}, "v:null": {}, "v:1": {}}}
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}})
+    await client.patch(f"{path}/m?fieldManager=other", {"metadata": {"managedFields": [entry]}})
+    assert (await client.patch(f"{path}/m?fieldManager=m", {"data": {"a": "b"}})).status == 200
+
+
+async def test_a_single_empty_entry_removes_all_managed_fields(client: Client) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}, "data": {"a": "b"}})
+    stripped = await client.patch(f"{path}/m?fieldManager=m", {"metadata": {"managedFields": [{}]}})
+    assert (stripped.status, stripped.json["metadata"].get("managedFields")) == (200, None)
+    assert (await client.patch(f"{path}/m?fieldManager=m", {"data": {"a": "c"}})).status == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operation": "Remove"},
+        {"apiVersion": ""},
+        {"fieldsType": ""},
+        {"fieldsV1": {"f:data": "a"}},
+    ],
+)
+async def test_invalid_managed_fields_of_a_client_are_ignored(client: Client, change: dict[str, Any]) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    created = (await client.post(f"{path}?fieldManager=m", {"metadata": {"name": "m"}, "data": {"a": "b"}})).json
+    (entry,) = created["metadata"]["managedFields"]
+    metadata = {"managedFields": [{**entry, "manager": "x", **change}], "labels": {"a": "b"}}
+    patched = await client.patch(f"{path}/m?fieldManager=other", {"metadata": metadata})
+    assert patched.status == 200, patched.content
+    assert [one["manager"] for one in patched.json["metadata"]["managedFields"]] == ["m", "other"]
+
+
+async def test_a_subresource_does_not_write_managed_fields(client: Client) -> None:
+    created = (await client.post(f"{PODS}?fieldManager=m", pod())).json
+    container = {"name": "debug", "image": "x", "terminationMessagePolicy": "File"}
+    changed = {**created, "metadata": {**created["metadata"], "managedFields": [{}]}}
+    changed["spec"] = {**created["spec"], "ephemeralContainers": [container]}
+    written = await client.put(f"{PODS}/p/ephemeralcontainers?fieldManager=other", changed)
+    assert written.status == 200, written.content
+    assert [one["manager"] for one in written.json["metadata"]["managedFields"]] == ["m", "other"]
+
+
+async def test_an_entry_of_managed_fields_needs_no_manager(client: Client) -> None:
+    entry = {"operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}}
+    path = "/api/v1/namespaces/default/configmaps"
+    await client.post(path, {"metadata": {"name": "m"}, "data": {"a": "b"}})
+    for metadata in ({"managedFields": [entry]}, {"labels": {"a": "b"}}):
+        patched = await client.patch(f"{path}/m?fieldManager=m", {"metadata": metadata})
+        assert patched.status == 200, patched.content
+    assert [one.get("manager") for one in patched.json["metadata"]["managedFields"]] == [None, "m"]

@@ -1,0 +1,1 @@
+"""The commands of the laboratory; the entry points of the distribution name them."""

@@ -1,0 +1,239 @@
+"""``kubestow bench``: run benchmark workloads, and compare two results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.output.formats import print_data
+from kubestow.errors import InputError, KubestowError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult
+    from kubestow_lab.scheduler_perf.run import RunOptions
+    from kubestow_lab.scheduler_perf.workload_files.test_cases import WorkloadPlan
+
+__all__ = ["bench"]
+
+#: The line width without a terminal.
+_LOG_WIDTH = 150
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
+
+
+def _percentage(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """A percentage such as ``10%``, as a fraction."""
+    if text is None:
+        return None
+    found = _PERCENT.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"expected a percentage such as 10%, got {text!r}")
+    return float(found[1]) / 100
+
+
+@click.command()
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD|FILE]...")
+@click.option("--list", "lists", is_flag=True, help="Print the selected workloads with their labels and parameters.")
+@click.option(
+    "--filter", "name_filter", default="", metavar="TEXT", help="Only workloads with this text in their name."
+)
+@click.option(
+    "--labels",
+    "label_filter",
+    default="",
+    metavar="LABELS",
+    help="Only workloads with these labels, as performance,-short (a minus excludes).",
+)
+@click.option(
+    "--param", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a parameter, as nodes=500; can be repeated."
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Run on this cluster instead of an embedded API server. It should serve nothing else.",
+)
+@click.option("--core", is_flag=True, help="Run the engine alone: objects in memory, no API server, no HTTP.")
+@click.option("--external-scheduler", is_flag=True, help="Measure the scheduler that runs on the cluster already.")
+@click.option(
+    "--scheduler-pid",
+    type=click.IntRange(1),
+    help="The process of the external scheduler on this machine, for CPU time and memory.",
+)
+@click.option("--metrics-url", default="", metavar="URL", help="The secure port of the external scheduler.")
+@click.option("--keep", is_flag=True, help="With --kubeconfig: do not delete the created objects.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the driver and of the scheduler with --core.")
+@click.option(
+    "--timeout", default=600.0, show_default=True, type=click.FloatRange(1), help="Seconds to wait for pods at once."
+)
+@click.option(
+    "--output",
+    "-o",
+    default="table",
+    show_default=True,
+    metavar="FORMAT",
+    help="table, json or yaml; or html=FILE for a table and a page with plots.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="A.JSON B.JSON",
+    help="Compare two results instead of running workloads.",
+)
+@click.option(
+    "--fail-above", callback=_percentage, metavar="PERCENT", help="With --compare: fail if B is worse by more."
+)
+def bench(
+    workloads: tuple[str, ...],
+    lists: bool,
+    name_filter: str,
+    label_filter: str,
+    overrides: tuple[str, ...],
+    output: str,
+    compare: tuple[Path, Path] | None,
+    fail_above: float | None,
+    **options: Any,
+) -> int:
+    """Run benchmark workloads in scheduler_perf's format.
+
+    WORKLOAD is an installed test case (SchedulingBasic) or workload (SchedulingBasic/500Nodes); FILE a workload file or
+    a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
+    workload fails.
+    """
+    from kubestow_lab.scheduler_perf.workload_files.catalog import Selection, plans
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    write_html = _html_file(output)
+    if compare is not None:
+        if workloads or lists:
+            raise click.UsageError("--compare takes two results, and no workloads")
+        return _compare(*compare, fail_above, output)
+    if fail_above is not None:
+        raise click.UsageError("--fail-above requires --compare")
+    if not (workloads or lists or name_filter or label_filter):
+        raise click.UsageError("expected a workload, such as SchedulingBasic/500Nodes; --list prints all of them")
+    run_options = _run_options(options)
+    selected = plans(Selection(workloads, name_filter, label_filter, overrides))
+    if lists:
+        _list(selected, output)
+        return 0
+    result = asyncio.run(_run_all(selected, run_options))
+    _print(result, output)
+    if write_html is not None:
+        from kubestow_lab.scheduler_perf.reports.html import html_page
+
+        _write(write_html, html_page(result))
+    return int(bool(result.failures))
+
+
+def _html_file(output: str) -> Path | None:
+    if output in ("table", "json", "yaml"):
+        return None
+    form, _, file = output.partition("=")
+    if form != "html" or not file:
+        raise InputError("--output", f"expected table, json, yaml or html=FILE, got {output!r}")
+    return Path(file)
+
+
+def _run_options(options: Mapping[str, Any]) -> RunOptions:
+    from kubestow_lab.scheduler_perf.execution.session import ExecutionOptions
+    from kubestow_lab.scheduler_perf.run import ExternalScheduler, RunOptions
+
+    kubeconfig, core, external = options["kubeconfig"], options["core"], options["external_scheduler"]
+    if core and (kubeconfig or external):
+        raise click.UsageError("--core cannot be used together with --kubeconfig or --external-scheduler")
+    if external and not kubeconfig:
+        raise click.UsageError("--external-scheduler requires --kubeconfig")
+    if not external and (options["scheduler_pid"] or options["metrics_url"]):
+        raise click.UsageError("--scheduler-pid and --metrics-url require --external-scheduler")
+    return RunOptions(
+        kubeconfig=str(kubeconfig.resolve()) if kubeconfig is not None else "",
+        core=core,
+        external=ExternalScheduler(options["scheduler_pid"] or 0, options["metrics_url"]) if external else None,
+        keep=options["keep"],
+        seed=options["seed"],
+        execution=ExecutionOptions(timeout=options["timeout"]),
+    )
+
+
+async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> BenchmarkResult:
+    """Check all workloads, then run them in turn; one that fails does not stop the others. Raises InputError."""
+    from kubestow_lab.scheduler_perf.progress import ProgressBar
+    from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult, this_machine
+    from kubestow_lab.scheduler_perf.run import check, run_workload
+
+    for plan in selected:
+        check(plan)
+    machine, results, failures = this_machine(), [], {}
+    with ProgressBar(len(selected)) as progress:
+        for plan in selected:
+            progress.workload(plan.name)
+            try:
+                results.append(await run_workload(plan, options, progress))
+            except KubestowError as error:
+                failures[plan.name] = str(error)
+    return BenchmarkResult(machine, results, failures)
+
+
+def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
+    if output in ("json", "yaml"):
+        listed = [
+            {"name": plan.name, "labels": sorted(plan.labels), "parameters": dict(plan.parameters)} for plan in selected
+        ]
+        print_data(listed, output)
+        return
+    for plan in selected:
+        parameters = " ".join(f"{name}={value}" for name, value in plan.parameters.items())
+        click.echo(f"{plan.name}  [{', '.join(sorted(plan.labels))}]  {parameters}")
+
+
+def _print(result: BenchmarkResult, output: str) -> None:
+    if output in ("json", "yaml"):
+        from kubestow_lab.scheduler_perf.reports.result import write_result
+
+        print_data(json.loads(write_result(result)), output)
+        for name, error in result.failures.items():
+            click.echo(f"kubestow: {name}: {error}", err=True)
+        return
+    from kubestow_lab.scheduler_perf.reports.tables import print_result
+
+    print_result(_console(), result)
+
+
+def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
+    from kubestow_lab.scheduler_perf.reports.comparison import compare
+    from kubestow_lab.scheduler_perf.reports.result import read_result
+    from kubestow_lab.scheduler_perf.reports.tables import print_comparison
+
+    comparison = compare(read_result(first), read_result(second), fail_above=fail_above)
+    if not comparison.rows:
+        raise InputError(str(second), f"has no workload in common with {first}")
+    if output in ("json", "yaml"):
+        print_data(comparison.document(), output)
+    else:
+        print_comparison(_console(), comparison)
+    return int(bool(comparison.regressions))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
+    return console
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(file), f"cannot be written: {error.strerror or error}") from None

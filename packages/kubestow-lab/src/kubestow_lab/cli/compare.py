@@ -1,0 +1,184 @@
+"""``kubestow compare``: what another configuration or plugin would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.inputs.scheduler import SchedulerInput
+from kubestow.cli.output.documents import print_result
+from kubestow.cli.output.forms import OutputForms, emit
+from kubestow.cli.output.progress import progress_bar
+from kubestow.errors import InputError
+from kubestow_lab.cli.inputs.simulation import SimulationInput, simulation_options
+from kubestow_lab.cli.inputs.workload import WorkloadInput, workload_options
+
+if TYPE_CHECKING:
+    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+    from kubestow_lab.comparison.comparison import Comparison
+    from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
+
+__all__ = ["compare"]
+
+_PER_SIDE = "Given twice, of the baseline and of the candidate."
+
+
+@click.command()
+@workload_options
+@click.option("--config", "configs", multiple=True, help=f"KubeSchedulerConfiguration; '' is the default. {_PER_SIDE}")
+@click.option("--plugin", "plugins", multiple=True, help="A plugin of both, as module:Class or file.py:Class.")
+@click.option("--baseline-plugin", "baseline_plugins", multiple=True, help="A plugin of the baseline only.")
+@click.option("--candidate-plugin", "candidate_plugins", multiple=True, help="A plugin of the candidate only.")
+@click.option("--feature-gates", "gates", multiple=True, help=f"Feature gates: Name=true,Other=false. {_PER_SIDE}")
+@simulation_options()
+@click.option(
+    "--fail-if",
+    "thresholds",
+    multiple=True,
+    metavar="THRESHOLD",
+    help="Exit with status 1 if this holds, such as 'pending > baseline * 1.05'. Can be repeated.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=OutputForms("table", "json", "yaml", "markdown", "junit", files=("html",)),
+    default=["table"],
+    help="table, json, yaml, markdown or junit, to a file with FORM=FILE; or html=FILE. Can be repeated.",
+)
+@bad_input_is_status_1
+def compare(
+    workload: WorkloadInput,
+    configs: tuple[str, ...],
+    plugins: tuple[str, ...],
+    baseline_plugins: tuple[str, ...],
+    candidate_plugins: tuple[str, ...],
+    gates: tuple[str, ...],
+    simulation: SimulationInput,
+    thresholds: tuple[str, ...],
+    outputs: tuple[tuple[str, str], ...],
+) -> int:
+    """Compare two configurations, or two versions of plugins, on the same cluster and workload.
+
+    The first --config is the baseline, the second the candidate. Both are simulated, as by `kubestow simulate`: which
+    pods land elsewhere, win or lose, and which metrics move.
+    """
+    from kubestow_lab.comparison.compare import compare as compared
+
+    parsed = _parsed(thresholds)
+    baseline, candidate = (
+        _side(_of_side("--config", configs, n), (*plugins, *extra), _of_side("--feature-gates", gates, n))
+        for n, extra in enumerate((baseline_plugins, candidate_plugins))
+    )
+    if len(configs) < 2 and len(gates) < 2 and not baseline_plugins and not candidate_plugins:
+        raise click.UsageError(
+            "baseline and candidate are the same, expected --config twice (--config '' is the default configuration),"
+            " --feature-gates twice, --baseline-plugin or --candidate-plugin"
+        )
+    cluster, arrivals = workload.read()
+    _check_metrics(parsed, cluster)
+    with progress_bar("simulating", "pods") as show:
+        found = compared(
+            cluster,
+            arrivals,
+            baseline=baseline,
+            candidate=candidate,
+            options=simulation.options(),
+            names=_names(configs, baseline_plugins, candidate_plugins),
+            progress=lambda progress: show(progress.pods, progress.total),
+        )
+    for side in (found.baseline, found.candidate):
+        for remark in side.result.remarks:
+            click.echo(f"remark: {side.name}: {remark}", err=True)
+    checked = found.check(parsed)
+    for form, target in outputs:
+        _write(form, target, found, checked)
+    return _report_crossed(checked)
+
+
+# -- what to compare -------------------------------------------------------------------------------------------------
+
+
+def _of_side(option: str, values: Sequence[str], side: int) -> str:
+    """The value of an option for a side; a single one is for both."""
+    if len(values) > 2:
+        raise click.UsageError(f"expected {option} at most twice, for the baseline and the candidate")
+    return values[min(side, len(values) - 1)] if values else ""
+
+
+def _side(configuration: str, plugins: tuple[str, ...], gates: str) -> SchedulerOptions:
+    """A scheduler; its configuration is read here, so that its errors come before the cluster is read."""
+    return SchedulerInput(configuration or None, plugins, gates).read().decoded()
+
+
+def _names(configs: Sequence[str], baseline_plugins: Sequence[str], candidate_plugins: Sequence[str]) -> list[str]:
+    """What the sides are called: by the configuration and plugins that they do not share, or by their roles."""
+    names = []
+    for side, plugins in enumerate((baseline_plugins, candidate_plugins)):
+        configuration = configs[side] or "default configuration" if len(set(configs)) == 2 else ""
+        names.append(" with ".join(filter(None, (configuration, ", ".join(plugins)))))
+    roles = ("baseline", "candidate")
+    return [name or role for name, role in zip(names, roles, strict=True)] if names[0] != names[1] else [*roles]
+
+
+# -- thresholds ------------------------------------------------------------------------------------------------------
+
+
+def _parsed(thresholds: Sequence[str]) -> list[Threshold]:
+    from kubestow_lab.comparison.thresholds import Threshold
+
+    try:
+        return [Threshold.parse(text) for text in thresholds]
+    except InputError as error:
+        raise click.UsageError(f"--fail-if: {error}") from None
+
+
+def _check_metrics(thresholds: Sequence[Threshold], cluster: Cluster) -> None:
+    """Refuse metrics of resources that the cluster does not have, before anything is simulated."""
+    resources = {name for node in cluster.nodes for name in node.status.allocatable} - {"pods"}
+    try:
+        for threshold in thresholds:
+            threshold.require_metric(resources)
+    except InputError as error:
+        raise click.UsageError(f"--fail-if: {error}") from None
+
+
+def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
+    """Name the crossed thresholds on standard error; the exit status."""
+    from kubestow_lab.comparison.figures import crossed_text
+
+    crossed = [found for found in checked if found.crossed]
+    for found in crossed:
+        click.echo(f"kubestow: threshold crossed: {crossed_text(found)}", err=True)
+    return 1 if crossed else 0
+
+
+# -- forms of output -------------------------------------------------------------------------------------------------
+
+
+def _write(form: str, target: str, found: Comparison, checked: Sequence[CheckedThreshold]) -> None:
+    match form:
+        case "table":
+            from kubestow_lab.comparison.tables import render
+
+            names = (found.baseline.name, found.candidate.name)
+            print_result(dict, render(names, found.pods, found.metrics, checked), form, target)
+        case "markdown":
+            from kubestow_lab.comparison.markdown import as_markdown
+
+            emit(as_markdown(found, checked), target)
+        case "junit":
+            from kubestow_lab.comparison.junit import as_junit
+
+            emit(as_junit(found, checked), target)
+        case "html":
+            from kubestow_lab.reports.comparison_report import comparison_report
+
+            emit(comparison_report(found, checked), target)
+        case _:
+            print_result(lambda: found.as_json(checked), found, form, target)

@@ -1,0 +1,41 @@
+"""``kubestow trace``: one pod through every extension point, in order."""
+
+from __future__ import annotations
+
+import click
+
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
+from kubestow.cli.inputs.pod import PodName, pod_argument
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
+
+__all__ = ["trace"]
+
+
+@click.command()
+@pod_argument
+@cluster_options
+@scheduler_options
+@output_option(*OUTPUTS)
+@bad_input_is_status_1
+def trace(
+    pod: PodName,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    output: str,
+) -> int:
+    """Trace POD (namespace/name) through the scheduling framework.
+
+    The scheduler runs on the cluster in virtual time, with POD as its only pending pod. Printed are the calls at every
+    extension point in order, with input and result, and the moves in the queue. Nothing is written to a live cluster.
+    """
+    from kubestow_lab.call_trace import trace as traced
+
+    options = scheduler.read()
+    found = traced(source.read(), str(pod), options)
+    for remark in found.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    print_result(found.document, found, output)
+    return 0

@@ -1,0 +1,121 @@
+"""``kubestow tune``: search plugin weights and arguments for the configurations that suit a workload best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
+from kubestow.cli.output.progress import progress_bar
+from kubestow.errors import InputError
+from kubestow_lab.cli.inputs.simulation import SimulationInput, simulation_options
+from kubestow_lab.cli.inputs.workload import WorkloadInput, workload_options
+
+__all__ = ["tune"]
+
+#: The names are checked by :mod:`kubestow_lab.tuning.objectives`, which takes a while to import.
+_OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
+
+
+@click.command()
+@click.option("--space", required=True, type=click.Path(), help="File with the search space.")
+@workload_options
+@scheduler_options
+@simulation_options(departures=False)
+@click.option(
+    "--objective",
+    "objectives",
+    multiple=True,
+    default=("pending", "fragmentation"),
+    help=f"What to minimize; can be repeated: {_OBJECTIVES}.",
+)
+@click.option("--trials", default=64, show_default=True, type=click.IntRange(min=1), help="Configurations to try.")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1), help="Simulations of each.")
+@click.option("--processes", type=click.IntRange(min=1), help="Processes; by default one for each core.")
+@click.option("--dask", metavar="ADDRESS", help="Simulate on the workers of this Dask scheduler; needs kubestow[dask].")
+@click.option(
+    "--write-config", type=click.Path(path_type=Path, dir_okay=False), help="Write the best configuration to a file."
+)
+@output_option(*OUTPUTS)
+@bad_input_is_status_1
+def tune(
+    space: str,
+    workload: WorkloadInput,
+    scheduler: SchedulerInput,
+    objectives: tuple[str, ...],
+    trials: int,
+    runs: int,
+    processes: int | None,
+    dask: str | None,
+    simulation: SimulationInput,
+    write_config: Path | None,
+    output: str,
+) -> int:
+    """Search plugin weights and arguments for the configurations that suit a workload best.
+
+    Each configuration of the search is simulated. Those that no other one beats in all objectives are printed, beside
+    the base configuration (--config). The best in the first objective is written with --write-config.
+    """
+    from kubestow_lab.tuning.search import TuningOptions
+    from kubestow_lab.tuning.search import tune as tuned
+    from kubestow_lab.tuning.search_space import SearchSpace
+
+    if dask is not None and processes is not None:
+        raise click.UsageError("--dask and --processes exclude each other")
+    searched = SearchSpace.load(space)
+    cluster, arrivals = workload.read()
+    setup = scheduler.read()
+    with _workers(dask) as executor, progress_bar("tuning", "trials") as progress:
+        result = tuned(
+            cluster,
+            arrivals,
+            searched,
+            setup.configuration,
+            objectives=objectives,
+            plugins=setup.plugins,
+            gates=setup.gates,
+            options=TuningOptions(trials=trials, runs=runs, seed=simulation.seed, simulation=simulation.options()),
+            processes=processes,
+            executor=executor,
+            progress=progress,
+        )
+    print_result(result.document, result, output)
+    if write_config is not None:
+        _write_configuration(result.configuration(result.best), write_config)
+    return 0
+
+
+@contextmanager
+def _workers(address: str | None) -> Iterator[Executor | None]:
+    """The workers of a Dask scheduler, None without an address. Raises InputError if there is no connection."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise InputError("--dask", "needs Dask, install kubestow[dask]") from None
+    try:
+        client = Client(address)
+    except (OSError, ValueError) as error:
+        raise InputError("--dask", f"cannot connect to {address}: {error}") from None
+    with client, client.get_executor() as executor:
+        yield executor
+
+
+def _write_configuration(document: dict[str, Any], path: Path) -> None:
+    import yaml
+
+    try:
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,144 @@
+"""``kubestow what-if``: what happens to pods if nodes are drained or lost, and how many nodes to add until all fit.
+
+Nothing is changed: the cluster is a dump, or a live one that is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.exit_status import bad_input_is_status_1
+from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
+from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
+from kubestow.cli.output.documents import OUTPUTS, print_result
+from kubestow.cli.output.formats import output_option
+from kubestow.cli.output.input_summary import print_input
+from kubestow.cli.output.progress import progress_bar
+
+if TYPE_CHECKING:
+    from kubestow_lab.what_if.pod_fates import NodeRemoval
+
+__all__ = ["what_if"]
+
+
+@click.group(cls=CommandGroup)
+def what_if() -> None:
+    """Ask what would happen if nodes were drained, lost or added; nothing is changed."""
+
+
+def _common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The cluster, the scheduler and the form of the output."""
+    strict = click.option("--strict", is_flag=True, help="Refuse input with any problem.")
+    return cluster_options(scheduler_options(strict(output_option(*OUTPUTS)(command))))
+
+
+_max_pending = click.option(
+    "--max-pending", type=click.IntRange(min=0), help="Exit with status 1 if more pods do not come back."
+)
+
+
+@what_if.command()
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@_common_options
+@click.option("--force", is_flag=True, help="Evict pods without a controller as well; they are lost.")
+@_max_pending
+@bad_input_is_status_1
+def drain(
+    nodes: tuple[str, ...],
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    force: bool,
+    max_pending: int | None,
+    strict: bool,
+    output: str,
+) -> int:
+    """Say where the pods of nodes go if these are drained, and which block the drain.
+
+    Pods are evicted as by kubectl drain --ignore-daemonsets --delete-emptydir-data: disruption budgets are kept, and
+    pods without a controller stay unless --force is given.
+    """
+    from kubestow_lab.what_if.node_removal import drain as drained
+    from kubestow_lab.what_if.node_removal import nodes_named
+
+    cluster = source.read(strict=strict)
+    removal = drained(cluster, nodes_named(cluster, nodes), scheduler.read(), force=force)
+    return _report(removal, output, max_pending)
+
+
+@what_if.command()
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("--zone", help="All nodes of this zone.")
+@_common_options
+@_max_pending
+@bad_input_is_status_1
+def lose(
+    nodes: tuple[str, ...],
+    zone: str | None,
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    max_pending: int | None,
+    strict: bool,
+    output: str,
+) -> int:
+    """Say which pods come back where, and which do not, if nodes or a zone are lost at once."""
+    from kubestow_lab.what_if.node_removal import lose as lost
+    from kubestow_lab.what_if.node_removal import nodes_in_zone, nodes_named
+
+    if bool(nodes) == (zone is not None):
+        raise click.UsageError("expected either nodes or --zone")
+    cluster = source.read(strict=strict)
+    names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
+    return _report(lost(cluster, names, scheduler.read()), output, max_pending)
+
+
+@what_if.command()
+@_common_options
+@click.option("--workload", "workloads", multiple=True, help="Manifests of further pods that have to fit.")
+@click.option("--node-pool", "pools", multiple=True, help="A Node, or a price list of node pools, in YAML.")
+@click.option("--like", "likes", multiple=True, metavar="NODE", help="Nodes like this one of the cluster.")
+@bad_input_is_status_1
+def add_nodes(
+    source: ClusterInput,
+    scheduler: SchedulerInput,
+    workloads: tuple[str, ...],
+    pools: tuple[str, ...],
+    likes: tuple[str, ...],
+    strict: bool,
+    output: str,
+) -> int:
+    """Say how many nodes to add until all pods fit, and the cheapest mix of several node pools.
+
+    The pods are the pending ones of the cluster and those of the workload. The exit status is 1 if no number of nodes
+    is enough.
+    """
+    from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.what_if.node_count import nodes_needed
+    from kubestow_lab.what_if.node_pools import pool_like, read_node_pools
+
+    if not pools and not likes:
+        raise click.UsageError("expected --node-pool or --like")
+    cluster = source.read(strict=strict)
+    arrivals = Arrivals.load(*workloads, cluster=cluster, strict=strict) if workloads else Arrivals()
+    if arrivals.summary.problems:
+        print_input("workload", arrivals.summary)
+    shapes = [pool for path in pools for pool in read_node_pools(path)]
+    shapes += [pool_like(cluster, name) for name in likes]
+    with progress_bar("searching", "mixes of nodes tried") as progress:
+        found = nodes_needed(cluster, arrivals, shapes, scheduler.read(), progress=progress)
+    print_result(found.document, found, output)
+    return int(found.mix is None)
+
+
+def _report(removal: NodeRemoval, output: str, max_pending: int | None) -> int:
+    from kubestow_lab.what_if.pod_fates import Fate
+
+    print_result(removal.document, removal, output)
+    missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
+    if max_pending is not None and missing > max_pending:
+        click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)
+        return 1
+    return 0

@@ -1,0 +1,161 @@
+"""Two simulations of the same cluster and workload, and what differs between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
+from kubestow_lab.comparison.pods import (
+    Change,
+    DifferenceGroup,
+    PodDifference,
+    difference_groups,
+    pod_differences,
+)
+from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
+from kubestow_lab.simulation.results.outcomes import PodOutcome
+from kubestow_lab.simulation.results.result import SimulationResult
+
+__all__ = ["Comparison", "Side"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One simulation and what it is called, such as by its configuration file."""
+
+    name: str
+    result: SimulationResult
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A baseline, a candidate, and what differs. In a notebook and with rich it shows as tables."""
+
+    baseline: Side
+    candidate: Side
+    #: The pods that differ, in order of arrival.
+    pods: tuple[PodDifference, ...]
+    #: Every metric, by name.
+    metrics: Mapping[str, MetricChange]
+
+    @classmethod
+    def of(cls, baseline: Side, candidate: Side) -> Comparison:
+        """Compare two results."""
+        pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes)
+        changes = Counter(difference.change for difference in pods)
+        before, after = metrics_of(baseline.result), metrics_of(candidate.result)
+        for name, change in (("lost", Change.LOST), ("won", Change.WON), ("moved", Change.MOVED)):
+            before[name], after[name] = 0, changes[change]
+        names = sorted(before.keys() & after.keys(), key=_position)
+        return cls(
+            baseline,
+            candidate,
+            pods,
+            {name: MetricChange(name, _metric(name), before[name], after[name]) for name in names},
+        )
+
+    def count(self, change: Change) -> int:
+        """How many pods have a change."""
+        return sum(1 for difference in self.pods if difference.change is change)
+
+    def groups(self) -> list[DifferenceGroup]:
+        """The pods that differ by change, owner and reason."""
+        return difference_groups(self.pods)
+
+    def check(self, thresholds: Iterable[Threshold | str]) -> list[CheckedThreshold]:
+        """Check thresholds. Raises InputError for one that does not parse or has an unknown metric."""
+        checked = []
+        for each in thresholds:
+            threshold = Threshold.parse(each) if isinstance(each, str) else each
+            threshold.require_metric({name.partition(".")[2] for name in self.metrics})
+            found = self.metrics[threshold.metric]
+            checked.append(threshold.check(found.candidate, found.baseline))
+        return checked
+
+    def as_json(self, checked: Sequence[CheckedThreshold] = ()) -> dict[str, Any]:
+        """Everything as data for JSON; the same input and seed give the same document."""
+        return {
+            "kind": "SimulationComparison",
+            "baseline": _side(self.baseline),
+            "candidate": _side(self.candidate),
+            "thresholds": [
+                {
+                    "threshold": found.threshold.text,
+                    "metric": found.threshold.metric,
+                    "candidate": found.value,
+                    "baseline": found.baseline,
+                    "limit": found.limit,
+                    "crossed": found.crossed,
+                }
+                for found in checked
+            ],
+            "metrics": {
+                name: {
+                    "baseline": _rounded(found.baseline),
+                    "candidate": _rounded(found.candidate),
+                    "change": _rounded(found.change),
+                    "unit": found.metric.unit.value,
+                    "verdict": found.verdict,
+                }
+                for name, found in self.metrics.items()
+            },
+            "changes": {change.value: self.count(change) for change in Change},
+            "pods": [
+                {
+                    "namespace": difference.outcome.namespace,
+                    "name": difference.outcome.name,
+                    "owner": difference.outcome.owner,
+                    "change": difference.change.value,
+                    "baseline": _outcome(difference.baseline),
+                    "candidate": _outcome(difference.candidate),
+                }
+                for difference in self.pods
+            ],
+        }
+
+    def __rich__(self) -> Any:
+        """The tables for a terminal."""
+        from kubestow_lab.comparison.tables import render  # rich takes a while to import
+
+        return render((self.baseline.name, self.candidate.name), self.pods, self.metrics)
+
+    def _repr_html_(self) -> str:
+        """The tables for a notebook."""
+        from kubestow.reports.tables import as_html
+
+        return as_html(self.__rich__())
+
+    def __repr__(self) -> str:
+        """The numbers of pods by change."""
+        changes = ", ".join(f"{self.count(change):,} {change.value}" for change in Change)
+        return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
+
+
+def _metric(name: str) -> Metric:
+    family, dot, _ = name.partition(".")
+    return RESOURCE_METRICS[family] if dot else METRICS[name]
+
+
+def _position(name: str) -> tuple[int, int, str]:
+    """The metrics without a resource first, then by kind and resource."""
+    family, dot, resource = name.partition(".")
+    order = list(RESOURCE_METRICS if dot else METRICS)
+    return (int(bool(dot)), order.index(family), "" if resource == "cpu" else resource)
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
+
+
+def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    return {"state": outcome.state.value, "node": outcome.node, "message": outcome.message}
+
+
+def _rounded(value: float) -> float:
+    """Micro-units are enough, and hide the rounding errors of sums."""
+    return round(value, 6)

@@ -1,0 +1,127 @@
+"""Replay of recorded capacity reports, to compare kubestow with cluster-capacity.
+
+The recording marks what was the same in all its runs, and only that is compared. Among nodes of equal score, which
+cluster-capacity chooses from at random, the replay prefers the recorded one. The program was built on Kubernetes 1.34:
+:mod:`.former_rules` restores what has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.engine.input.cluster import Cluster
+from kubestow.errors import InputError
+from kubestow.framework.profile import Registry, implements
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow_lab.capacity.estimate import COPIED_KINDS, Capacity, CapacityOptions, estimate
+from kubestow_lab.capacity.pod_template import PodTemplate
+from kubestow_lab.capacity.report import document
+from kubestow_lab.conformance.former_rules import with_former_plugins, without_taints
+from kubestow_lab.conformance.recorded_cases import CapacityCase, Object
+from kubestow_lab.conformance.scheduling import ReplayMismatch
+
+__all__ = ["replay_capacity"]
+
+_RESOURCES = {resource.plural: resource for resource in WATCHED}
+_TERMINAL_PHASES = ("Succeeded", "Failed")
+_INVALID = "Failed to parse pod spec file: "
+
+
+@dataclass(frozen=True, slots=True)
+class _AsRecorded:
+    """Of the best nodes, that which the recording has first; others come last, by name."""
+
+    order: tuple[str, ...]
+
+    def choose(self, cluster: ClusterCache, rows: NDArray[np.intp]) -> int:
+        """The preferred row."""
+        names = cluster.nodes.names
+        rank = {name: position for position, name in enumerate(self.order)}
+        return min(map(int, rows), key=lambda row: (rank.get(names[row], len(rank)), names[row]))
+
+
+def replay_capacity(case: CapacityCase, registry: Registry) -> list[ReplayMismatch]:
+    """Replay one case and return what differs from the recording."""
+    try:
+        capacity = _estimate(case, with_former_plugins(registry))
+    except InputError as error:
+        found: dict[str, Any] = {"error": f"{_INVALID}{error.problem}"}
+        fields = [("error", case.expect.get("error"), found["error"])]
+    else:
+        fields = list(_compared(case.expect, capacity))
+    return [
+        ReplayMismatch(case.name, case.pod["metadata"]["name"], field, expected, actual)
+        for field, expected, actual in fields
+        if expected != actual
+    ]
+
+
+def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
+    template = PodTemplate(case.pod, case.name)
+    configuration = (
+        config.default_configuration(config.FeatureGates())
+        if case.config is None
+        else config.load(case.config, subject=case.name, implements=implements(registry))
+    )
+    order = tuple(name for name, _ in _recorded_nodes(case.expect))
+    options = CapacityOptions(
+        max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=_AsRecorded(order), kinds=COPIED_KINDS
+    )
+    return estimate(_cluster(case), template, configuration, registry=registry, options=options)
+
+
+def _cluster(case: CapacityCase) -> Cluster:
+    cluster = Cluster()
+    for plural, objects in case.cluster.items():
+        resource = _RESOURCES[plural]
+        for manifest in objects:
+            obj = convert(resource.type, manifest)
+            if resource == NODES:
+                cluster.nodes.append(obj)
+            elif resource != PODS:
+                cluster.objects.append(obj)
+            elif isinstance(obj, Pod) and obj.status.phase not in _TERMINAL_PHASES:
+                cluster.pods.append(obj)
+    return cluster
+
+
+def _compared(expect: Object, capacity: Capacity) -> Iterator[tuple[str, Any, Any]]:
+    """Each compared field as (path, expected, actual)."""
+    if "error" in expect:
+        yield "error", expect["error"], None
+        return
+    report, stable, status = document(capacity, ""), expect["stable"], expect["status"]
+    yield "spec", expect["spec"], report["spec"]
+    if stable["total"]:
+        yield "status.replicas", status["replicas"], capacity.replicas
+    elif capacity.replicas not in expect["totals"]:
+        yield "status.replicas", expect["totals"], capacity.replicas
+    if stable["failReason"]:
+        reason = report["status"]["failReason"]
+        yield "status.failReason.failType", status["failReason"]["failType"], reason["failType"]
+        yield (
+            "status.failReason.failMessage",
+            without_taints(status["failReason"]["failMessage"]),
+            reason["failMessage"],
+        )
+    recorded, placed = _recorded_nodes(expect), list(capacity.per_node().items())
+    if stable["perNode"]:
+        yield "status.pods.replicasOnNodes", dict(recorded), dict(placed)
+        if stable["nodeOrder"]:
+            yield "status.pods.replicasOnNodes.nodeName", [name for name, _ in recorded], [name for name, _ in placed]
+    if stable["sequence"] and "sequence" in expect:
+        yield "sequence", [entry.partition("@")[2] for entry in expect["sequence"]], capacity.nodes
+
+
+def _recorded_nodes(expect: Object) -> list[tuple[str, int]]:
+    pods = (expect.get("status") or {}).get("pods") or ()
+    return [(entry["nodeName"], entry["replicas"]) for pod in pods for entry in pod.get("replicasOnNodes") or ()]

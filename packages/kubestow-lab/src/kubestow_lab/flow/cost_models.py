@@ -1,0 +1,141 @@
+"""Cost models: what it costs to place a pod on a node, to let it wait, and to evict or move it.
+
+Costs are integers without a unit; only comparisons within one model mean anything. The models are those of Firmament
+and Poseidon, in terms of what a cluster reports: requests for slots, container images for input data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.nodes.images import normalized
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.requests import CPU, MEMORY
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow_lab.flow.problem import NodeCosts
+
+__all__ = ["COST_MODELS", "CostModel", "CpuMem", "Octopus", "Quincy"]
+
+Costs = NDArray[np.int64]
+
+_MIB = 2**20
+
+
+class CostModel(ABC):
+    """The costs of one policy."""
+
+    name: str
+    #: What evicting a pod costs, beside what it then costs to let it wait.
+    preemption: int
+    #: What moving a running pod costs, beside its new place.
+    migration: int
+
+    @abstractmethod
+    def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
+        """The cost of the pod on each node, int64, not negative."""
+
+    @abstractmethod
+    def nodes(self, nodes: Nodes) -> NodeCosts:
+        """The cost of a further pod on each node, whichever it is."""
+
+    @abstractmethod
+    def unscheduled(self, seconds: float) -> int:
+        """The cost of a pod that has waited so long and waits on. Does not fall with time."""
+
+    def continuation(self, placement: int, seconds: float) -> int:
+        """The cost of leaving a pod where it has run so long, given its placement cost there."""
+        return 0
+
+
+class CpuMem(CostModel):
+    """Poseidon's: spreads pods over nodes by the shares of CPU and memory that are requested."""
+
+    name = "cpu-mem"
+    preemption = 50_000
+    migration = 5_000
+
+    #: A node that is requested entirely costs this much; more than ten times as much is not distinguished.
+    _FULL, _MOST = 1_000, 10_000
+    _STEP = 100
+
+    def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
+        """The mean share of CPU and memory that is requested with the pod on the node, in thousandths."""
+        shares = np.zeros(len(nodes), np.float64)
+        for resource in (CPU, MEMORY):
+            requested = nodes.requested(resource) + pod.requests.get(resource, 0)
+            shares += requested / np.maximum(nodes.allocatable(resource), 1)
+        return np.clip(shares / 2 * self._FULL, 0, self._MOST).astype(np.int64)
+
+    def nodes(self, nodes: Nodes) -> NodeCosts:
+        """100 for the first pod, 200 for the second and so on, so that one solution spreads the load."""
+        return NodeCosts(np.full(len(nodes), self._STEP, np.int64), self._STEP)
+
+    def unscheduled(self, seconds: float) -> int:
+        """More than any placement costs, and growing."""
+        return 100_000 + min(int(seconds * 100), 900_000)
+
+
+class Octopus(CostModel):
+    """Firmament's load balancing: nodes with few pods first."""
+
+    name = "octopus"
+    preemption = 1_000_000
+    migration = 1_000
+
+    def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
+        """1, wherever it is."""
+        return np.ones(len(nodes), np.int64)
+
+    def nodes(self, nodes: Nodes) -> NodeCosts:
+        """100 for each pod that the node has already."""
+        return NodeCosts(100 * nodes.pod_count, 100)
+
+    def unscheduled(self, seconds: float) -> int:
+        """A million, and growing."""
+        return 1_000_000 + min(int(seconds * 100), 9_000_000)
+
+
+class Quincy(CostModel):
+    """Quincy's: a pod goes where its data is, or waits until waiting costs more than fetching it.
+
+    The data of a pod are its container images. A node is preferred if it has a tenth of them or more.
+    """
+
+    name = "quincy"
+    preemption = 100_000
+    migration = 1_000
+
+    #: The cost of fetching a MiB, and the share of the data from which a node is preferred.
+    _CORE, _PREFERRED = 2, 0.1
+
+    def placement(self, pod: PodInfo, nodes: Nodes) -> Costs:
+        """2 for each MiB of the pod's images that the node lacks; images that no node has count nowhere."""
+        local = np.zeros(len(nodes), np.int64)
+        total = 0
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            image = nodes.image(normalized(container.image))
+            if image is not None:
+                size, _, present = image
+                total += size
+                local += present * np.int64(size)
+        local[local < self._PREFERRED * total] = 0
+        return self._CORE * ((total - local) // _MIB)
+
+    def nodes(self, nodes: Nodes) -> NodeCosts:
+        """None: data alone decides."""
+        return NodeCosts(np.zeros(len(nodes), np.int64))
+
+    def unscheduled(self, seconds: float) -> int:
+        """A half for each second, from 1 on."""
+        return 1 + int(seconds / 2)
+
+    def continuation(self, placement: int, seconds: float) -> int:
+        """The data has been fetched; what it cost is forgotten as the pod runs."""
+        return max(0, placement - int(seconds / 2))
+
+
+COST_MODELS: dict[str, type[CostModel]] = {model.name: model for model in (CpuMem, Octopus, Quincy)}
+"""The cost models by name."""

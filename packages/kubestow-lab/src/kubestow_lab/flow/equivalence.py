@@ -1,0 +1,189 @@
+"""The placement problem of a cluster and some pods: equivalence classes, and where the engine's filters let them go.
+
+Pods of one group of shapes share an evaluation, so feasibility costs one call of the filters for all nodes per group.
+Groups that the problem cannot tell apart become one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.events import POD_BITS
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.evaluation.feasibility import Feasibility
+from kubestow.framework.evaluation.result_cache import PluginResults
+from kubestow.framework.profile import Profile
+from kubestow.plugins.node_ports import NodePorts
+from kubestow.plugins.node_resources.fit import NodeResourcesFit
+from kubestow_lab.flow.cost_models import CostModel
+from kubestow_lab.flow.problem import PodClass, Problem
+
+__all__ = ["Formulation", "formulate", "why_not_modelled"]
+
+Amounts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """A problem, the pods of each of its classes, and the uids of pods whose filters read other nodes.
+
+    Constraints between nodes, such as affinity and spread, are not in the problem.
+    """
+
+    problem: Problem
+    members: Sequence[Sequence[PodInfo]]
+    interacting: frozenset[str]
+
+    def solution(self, node_names: Mapping[str, str]) -> Amounts:
+        """The solution in which pods are on these nodes, by uid."""
+        columns = {name: column for column, name in enumerate(self.problem.nodes)}
+        solution = np.zeros((len(self.members), len(self.problem.nodes)), np.int64)
+        for row, members in enumerate(self.members):
+            for pod in members:
+                if (name := node_names.get(pod.uid)) is not None:
+                    solution[row, columns[name]] += 1
+        return solution
+
+    def assignments(self, solution: Amounts, node_names: Mapping[str, str] | None = None) -> list[tuple[PodInfo, str]]:
+        """A pod and its node for each placement of a solution.
+
+        Pods that are on one of ``node_names`` (by uid) stay there as far as the solution has room for their class.
+        """
+        placed: list[tuple[PodInfo, str]] = []
+        for row, members in enumerate(self.members):
+            room = {
+                self.problem.nodes[column]: int(solution[row, column])
+                for column in np.flatnonzero(solution[row]).tolist()
+            }
+            moving: list[PodInfo] = []
+            for pod in members:
+                name = (node_names or {}).get(pod.uid, "")
+                if room.get(name, 0):
+                    room[name] -= 1
+                    placed.append((pod, name))
+                else:
+                    moving.append(pod)
+            moving.sort(key=lambda pod: pod.uid not in (node_names or {}))  # who ran before runs again
+            targets = (name for name, count in room.items() for _ in range(count))
+            placed += zip(moving, targets, strict=False)
+        return placed
+
+
+def why_not_modelled(profile: Profile, pod: PodInfo) -> str:
+    """Why a pod cannot be part of a problem, empty if it can. Raises PluginError."""
+    if pod.shape.spec.volumes:
+        return "has volumes"
+    if pod.spec.resource_claims:
+        return "has resource claims"
+    if profile.runtime.gang_of(pod) is not None:
+        return "is in a gang"
+    fit = _fit(profile)
+    if fit is None:
+        return f"profile {profile.scheduler_name} does not filter by resources"
+    if any(fit.is_backed_by_devices(name) for name, amount in pod.shape.requests.items() if amount):
+        return "requests devices"
+    return ""
+
+
+def formulate(
+    cluster: Cluster,
+    profiles: Mapping[str, Profile],
+    pods: Sequence[PodInfo],
+    cost_model: CostModel,
+    *,
+    waited: Mapping[str, float] | None = None,
+    relaxed: bool = False,
+) -> Formulation:
+    """The problem of placing pods, none of which is placed, on a cluster as it is.
+
+    Each pod has a profile and can be modelled (:func:`why_not_modelled`). ``waited`` has seconds by uid. ``relaxed``
+    leaves out the verdicts of filters that read other nodes, which other pods of the problem may still change; then a
+    placement that the problem does not allow is impossible in any order. Raises PluginError.
+    """
+    groups: dict[object, list[PodInfo]] = {}
+    for pod in pods:
+        profile = profiles[pod.spec.scheduler_name]
+        unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
+        key = pod.spec.scheduler_name, profile.evaluations.group(cluster, pod), unscheduled
+        groups.setdefault(key, []).append(pod)
+    nodes = cluster.all_nodes()
+    merged: dict[object, tuple[PodClass, Mask, Amounts, list[PodInfo]]] = {}
+    interacting: set[str] = set()
+    for members in groups.values():
+        pod = members[0]
+        profile = profiles[pod.spec.scheduler_name]
+        found = profile.evaluations.of(cluster, pod).feasible(cluster, pod)
+        feasible = _relaxed(found, len(nodes)) if relaxed else _passing(found, len(nodes))
+        if not found.filters.is_node_local:
+            interacting.update(member.uid for member in members)
+        costs = cost_model.placement(pod, nodes)
+        fit = _fit(profile)
+        requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
+        ports = pod.shape.host_ports if _filters_ports(profile) else ()
+        unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
+        pod_class = PodClass(0, pod.priority, requests, tuple(ports), unscheduled)
+        alike = (
+            pod.priority,
+            tuple(sorted(requests.items())),
+            pod_class.host_ports,
+            unscheduled,
+            feasible.tobytes(),
+            costs.tobytes(),
+        )
+        merged.setdefault(alike, (pod_class, feasible, costs, []))[3].extend(members)
+    rows = list(merged.values())
+    resources = sorted({name for pod_class, *_ in rows for name in pod_class.requests})
+    shape = len(rows), len(nodes)
+    problem = Problem(
+        classes=[
+            PodClass(len(members), each.priority, each.requests, each.host_ports, each.unscheduled)
+            for each, _, _, members in rows
+        ],
+        nodes=nodes.names,
+        feasible=np.array([feasible for _, feasible, _, _ in rows], np.bool_).reshape(shape),
+        free={name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources},
+        slots=np.maximum(nodes.allowed_pods - nodes.pod_count, 0),
+        costs=np.array([costs for _, _, costs, _ in rows], np.int64).reshape(shape),
+        node_costs=cost_model.nodes(nodes),
+    )
+    return Formulation(problem, [members for *_, members in rows], frozenset(interacting))
+
+
+def _passing(found: Feasibility, total: int) -> Mask:
+    """The nodes that pass all filters, bool."""
+    mask = np.zeros(total, np.bool_)
+    mask[found.rows] = True
+    return mask
+
+
+def _relaxed(found: Feasibility, total: int) -> Mask:
+    """The nodes that pass the filters that read nothing but the node and its pods, bool."""
+    candidates = found.walked_candidates
+    if candidates is None:
+        return np.zeros(total, np.bool_)
+    local = {results.plugin.name for results in found.filters.active if _is_local(results)}
+    mask = candidates.copy()
+    for result in found.filter_results():
+        if result.plugin in local:
+            mask &= ~result.rejects
+    return mask
+
+
+def _is_local(results: PluginResults) -> bool:
+    mask = results.invalidation_mask
+    return mask is not None and not mask.all_bits & POD_BITS
+
+
+def _fit(profile: Profile) -> NodeResourcesFit | None:
+    """The NodeResourcesFit of a profile that filters."""
+    return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, NodeResourcesFit)), None)
+
+
+def _filters_ports(profile: Profile) -> bool:
+    return any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)

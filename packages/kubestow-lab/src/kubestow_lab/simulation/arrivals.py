@@ -1,0 +1,299 @@
+"""The pods of a workload with the times at which they arrive and the durations for which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubestow import gc_tuning
+from kubestow.api.core import Pod, PodResourceClaimStatus
+from kubestow.api.formats.duration import Duration
+from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
+from kubestow.engine.input import kinds
+from kubestow.engine.input.cluster import Cluster, InputSummary
+from kubestow.engine.input.documents import SourceObject, read_objects
+from kubestow.engine.input.expansion import Expansion, Replica, expand, generated_suffix
+from kubestow.engine.input.object_defaults import with_default_class
+from kubestow.engine.input.problems import Problems
+from kubestow.errors import InputError, InvalidObject
+from kubestow.scheduling.events.resources import NODES, PODS
+from kubestow_lab.workloads.workload import DURATION
+
+__all__ = ["ARRIVAL", "Arrival", "Arrivals"]
+
+Object = dict[str, Any]
+
+#: Pod annotation with the time of its arrival, such as ``"90s"``; pods without it arrive at the start.
+ARRIVAL = "kubestow.dev/arrival"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that arrives at ``time`` and runs for ``duration`` once it is bound; seconds, None for ever.
+
+    ``manifest`` has all fields of the pod but its name; copies share it.
+    """
+
+    pod: Pod
+    time: float
+    duration: float | None
+    manifest: Object
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Pods in the order in which they arrive, and other objects that exist from the start.
+
+    ``custom_resources`` are the objects that plugins may read, as those of a cluster.
+    """
+
+    pods: list[Arrival] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+    custom_resources: list[SourceObject] = field(default_factory=list)
+    summary: InputSummary = field(default_factory=InputSummary)
+    attribution: str = ""
+
+    @classmethod
+    def load(cls, *paths: str | Path, cluster: Cluster, strict: bool = False) -> Arrivals:
+        """Read a workload from manifests: pods, and controllers, whose pods are created as they would create them.
+
+        Objects that belong to a controller of the same input are left to it. Pods are new: nodes and statuses are
+        dropped. Nodes, priority classes and pods that the workload refers to are those of ``cluster``. Raises
+        InputError for a file that cannot be read or does not parse, for input without pods, and with ``strict`` for the
+        first problem.
+        """
+        problems = Problems(strict=strict)
+        with gc_tuning.paused():
+            arrivals = _Loader(cluster, problems).load(list(read_objects(paths, problems)))
+        arrivals.summary.problems = tuple(problems)
+        if not arrivals.pods and not problems:
+            raise InputError(", ".join(map(str, paths)), "has no pods, expected pods or workload controllers")
+        return arrivals
+
+    def __repr__(self) -> str:
+        """The number of pods."""
+        return f"<Arrivals: {len(self.pods):,} pods>"
+
+
+class _Named(msgspec.Struct):
+    """An object of any kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _Loader:
+    """Expands and admits the objects of one workload."""
+
+    def __init__(self, cluster: Cluster, problems: Problems) -> None:
+        self._cluster, self._problems = cluster, problems
+        self._arrivals = Arrivals()
+        self._names = {(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
+        self._known = {(type(o), o.metadata.namespace, o.metadata.name) for o in cluster.objects}
+        self._node_manifests: list[Object] | None = None
+
+    def load(self, sources: Sequence[SourceObject]) -> Arrivals:
+        for source in sources:
+            if kinds.type_of(source) in kinds.ADMISSION_KINDS:
+                self._guarded(source, self._add_to_admission)
+        owners = {key for source in sources if (key := _controller_key(source)) is not None}
+        for source in sources:
+            self._load(source, owners)
+        self._arrivals.pods.sort(key=lambda arrival: arrival.time)
+        objects = self._arrivals.objects
+        self._arrivals.objects = with_default_class(objects, (*self._cluster.objects, *objects))
+        return self._arrivals
+
+    def _load(self, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:
+        resource, type_name = kinds.resource_of(source), kinds.type_of(source)
+        if type_name in kinds.WORKLOAD_KINDS or resource == PODS:
+            self._guarded(source, lambda manifest, source: self._expand(manifest, source, owners))
+        elif type_name in kinds.ADMISSION_KINDS:
+            return
+        elif resource == NODES:
+            self._arrivals.summary.left_out["Node (the cluster's are used)"] += 1
+        elif resource is None:
+            self._load_unread(source)
+        else:
+            obj = kinds.decoded(source, resource, self._problems)
+            if obj is not None and self._put_object(obj, source):
+                self._arrivals.summary.read[source.kind] += 1
+
+    def _load_unread(self, source: SourceObject) -> None:
+        """An object of a kind that the scheduler itself does not read."""
+        if version := kinds.expected_version(source):
+            self._report(source, f"{source.kind} of version {source.api_version}, expected {version}")
+        elif kinds.is_custom(source):
+            self._arrivals.custom_resources.append(source)
+            self._arrivals.summary.custom[source.kind] += 1
+        else:
+            self._arrivals.summary.ignored[source.kind] += 1
+
+    def _guarded(self, source: SourceObject, load: Any) -> None:
+        """Load one manifest; whatever is wrong with its structure is a problem of this object alone."""
+        try:
+            load(without_nulls(source.manifest), source)
+        except InvalidObject as error:
+            self._report(source, f"invalid {source.kind}: {error}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            self._report(source, f"invalid {source.kind}: {type(error).__name__}: {error}")
+
+    def _add_to_admission(self, manifest: Object, source: SourceObject) -> None:
+        self._cluster.admission.add(source.kind, manifest)
+        self._arrivals.custom_resources.append(source)
+        self._arrivals.summary.read[source.kind] += 1
+
+    def _expand(self, manifest: Object, source: SourceObject, owners: set[tuple[str, str, str]]) -> None:
+        if not convert(_Named, manifest).metadata.name:
+            raise InvalidObject("required value", path="metadata.name")
+        metadata = manifest["metadata"]
+        namespace = metadata["namespace"] = metadata.get("namespace") or "default"
+        references = metadata.get("ownerReferences") or ()
+        if any((owner.get("kind"), namespace, owner.get("name")) in owners for owner in references):
+            self._arrivals.summary.left_out[f"{source.kind} of a controller in the same input"] += 1
+            return
+        for expansion in _expansions(manifest, self._nodes):
+            self._put_expansion(expansion, namespace, source)
+        if source.kind in ("ReplicaSet", "StatefulSet", "ReplicationController"):
+            self._put_manifest(manifest, source)
+        self._arrivals.summary.read[source.kind] += 1
+
+    def _put_expansion(self, expansion: Expansion, namespace: str, source: SourceObject) -> None:
+        manifest = expansion.pod
+        convert(Pod, manifest)  # names the field of a wrong type
+        self._cluster.admission.admit(manifest, namespace)
+        pod = convert(Pod, manifest)
+        for obj in expansion.objects:
+            self._put_manifest(obj, source)
+        annotations = manifest["metadata"].get("annotations") or {}
+        time, duration = _seconds(annotations, ARRIVAL), _seconds(annotations, DURATION)
+        for replica in expansion.replicas:
+            named = _named(pod, replica)
+            key = (named.metadata.namespace, named.metadata.name)
+            if key in self._names:
+                self._report(source, f"Pod {'/'.join(key)} exists already")
+                continue
+            self._names.add(key)
+            named = self._with_claims(named, manifest, source)
+            self._arrivals.pods.append(Arrival(named, time or 0.0, duration, manifest))
+
+    def _with_claims(self, pod: Pod, manifest: Object, source: SourceObject) -> Pod:
+        """The pod, after creating the claims of its ephemeral volumes and of its resource claim templates."""
+        metadata = pod.metadata
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid, "controller": True}
+        for volume in manifest["spec"].get("volumes") or ():
+            if volume.get("ephemeral"):
+                template = volume["ephemeral"].get("volumeClaimTemplate") or {}
+                name = f"{metadata.name}-{volume['name']}"
+                self._put_manifest(_claim("v1", "PersistentVolumeClaim", name, pod, owner, template), source)
+        statuses = []
+        for claim in pod.spec.resource_claims:
+            template_name = claim.resource_claim_template_name
+            if template_name is None:
+                continue
+            template = self._cluster.admission.claim_templates.get((metadata.namespace, template_name))
+            if template is None:
+                self._report(source, f"Pod {metadata.name}: no ResourceClaimTemplate {template_name} in the input")
+                continue
+            name = f"{metadata.name}-{claim.name}-{generated_suffix(f'{metadata.name}/{claim.name}')}"
+            self._put_manifest(_claim("resource.k8s.io/v1", "ResourceClaim", name, pod, owner, template), source)
+            statuses.append(PodResourceClaimStatus(name=claim.name, resource_claim_name=name))
+        if not statuses:
+            return pod
+        status = msgspec.structs.replace(pod.status, resource_claim_statuses=statuses)
+        return msgspec.structs.replace(pod, status=status)
+
+    def _put_manifest(self, manifest: Object, source: SourceObject) -> None:
+        encoded = SourceObject(
+            manifest["apiVersion"], manifest["kind"], msgspec.json.encode(manifest), source.subject, source.place
+        )
+        resource = kinds.resource_of(encoded)
+        obj = kinds.decoded(encoded, resource, self._problems) if resource is not None else None
+        if obj is not None:
+            self._keep(obj)
+
+    def _put_object(self, obj: Any, source: SourceObject) -> bool:
+        """Keep an object of the input, unless there is one of its name already."""
+        if self._keep(obj):
+            return True
+        name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
+        self._report(source, f"{source.kind} {name} exists already")
+        return False
+
+    def _keep(self, obj: Any) -> bool:
+        """Keep an object unless the cluster or the workload has it, as a StatefulSet's claims may exist already."""
+        metadata = obj.metadata
+        key = (type(obj), metadata.namespace, metadata.name)
+        if key in self._known:
+            return False
+        self._known.add(key)
+        self._arrivals.objects.append(obj)
+        return True
+
+    def _nodes(self) -> Sequence[Object]:
+        if self._node_manifests is None:
+            self._node_manifests = [msgspec.to_builtins(node) for node in self._cluster.nodes]
+        return self._node_manifests
+
+    def _report(self, source: SourceObject, text: str) -> None:
+        self._problems.report(source.subject, source.place, text)
+
+
+def _expansions(manifest: Object, nodes: Any) -> Iterator[Expansion]:
+    """The pods of a workload object; a Pod is its own."""
+    if manifest["kind"] != "Pod":
+        manifest.setdefault("spec", {})
+        yield from expand(manifest, nodes)
+        return
+    manifest.pop("status", None)
+    (manifest.get("spec") or {}).pop("nodeName", None)
+    yield Expansion(manifest, [Replica(manifest["metadata"]["name"], {})])
+
+
+def _controller_key(source: SourceObject) -> tuple[str, str, str] | None:
+    """Kind, namespace and name of a workload controller."""
+    if kinds.type_of(source) not in kinds.WORKLOAD_KINDS:
+        return None
+    try:
+        metadata = decode(_Named, source.raw).metadata
+    except InvalidObject:
+        return None  # which is reported when it is loaded
+    return source.kind, metadata.namespace or "default", metadata.name
+
+
+def _named(pod: Pod, replica: Replica) -> Pod:
+    metadata: ObjectMeta = pod.metadata
+    namespace = metadata.namespace or "default"
+    metadata = msgspec.structs.replace(
+        metadata,
+        name=replica.name,
+        namespace=namespace,
+        uid=f"pod/{namespace}/{replica.name}",
+        labels={**metadata.labels, **replica.labels} if replica.labels else metadata.labels,
+        resource_version="",
+        deletion_timestamp=None,
+    )
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _claim(api_version: str, kind: str, name: str, pod: Pod, owner: Object, template: Mapping[str, Any]) -> Object:
+    metadata = {**(template.get("metadata") or {}), "name": name, "namespace": pod.metadata.namespace}
+    metadata["ownerReferences"] = [owner]
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": template.get("spec") or {}}
+
+
+def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
+    """The duration in an annotation, in seconds. Raises InvalidObject."""
+    text = annotations.get(name)
+    if text is None:
+        return None
+    try:
+        seconds = Duration.parse(str(text)).seconds
+    except ValueError as error:
+        raise InvalidObject(str(error), path=f"metadata.annotations[{name}]") from None
+    if seconds < 0:
+        raise InvalidObject("expected a duration that is not negative", path=f"metadata.annotations[{name}]")
+    return seconds

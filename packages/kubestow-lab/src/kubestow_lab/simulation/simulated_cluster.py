@@ -1,0 +1,163 @@
+"""The simulated cluster behind the scheduler: an API server in memory with the controllers that answer it.
+
+A binding starts the pod at once, and a pod with a duration ends so long afterwards. Volumes are bound and provisioned
+at once. A pod that is evicted is replaced by its controller, if it has one that would. The claims of pods that are gone
+are deleted or released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.resource import ResourceClaim
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubestow.engine.cluster_api.memory_api import MemoryAPI
+from kubestow.engine.cluster_api.node_metrics import NODE_METRICS_PATH, node_metrics
+from kubestow.engine.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
+from kubestow.engine.cluster_api.replacements import replacement, replacing_controller
+from kubestow.engine.cluster_api.volume_controller import VolumeController
+from kubestow.errors import APIError
+from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.interfaces import Clock, ObjectReference
+from kubestow_lab.simulation.arrivals import Arrival
+
+__all__ = ["PodListener", "SimulatedCluster"]
+
+
+class PodListener(Protocol):
+    """Hears of pods that come and go in a simulated cluster."""
+
+    def pod_arrived(self, arrival: Arrival) -> None:
+        """A pod was created."""
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A pod has run for its duration."""
+
+    def pod_evicted(self, pod: Pod) -> None:
+        """A pod was evicted for one of higher priority."""
+
+
+class SimulatedCluster(MemoryAPI):
+    """An API server in memory with controllers; its changes happen on the running event loop."""
+
+    def __init__(self, clock: Clock, listener: PodListener, *, departures: bool = True, replaces: bool = True) -> None:
+        super().__init__()
+        self._clock, self._listener = clock, listener
+        self._departures, self._replaces = departures, replaces
+        self._volumes = VolumeController(self)
+        #: The arrivals of the pods that may end or be replaced, by uid.
+        self._arrivals: dict[str, Arrival] = {}
+        #: When which pods end, as a heap; those that were evicted before that included. Equal times keep their order.
+        self._ends: list[tuple[float, int, ObjectReference]] = []
+        self._end_numbers = itertools.count()
+        self._next_end: asyncio.TimerHandle | None = None
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Create a pod."""
+        self._arrivals[arrival.pod.metadata.uid] = arrival
+        self._listener.pod_arrived(arrival)
+        self.put(arrival.pod)
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """Bind and start a pod. Raises APIError if it does not exist, has another UID, or is already bound."""
+        current = self._current(pod)
+        if current.spec.node_name:
+            raise APIError(409, "Conflict", f'pod {pod.name} is already assigned to node "{current.spec.node_name}"')
+        status = msgspec.structs.replace(
+            current.status, phase="Running", start_time=self._clock.now(), nominated_node_name=""
+        )
+        spec = msgspec.structs.replace(current.spec, node_name=node_name)
+        self.put(msgspec.structs.replace(current, spec=spec, status=status))
+        arrival = self._arrivals.get(pod.uid)
+        if self._departures and arrival is not None and arrival.duration is not None:
+            self._schedule_end(pod, arrival.duration)
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        """Evict a pod, and create its replacement."""
+        evicted = self._objects[PODS].get((pod.namespace, pod.name))
+        await super().delete_pod(pod)
+        if evicted is None or evicted.metadata.uid != pod.uid:
+            return
+        self._listener.pod_evicted(evicted)
+        arrival = self._arrivals.pop(pod.uid, None)
+        controller = replacing_controller(evicted) if self._replaces else None
+        if controller is None:
+            self._release_claims(evicted)
+            return
+        created = replacement(evicted, controller, self._objects[PODS], timestamp(self._clock.now()))
+        created, claims = with_own_claims(created, evicted, self._find)
+        self._release_claims(evicted)
+        for claim in claims:
+            self.put(claim)
+        known = arrival or Arrival(evicted, 0.0, None, {})
+        self.arrive(replace(known, pod=created, time=self._clock.monotonic()))
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Serve the metrics of nodes; raises APIError for anything else."""
+        if (method, path) == ("GET", NODE_METRICS_PATH):
+            return node_metrics(self.nodes(), self.pods(), self._clock.now())
+        return await super().request(method, path, body)
+
+    def put(self, obj: Any) -> str:
+        """Create or replace an object; the volume controller then acts on it. Returns its new resourceVersion."""
+        version = super().put(obj)
+        if isinstance(obj, (PersistentVolume, PersistentVolumeClaim)):
+            self._volumes.reconcile(obj)
+        return version
+
+    def next_departure(self) -> float | None:
+        """When the next of the pods that are running now ends, in seconds of the event loop."""
+        return self._ends[0][0] if self._ends else None
+
+    def _schedule_end(self, pod: ObjectReference, seconds: float) -> None:
+        time = asyncio.get_running_loop().time() + seconds
+        heapq.heappush(self._ends, (time, next(self._end_numbers), pod))
+        self._await_next_end()
+
+    def _await_next_end(self) -> None:
+        """Have a timer run for the pod that ends next. One timer for all: a loop compares timers in Python."""
+        time, timer = self.next_departure(), self._next_end
+        if timer is not None:
+            if timer.when() == time:
+                return
+            timer.cancel()
+        self._next_end = None if time is None else asyncio.get_running_loop().call_at(time, self._end_due_pods, time)
+
+    def _end_due_pods(self, time: float) -> None:
+        self._next_end = None
+        now = max(time, asyncio.get_running_loop().time())  # a timer may be early by a rounding error
+        while self._ends and self._ends[0][0] <= now:
+            _, _, pod = heapq.heappop(self._ends)
+            self._end(pod)
+        self._await_next_end()
+
+    def _end(self, pod: ObjectReference) -> None:
+        current = self._objects[PODS].get((pod.namespace, pod.name))
+        if current is not None and current.metadata.uid == pod.uid:
+            self._arrivals.pop(pod.uid, None)
+            self._listener.pod_ended(current)
+            self.remove(current)
+            self._release_claims(current)
+
+    def _release_claims(self, pod: Pod) -> None:
+        """Act as the claim controllers after a pod is gone."""
+        uid = pod.metadata.uid
+        if (extended := self.resource_claims.extended.pop(uid, None)) is not None:
+            status = msgspec.structs.replace(pod.status, extended_resource_claim_status=extended)
+            pod = msgspec.structs.replace(pod, status=status)
+        for claim in claims_of(pod, self._find):
+            if isinstance(claim, ResourceClaim) and (rest := released(claim, {uid})) is not claim:
+                self.put(rest)  # the event that pods wait for, also before a deletion
+            if belongs_to(claim, {uid}):
+                self.remove(claim)
+
+    def _find(self, kind: type[Any], namespace: str, name: str) -> Any | None:
+        return self.objects(kind).get((namespace, name))

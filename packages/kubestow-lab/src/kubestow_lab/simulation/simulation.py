@@ -1,0 +1,368 @@
+"""The simulation of a scheduler on a cluster, in virtual time.
+
+:class:`Simulation` runs the scheduler itself: its queue with backoff and queueing hints, its cycles with Permit,
+preemption and gangs, on an API server in memory and a clock that jumps from event to event. Nothing is modelled beside
+it but the time that an attempt takes. A run depends on its input and its seed alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kubestow import config, gc_tuning
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.pods.requests import requests_by_spec
+from kubestow.configuration_file import read_configuration
+from kubestow.engine import virtual_time
+from kubestow.engine.cluster_api.volume_controller import in_load_order
+from kubestow.engine.input.cluster import Cluster, custom_objects
+from kubestow.errors import InputError
+from kubestow.framework.interface import Plugin
+from kubestow.framework.profile import Registry
+from kubestow.plugins.registry import find_plugins
+from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow_lab.simulation.arrivals import Arrival, Arrivals
+from kubestow_lab.simulation.results.fragmentation import TypicalPods
+from kubestow_lab.simulation.results.outcomes import OutcomeRecorder, PodState
+from kubestow_lab.simulation.results.result import Busiest, NodeState, SimulationResult
+from kubestow_lab.simulation.results.timeline import RequestedAmounts, Timeline
+from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+
+__all__ = ["Progress", "Simulation", "SimulationOptions"]
+
+#: How long the scheduler may be busy after the last arrival or departure without binding a pod, in virtual seconds.
+_MAX_IDLE = 900.0
+#: Between two checks whether the scheduler has nothing left to do, in virtual seconds.
+_CHECK_PERIOD = 1.0
+#: So many decisions pass between two reports of progress.
+_PROGRESS_PERIOD = 256
+_BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """How a simulation is run.
+
+    ``seed`` determines all random choices. ``ties`` is ``random`` or ``name``: which of the nodes with the highest
+    score is chosen. ``until`` ends the run at a time, in seconds; None runs until nothing is left to happen. Without
+    ``departures`` pods run for ever, without ``replacements`` evicted pods are not created anew.
+    ``attempt_seconds`` is the virtual time that one scheduling attempt takes. ``unschedulable_timeout`` is the time, in
+    seconds, after which a pod is tried again without an event (semantics 6.7); by default it never is, because nothing
+    has changed for it. ``samples`` is about how many samples the timeline has.
+    """
+
+    seed: int = 0
+    ties: str = "random"
+    until: float | None = None
+    departures: bool = True
+    replacements: bool = True
+    attempt_seconds: float = 0.001
+    unschedulable_timeout: float = math.inf
+    samples: int = 100
+
+    def __post_init__(self) -> None:
+        if self.ties not in ("random", "name"):
+            raise InputError("ties", f"expected random or name, got {self.ties!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a simulation is: pods that have been decided about, of all pods, and virtual time in seconds."""
+
+    pods: int
+    total: int
+    time: float
+
+
+@dataclass(slots=True)
+class Simulation:
+    """A cluster, the pods that arrive, and a scheduler with its configuration and plugins.
+
+    ``configuration`` is a KubeSchedulerConfiguration: a file, plain data, or None for the defaults. ``plugins`` are
+    further plugin classes. Each call of :meth:`run` starts from the same state. ``recorder`` makes the observer of a
+    run, which may record more than the outcomes. Constructing it raises ConfigurationError for an invalid
+    configuration.
+    """
+
+    cluster: Cluster
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    configuration: config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None = None
+    plugins: Sequence[type[Plugin]] = ()
+    gates: config.FeatureGates = field(default_factory=config.FeatureGates)
+    options: SimulationOptions = field(default_factory=SimulationOptions)
+    recorder: Callable[..., OutcomeRecorder] = OutcomeRecorder
+
+    def __post_init__(self) -> None:
+        self.registry()  # names clash here rather than in the middle of a notebook
+        if not isinstance(self.configuration, config.KubeSchedulerConfiguration):
+            self.configuration = read_configuration(self.configuration, self.gates, self.registry())
+
+    def registry(self) -> Registry:
+        """All plugin classes by name."""
+        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+
+    def run(self, progress: Callable[[Progress], None] = lambda progress: None) -> SimulationResult:
+        """Run to the end; ``progress`` is called now and then.
+
+        Also works where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of
+        a plugin fails.
+        """
+        if not _event_loop_runs():
+            return virtual_time.run(_Run(self, progress).result())
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            return executor.submit(lambda: virtual_time.run(_Run(self, progress).result())).result()
+
+    def cluster_after(self, result: SimulationResult) -> Cluster:
+        """The cluster as a run left it."""
+        api = result.api
+        others = [obj for obj in api.all_objects() if not isinstance(obj, (Node, Pod))]
+        return self.cluster.altered(nodes=api.nodes(), pods=api.pods(), objects=others, custom_resources=())
+
+
+def _event_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _Run:
+    """One run of a simulation, on the running event loop with virtual time."""
+
+    def __init__(self, simulation: Simulation, progress: Callable[[Progress], None]) -> None:
+        self._simulation, self._options = simulation, simulation.options
+        self._progress = progress
+        self._pending = [Arrival(pod, 0.0, None, {}) for pod in simulation.cluster.pods if not pod.spec.node_name]
+        self._last_change = 0.0
+        self._decisions = 0
+        self._scheduled = itertools.groupby(simulation.arrivals.pods, key=lambda arrival: arrival.time)
+
+    async def result(self) -> SimulationResult:
+        """Run the scheduler until nothing is left to happen, and collect the results."""
+        with gc_tuning.paused():
+            return await self._run()
+
+    async def _run(self) -> SimulationResult:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, virtual_time.VirtualTimeLoop)
+        self._loop = loop
+        options = self._options
+        clock = virtual_time.VirtualClock(loop, self._simulation.cluster.time(virtual_time.EPOCH))
+        self._recorder = recorder = self._simulation.recorder(
+            loop.time, after_attempt=self._attempted, on_change=self._changed
+        )
+        self._api = api = SimulatedCluster(
+            clock, recorder, departures=options.departures, replaces=options.replacements
+        )
+        self._load(api)
+        self._scheduler = scheduler = self._new_scheduler(
+            Environment(api, clock, Random(options.seed), recorder, FirstByName() if options.ties == "name" else None)
+        )
+        given = self._simulation
+        for obj in custom_objects(
+            (*given.cluster.custom_resources, *given.arrivals.custom_resources), scheduler.custom_kinds
+        ):
+            api.put(obj)
+        self._timeline = self._new_timeline()
+        running = asyncio.create_task(scheduler.run())
+        try:
+            await scheduler.started()
+            settled = await self._drive(running)
+            return self._collect(settled)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+
+    def _new_scheduler(self, environment: Environment) -> Scheduler:
+        simulation = self._simulation
+        configuration = simulation.configuration
+        assert isinstance(configuration, config.KubeSchedulerConfiguration)
+        return Scheduler(
+            configuration,
+            registry=simulation.registry(),
+            environment=environment,
+            gates=simulation.gates,
+            pod_max_in_unschedulable_pods=self._options.unschedulable_timeout,
+        )
+
+    def _load(self, api: SimulatedCluster) -> None:
+        """Everything that exists at the start but the pending pods, which arrive once the scheduler runs."""
+        cluster = self._simulation.cluster
+        objects = in_load_order((*cluster.objects, *self._simulation.arrivals.objects))
+        for obj in itertools.chain(cluster.nodes, objects):
+            api.put(obj)
+        for pod in cluster.pods:
+            if pod.spec.node_name:
+                api.put(pod)
+
+    def _new_timeline(self) -> Timeline:
+        arriving = [arrival.pod for arrival in (*self._pending, *self._simulation.arrivals.pods)]
+        typical = TypicalPods(_requests(arriving or self._simulation.cluster.pods))
+        departing = sum(1 for arrival in self._simulation.arrivals.pods if arrival.duration is not None)
+        changes = 2 * len(arriving) + (departing if self._options.departures else 0)
+        return Timeline(
+            self._scheduler.cluster,
+            typical,
+            stride=changes // max(1, self._options.samples),
+            pending=lambda: self._recorder.counts.pending,
+        )
+
+    def _attempted(self) -> None:
+        """A decision about a pod was made, which took some time."""
+        self._loop.advance(self._options.attempt_seconds)
+        self._decisions += 1
+        if self._decisions % _PROGRESS_PERIOD == 0:
+            self._report_progress()
+
+    def _report_progress(self) -> None:
+        total = len(self._pending) + len(self._simulation.arrivals.pods)
+        self._progress(Progress(min(self._recorder.counts.attempted, total), total, self._loop.time()))
+
+    def _changed(self) -> None:
+        """A pod came or went."""
+        self._last_change = now = self._loop.time()
+        self._timeline.changed(now)
+
+    # -- driving ---------------------------------------------------------------------------------------------------
+
+    async def _drive(self, running: asyncio.Task[None]) -> bool:
+        """Have the pods arrive, and wait until nothing is left to happen. False if that took too long."""
+        self._timeline.sample(self._loop.time())
+        for arrival in self._pending:
+            self._api.arrive(arrival)
+        for time, arrivals in self._scheduled:
+            if not await self._sleep_until(time, running):
+                return True
+            for arrival in arrivals:
+                self._api.arrive(arrival)
+        while not running.done():
+            if not await self._sleep_until(self._loop.time() + _CHECK_PERIOD, running):
+                return True
+            if self._is_idle():
+                next_departure = self._api.next_departure()
+                if next_departure is None:
+                    return True
+                if not await self._sleep_until(next_departure, running):
+                    return True
+            elif self._loop.time() - self._last_change > _MAX_IDLE:
+                return False
+        running.result()
+        return True
+
+    async def _sleep_until(self, time: float, running: asyncio.Task[None]) -> bool:
+        """Let the scheduler run until a time; False if the simulation ends before that."""
+        until = self._options.until
+        ends = until is not None and time > until
+        seconds = (until if ends and until is not None else time) - self._loop.time()
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+        if running.done():
+            running.result()
+        return not ends
+
+    def _is_idle(self) -> bool:
+        """Whether nothing happens unless a pod arrives or leaves."""
+        scheduler = self._scheduler
+        counts = scheduler.queue.counts()
+        if counts[Place.GATED] and self._loop.time() - self._last_change <= scheduler.longest_pause:
+            return False  # periodic work of a plugin may admit them
+        return not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def _collect(self, settled: bool) -> SimulationResult:
+        now = self._loop.time()
+        self._report_progress()
+        self._timeline.sample(now)
+        outcomes = self._recorder.outcomes
+        for uid, outcome in outcomes.items():
+            if outcome.state is PodState.PENDING and not outcome.message:
+                outcome.message = self._why_untried(uid)
+        return SimulationResult(
+            outcomes=tuple(outcomes.values()),
+            nodes=self._node_states(self._timeline.amounts(now)),
+            timeline=tuple(self._timeline.samples),
+            resources=tuple(self._timeline.resources),
+            api=self._api,
+            remarks=tuple(self._remarks(settled)),
+            run=self._summary_of_run(now),
+            preemptions=tuple(self._recorder.preemptions),
+            busiest=self._busiest(),
+        )
+
+    def _summary_of_run(self, now: float) -> dict[str, Any]:
+        counts, options = self._recorder.counts, self._options
+        return {
+            "seed": options.seed,
+            "ties": options.ties,
+            "seconds": round(now, 6),
+            "attempts": counts.attempts,
+            "preemptions": counts.preemptions,
+        }
+
+    def _why_untried(self, uid: str) -> str:
+        """Why no attempt was made to schedule a pod."""
+        queued = self._scheduler.queue.get(uid)
+        if queued is not None:
+            return f"gated by {queued.gated_by}" if queued.gated_by else "not attempted before the end"
+        info = self._scheduler.pods.get(uid)
+        if info is not None and info.terminating:
+            return "is being deleted"
+        if info is not None and info.spec.scheduler_name not in self._scheduler.profiles:
+            return f"no profile has the scheduler name {info.spec.scheduler_name}"
+        return "not attempted before the end"
+
+    def _node_states(self, amounts: RequestedAmounts) -> tuple[NodeState, ...]:
+        nodes, resources = self._scheduler.cluster.all_nodes(), self._timeline.resources
+        columns = [(name, amounts.requested[name].tolist(), nodes.allocatable(name).tolist()) for name in resources]
+        pods = amounts.pods.tolist()
+        states = (
+            NodeState(
+                name,
+                pods[row],
+                {resource: requested[row] for resource, requested, _ in columns},
+                {resource: allocatable[row] for resource, _, allocatable in columns},
+            )
+            for row, name in enumerate(nodes.names)
+        )
+        return tuple(sorted(states, key=lambda state: state.name))
+
+    def _busiest(self) -> Busiest | None:
+        """Nodes do not come and go, so the rows are those of the end."""
+        busiest, last = self._timeline.busiest, self._timeline.samples[-1]
+        if busiest is None or int(busiest.pods.sum()) == last.pods:
+            return None
+        return Busiest(busiest.time, self._node_states(busiest))
+
+    def _remarks(self, settled: bool) -> Iterable[str]:
+        configuration = self._simulation.configuration
+        assert isinstance(configuration, config.KubeSchedulerConfiguration)
+        if configuration.extenders:
+            yield f"{len(configuration.extenders)} extenders of the configuration were not called"
+        if not settled:
+            yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
+        unreplaced = [o for o in self._recorder.outcomes.values() if o.state is PodState.PREEMPTED and not o.owner]
+        if unreplaced:
+            yield f"{len(unreplaced)} preempted pods have no controller and were not created anew"
+
+
+def _requests(pods: Iterable[Pod]) -> Iterator[Mapping[str, int]]:
+    """The requests of each pod; most pods share their spec with others."""
+    known: dict[int, Mapping[str, int]] = {}
+    for pod in pods:
+        requests = known.get(id(pod.spec))
+        if requests is None:
+            requests = known[id(pod.spec)] = requests_by_spec(pod)
+        yield requests

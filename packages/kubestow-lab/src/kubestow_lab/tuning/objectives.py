@@ -1,0 +1,100 @@
+"""Objectives: figures of a simulation's result, of which less is better. All are of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from kubestow.engine.input.cluster import Cluster
+from kubestow.errors import InputError
+from kubestow_lab.simulation.results.outcomes import PodState
+from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.tuning.search_space import SearchSpace
+
+__all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "pending": "pods without a node",
+    "fragmentation": "the unusable share of what is free, mean of the resources that pods of the workload request",
+    "spread": "the standard deviation of the nodes' requested share, mean of CPU and memory; 0 is even",
+    "nodes": "nodes with pods",
+    "cost": "the price of the nodes with pods",
+    "preemptions": "preemptions",
+}
+NAMES = tuple(DESCRIPTIONS)
+
+
+def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping[str, float]) -> tuple[float, ...]:
+    """The objectives of a result; ``prices`` are those of nodes by name."""
+    return tuple(_FIGURES[name](result, prices) for name in objectives)
+
+
+def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: Cluster) -> dict[str, float]:
+    """Check the names, and return the price of each node if costs matter. Raises InputError."""
+    if not objectives:
+        raise InputError("objectives", f"there are none, expected some of {', '.join(NAMES)}")
+    for index, name in enumerate(objectives):
+        if name not in DESCRIPTIONS:
+            raise InputError(f"objective {name}", f"expected one of {', '.join(NAMES)}")
+        if name in objectives[:index]:
+            raise InputError(f"objective {name}", "is given twice")
+    return _prices(space, cluster) if "cost" in objectives else {}
+
+
+def _prices(space: SearchSpace, cluster: Cluster) -> dict[str, float]:
+    listed = space.prices
+    if listed is None:
+        raise InputError(space.subject, "has no prices, which the objective cost needs", place="prices")
+    prices = {}
+    for node in cluster.nodes:
+        value = node.metadata.labels.get(listed.label, "")
+        if value not in listed.values:
+            has = f"has the label {listed.label}={value}" if value else f"has no label {listed.label}"
+            problem = f"no price for node {node.metadata.name}, which {has}"
+            raise InputError(space.subject, problem, place="prices.values")
+        prices[node.metadata.name] = listed.values[value]
+    return prices
+
+
+def _pending(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    return result.count(PodState.PENDING)
+
+
+def _fragmentation(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    figures = [share for name, share in result.fragmentation.items() if result.utilisation[name]]
+    return float(np.mean(figures)) if figures else 0.0
+
+
+def _spread(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    deviations = []
+    for resource in ("cpu", "memory"):
+        shares = [
+            state.requested.get(resource, 0) / state.allocatable[resource]
+            for state in result.nodes
+            if state.allocatable.get(resource)
+        ]
+        deviations.append(float(np.std(shares)) if shares else 0.0)
+    return float(np.mean(deviations))
+
+
+def _nodes(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    return sum(1 for state in result.nodes if state.pods)
+
+
+def _cost(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    return float(sum(prices[state.name] for state in result.nodes if state.pods))
+
+
+def _preemptions(result: SimulationResult, prices: Mapping[str, float]) -> float:
+    return float(result.run["preemptions"])
+
+
+_FIGURES: Mapping[str, Callable[[SimulationResult, Mapping[str, float]], float]] = {
+    "pending": _pending,
+    "fragmentation": _fragmentation,
+    "spread": _spread,
+    "nodes": _nodes,
+    "cost": _cost,
+    "preemptions": _preemptions,
+}

@@ -1,0 +1,335 @@
+"""How many nodes have to be added until all pods fit, and the cheapest mix of several node pools.
+
+Whether pods fit with some nodes more is decided by the scheduler's own plugins: the pending pods of the cluster and
+those of a workload are placed one after another, without preemption, by the first profile. Pods that do not fit are
+tried again as long as others are placed, because they may wait for these. The fewest nodes of one pool are found by
+bisection, under the assumption that a further node does no harm.
+
+The mix starts from the cheapest single pool, and from all pools together, is reduced pool by pool, and then improved by
+exchanges: nodes of one pool for fewer or cheaper ones of another, as long as everything fits. What is found is minimal
+in this sense, and not proven to be the cheapest; ``lower_bound`` says how much cheaper it could be at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kubestow import gc_tuning
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.cluster_api.volume_controller import with_bound_volumes
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.engine.pipeline.placer import Placer
+from kubestow.errors import InputError, PluginError
+from kubestow.framework.status import Status
+from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow_lab.capacity.independent_nodes import fill_independently, place_as_many
+from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.what_if.node_pools import NodePool, all_nodes
+from kubestow_lab.what_if.pool_needs import NodesNeeded, PoolNeed
+
+__all__ = ["nodes_needed"]
+
+Counts = tuple[int, ...]
+
+#: So many copies of a pod, or more, are placed all at once where that is possible.
+_MANY_COPIES = 32
+
+
+def nodes_needed(
+    cluster: Cluster,
+    arrivals: Arrivals,
+    pools: Sequence[NodePool],
+    options: SchedulerOptions | None = None,
+    *,
+    progress: Callable[[int], None] = lambda evaluations: None,
+) -> NodesNeeded:
+    """Find how many nodes to add until the pending pods of a cluster and those that arrive all fit.
+
+    ``progress`` is called with the number of mixes that have been tried. Raises ConfigurationError, PluginError, and
+    InputError if there is no pod to place, if two pools have one name or a node's name is taken, and if several pools
+    have no prices.
+    """
+    _check(cluster, pools)
+    with gc_tuning.paused():
+        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
+        return _Search(fit, pools).result()
+
+
+def _check(cluster: Cluster, pools: Sequence[NodePool]) -> None:
+    if not pools:
+        raise InputError("node pools", "there are none, expected at least one")
+    names = Counter(pool.name for pool in pools)
+    for name, count in names.items():
+        if count > 1:
+            raise InputError(f"node pool {name}", "there are several of this name")
+    unpriced = [pool.name for pool in pools if pool.price is None]
+    if len(pools) > 1 and unpriced:
+        raise InputError(f"node pool {unpriced[0]}", "has no price, expected one for each of several pools")
+
+
+class _Fit:
+    """Which pods stay pending with some nodes more."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        arrivals: Arrivals,
+        pools: Sequence[NodePool],
+        options: SchedulerOptions,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._cluster = cluster.altered(
+            objects=with_bound_volumes((*cluster.objects, *arrivals.objects)),
+            custom_resources=(*cluster.custom_resources, *arrivals.custom_resources),
+        )
+        self._arrivals, self._pools = arrivals, pools
+        self._gates = options.gates
+        self._registry, self._configuration = options.registry(), options.read_configuration()
+        self._progress = progress
+        self._known: dict[Counts, Counter[str]] = {}
+        self.base = self._placer(())
+        self.pods = self._pods(self.base)
+        if not self.pods:
+            raise InputError("workload", "there is no pending pod to place, expected pods in the cluster or a workload")
+
+    def pending(self, counts: Counts) -> Counter[str]:
+        """The messages of the pods that stay pending with so many nodes of each pool."""
+        found = self._known.get(counts)
+        if found is None:
+            found = self._known[counts] = self._place(counts)
+            self._progress(len(self._known))
+        return found
+
+    def _placer(self, counts: Counts) -> Placer:
+        added = list(all_nodes(self._pools, counts)) if counts else []
+        taken = {node.metadata.name for node in self._cluster.nodes}
+        for node in added:
+            if node.metadata.name in taken:
+                raise InputError(f"node pool {node.metadata.name.rpartition('-')[0]}", "its nodes' names are taken")
+        cluster = self._cluster.altered(nodes=(*self._cluster.nodes, *added))
+        return Placer(cluster, self._configuration, self._registry, self._gates, ties=FirstByName())
+
+    def _pods(self, placer: Placer) -> list[PodInfo]:
+        arriving = (placer.info(arrival.pod) for arrival in self._arrivals.pods)
+        return sorted((*placer.pending, *arriving), key=lambda info: -info.priority)
+
+    def _place(self, counts: Counts) -> Counter[str]:
+        placer = self._placer(counts)
+        waiting = self._pods(placer)
+        while True:
+            messages = Counter[str]()
+            rejected: list[PodInfo] = []
+            first_copy = len(waiting) - _copies_at_end(waiting)
+            placed = position = 0
+            while position < len(waiting):
+                if position == first_copy and not placed:
+                    placed = self._place_copies(placer, waiting[position:])
+                    position += placed
+                    if position == len(waiting):
+                        break
+                outcome, end = placer.place(waiting[position]), position + 1
+                if isinstance(outcome, Status):
+                    if placed:
+                        end = len(waiting)  # copies that do not influence each other: the others fit nowhere either
+                    rejected += waiting[position:end]
+                    messages[outcome.message] += end - position
+                position = end
+            if not rejected or len(rejected) == len(waiting):
+                return messages
+            waiting = rejected
+
+    def _place_copies(self, placer: Placer, copies: Sequence[PodInfo]) -> int:
+        """Place copies all at once, if only their number matters because they do not influence each other.
+
+        No other pods come after them, so it does not matter which nodes they get. Returns how many were placed.
+        """
+        try:
+            if len(copies) < _MANY_COPIES or not fill_independently(placer.cache, placer.profile, copies[0]):
+                return 0
+            return place_as_many(placer.cache, placer.profile, copies)
+        except PluginError:
+            return 0  # the copy that is placed next reports it
+
+
+class _Search:
+    """The search for the fewest and the cheapest nodes."""
+
+    def __init__(self, fit: _Fit, pools: Sequence[NodePool]) -> None:
+        self._fit, self._pools = fit, pools
+        #: With one node for each pod, a further one does not help.
+        self._most = tuple(min(len(fit.pods), pool.max_nodes or len(fit.pods)) for pool in pools)
+        self._prices = [1.0 if pool.price is None else pool.price for pool in pools]
+        self._bounds = _Bounds(fit, pools)
+
+    def result(self) -> NodesNeeded:
+        fit, pools = self._fit, self._pools
+        none = (0,) * len(pools)
+        fitting = len(fit.pods) - fit.pending(none).total()
+        single = tuple(self._single(index) for index in range(len(pools)))
+        pending: Counter[str] = Counter()
+        mix = self._mix(single)
+        if mix is None:
+            pending = fit.pending(self._most)
+        priced = all(pool.price is not None for pool in pools)
+        return NodesNeeded(
+            pods=len(fit.pods),
+            fitting=fitting,
+            single=single,
+            mix=None if mix is None else {pool.name: count for pool, count in zip(pools, mix, strict=True) if count},
+            price=None if mix is None or not priced else round(self._price(mix), 6),
+            lower_bound=round(self._bounds.lowest_price(self._prices), 6) if priced else None,
+            pending=tuple(pending.most_common()),
+        )
+
+    def _fits(self, counts: Counts) -> bool:
+        return self._bounds.allow(counts) and not self._fit.pending(counts)
+
+    def _price(self, counts: Counts) -> float:
+        return math.fsum(count * price for count, price in zip(counts, self._prices, strict=True))
+
+    def _single(self, index: int) -> PoolNeed:
+        none, most = (0,) * len(self._pools), self._most[index]
+        low, step = 0, 1
+        while low < most and not self._bounds.allow(_with(none, index, low)):
+            low += 1
+        high = low
+        while high < most and not self._fits(_with(none, index, high)):
+            low, high, step = high + 1, high + step, 2 * step
+        high = min(high, most)
+        if not self._fits(_with(none, index, high)):
+            return PoolNeed(self._pools[index], None, tuple(self._fit.pending(_with(none, index, high)).most_common()))
+        return PoolNeed(self._pools[index], self._fewest(none, index, high, low))
+
+    def _fewest(self, counts: Counts, index: int, high: int, low: int = 0) -> int:
+        """The fewest nodes of a pool, ``low`` to ``high``, with which everything fits beside those of the others."""
+        while low < high:
+            middle = (low + high) // 2
+            if self._fits(_with(counts, index, middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+    def _mix(self, single: Sequence[PoolNeed]) -> Counts | None:
+        none = (0,) * len(self._pools)
+        starts = [_with(none, index, need.nodes) for index, need in enumerate(single) if need.nodes is not None]
+        if len(self._pools) == 1:
+            return starts[0] if starts else None
+        if not starts:
+            if not self._fits(self._most):
+                return None
+            starts = [self._most]
+        best = min(starts, key=self._price)
+        reduced = self._reduced(self._enough(best))
+        return min(
+            (self._exchanged(start) for start in (best, reduced)), key=lambda counts: (self._price(counts), counts)
+        )
+
+    def _enough(self, counts: Counts) -> Counts:
+        """So many nodes of every pool that each might be needed: what the best start costs buys no more of any."""
+        budget = self._price(counts)
+        affordable = (math.floor(budget / price) for price in self._prices)
+        return tuple(
+            max(count, min(most, afford)) for count, most, afford in zip(counts, self._most, affordable, strict=True)
+        )
+
+    def _reduced(self, counts: Counts) -> Counts:
+        """As few nodes of each pool as possible, first of the pools whose nodes are expensive for what they have."""
+        for index in sorted(range(len(counts)), key=self._price_of_capacity, reverse=True):
+            counts = _with(counts, index, self._fewest(counts, index, counts[index]))
+        return counts
+
+    def _price_of_capacity(self, index: int) -> float:
+        cores = self._pools[index].amounts().get("cpu")
+        return self._prices[index] / float(cores) if cores else math.inf
+
+    def _exchanged(self, counts: Counts) -> Counts:
+        """Exchange nodes as long as it gets cheaper."""
+        while (better := self._cheaper(counts)) is not None:
+            counts = better
+        return counts
+
+    def _cheaper(self, counts: Counts) -> Counts | None:
+        """The mix after the first exchange that makes it cheaper: some nodes of a pool for some of another."""
+        for given in range(len(counts)):
+            step = counts[given]
+            while step:
+                for taken in range(len(counts)):
+                    found = self._exchange(counts, given, step, taken)
+                    if found is not None:
+                        return found
+                step //= 2
+        return None
+
+    def _exchange(self, counts: Counts, given: int, step: int, taken: int) -> Counts | None:
+        fewer = _with(counts, given, counts[given] - step)
+        if given == taken:
+            return fewer if self._fits(fewer) else None
+        saved = step * self._prices[given]
+        most = min(self._most[taken] - counts[taken], math.ceil(saved / self._prices[taken] - 1e-9) - 1)
+        if most < 1 or not self._fits(_with(fewer, taken, counts[taken] + most)):
+            return None
+        return _with(fewer, taken, self._fewest(fewer, taken, counts[taken] + most))
+
+
+class _Bounds:
+    """What is necessary for all pods to fit, whatever the scheduler does: enough of each resource, and enough places.
+
+    A node has no more places than pods with the smallest request of each resource fit on it.
+    """
+
+    def __init__(self, fit: _Fit, pools: Sequence[NodePool]) -> None:
+        pods, nodes = fit.pods, fit.base.cache.all_nodes()
+        self._pods = len(pods)
+        names = sorted({name for info in pods for name, amount in info.requests.items() if amount})
+        #: Amounts by resource: requested by all pods, free on the nodes of the cluster, and on a node of each pool.
+        self.requested = np.array([sum(info.requests.get(name, 0) for info in pods) for name in names], np.float64)
+        free = [np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names]
+        self.free = np.array([amounts.sum() for amounts in free], np.float64)
+        amounts = [pool.amounts() for pool in pools]
+        unit = [1000 if name == "cpu" else 1 for name in names]
+        self.per_node = np.array(
+            [[float(each.get(name, 0)) * scale for name, scale in zip(names, unit, strict=True)] for each in amounts]
+        ).reshape(len(pools), len(names))
+        smallest = [min(info.requests.get(name, 0) for info in pods) for name in names]
+        places = np.maximum(nodes.allowed_pods - nodes.pod_count, 0)
+        for column, least in zip(free, smallest, strict=True):
+            if least:
+                places = np.minimum(places, column // least)
+        self._places = int(places.sum())
+        self._places_per_node = [
+            min([int(each["pods"]), *(int(have // least) for have, least in zip(row, smallest, strict=True) if least)])
+            for each, row in zip(amounts, self.per_node.tolist(), strict=True)
+        ]
+
+    def allow(self, counts: Counts) -> bool:
+        """Whether all pods may fit with so many nodes of each pool."""
+        if not (self.free + np.array(counts) @ self.per_node >= self.requested - 1e-6).all():
+            return False
+        places = sum(count * each for count, each in zip(counts, self._places_per_node, strict=True))
+        return self._places + places >= self._pods
+
+    def lowest_price(self, prices: Sequence[float]) -> float:
+        """No mix is cheaper: what is missing of the scarcest resource, at its lowest price."""
+        missing = np.maximum(self.requested - self.free, 0)
+        with np.errstate(divide="ignore"):
+            price = (np.array(prices)[:, None] / self.per_node).min(axis=0, initial=math.inf)
+        needed = (missing > 0) & np.isfinite(price)
+        return float((missing[needed] * price[needed]).max(initial=0.0))
+
+
+def _copies_at_end(pods: Sequence[PodInfo]) -> int:
+    """How many pods at the end are copies of the last one."""
+    count = 0
+    while count < len(pods) and pods[-1 - count].shape is pods[-1].shape:
+        count += 1
+    return count
+
+
+def _with(counts: Counts, index: int, count: int) -> Counts:
+    return (*counts[:index], count, *counts[index + 1 :])

@@ -1,0 +1,168 @@
+"""Node pools: the shape and the price of nodes that could be added to a cluster, as read from a file.
+
+The file is a Node, or a price list::
+
+    nodePools:
+    - name: m7i.xlarge
+      price: 0.2016                     # of one node; per hour in any currency, as long as it is the same for all
+      maxNodes: 40                      # optional
+      allocatable: {cpu: 3920m, memory: 14Gi, pods: 58}
+      reserved: {cpu: 250m}             # optional: what pods of DaemonSets will request
+      labels: {node.kubernetes.io/instance-type: m7i.xlarge}
+      taints: [{key: dedicated, value: batch, effect: NoSchedule}]
+      zones: [zone-a, zone-b]           # optional: the nodes are in these in turn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Node, Taint
+from kubestow.api.formats import quantity
+from kubestow.api.meta import ObjectMeta, convert
+from kubestow.cluster.pods.requests import requests_by_spec
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.object_defaults import with_defaults
+from kubestow.engine.input.yaml_file import convert_part, read_yaml
+from kubestow.engine.pipeline.offline_scheduler import similar
+from kubestow.errors import InputError, InvalidObject, InvalidQuantity
+
+__all__ = ["NodePool", "pool_like", "read_node_pools"]
+
+_ZONE, _HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+#: Labels that differ from node to node.
+_OF_ONE_NODE = (_HOSTNAME, _ZONE, "failure-domain.beta.kubernetes.io/zone")
+_PODS = "pods"
+_DEFAULT_PODS = "110"
+
+
+class NodePool(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Nodes of one shape; see the module. ``price`` None: not known."""
+
+    name: str
+    allocatable: dict[str, str | int | float]
+    price: float | None = None
+    max_nodes: int | None = None
+    reserved: dict[str, str | int | float] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    zones: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name must not be empty")
+        if self.price is not None and not 0 < self.price < float("inf"):
+            raise ValueError("price must be greater than 0")
+        if self.max_nodes is not None and self.max_nodes < 1:
+            raise ValueError("maxNodes must be at least 1")
+        self.amounts()
+
+    def amounts(self) -> dict[str, Fraction]:
+        """What pods can request on a node, by resource name, in cores, bytes or counts. Raises ValueError."""
+        amounts = {_PODS: Fraction(_DEFAULT_PODS)}
+        for name, amount in self.allocatable.items():
+            amounts[name] = _parsed("allocatable", name, amount)
+        for name, amount in self.reserved.items():
+            amounts[name] = max(Fraction(), amounts.get(name, Fraction()) - _parsed("reserved", name, amount))
+        return amounts
+
+    def node(self, index: int) -> Node:
+        """The node with a number, called ``<name>-<number>``."""
+        name = f"{self.name}-{index}"
+        labels = {_HOSTNAME: name, **self.labels}
+        if self.zones:
+            labels[_ZONE] = self.zones[index % len(self.zones)]
+        manifest = {
+            "metadata": {"name": name, "uid": f"node/{name}", "labels": labels},
+            "spec": {"taints": msgspec.to_builtins(self.taints)},
+            "status": {"allocatable": {key: _text(amount) for key, amount in self.amounts().items()}},
+        }
+        return convert(Node, manifest)
+
+
+def read_node_pools(path: str | Path) -> list[NodePool]:
+    """The node pools of a file. Raises InputError, naming the entry and the field."""
+    subject = str(path)
+    content = read_yaml(path)
+    if isinstance(content, Mapping) and content.get("kind") == "Node":
+        return [_pool_of_manifest(content, subject)]
+    entries = content.get("nodePools") if isinstance(content, Mapping) else None
+    if not isinstance(entries, list) or not entries:
+        raise InputError(subject, "expected a Node, or nodePools with a list of at least one pool")
+    pools: list[NodePool] = [
+        convert_part(entry, NodePool, subject=subject, place=f"nodePools[{index}]")
+        for index, entry in enumerate(entries)
+    ]
+    for index, pool in enumerate(pools):
+        if any(pool.name == earlier.name for earlier in pools[:index]):
+            raise InputError(subject, f"a second pool is called {pool.name}", place=f"nodePools[{index}].name")
+    return pools
+
+
+def pool_like(cluster: Cluster, name: str) -> NodePool:
+    """A pool of nodes like one of a cluster; what its DaemonSets request is reserved. Raises InputError."""
+    for node in cluster.nodes:
+        if node.metadata.name == name:
+            break
+    else:
+        known = (node.metadata.name for node in cluster.nodes)
+        raise InputError(f"node {name}", f"no such node in the cluster{similar(name, known)}")
+    reserved: dict[str, int] = {}
+    for pod in cluster.pods:
+        controller = pod.metadata.controller
+        if pod.spec.node_name == name and controller is not None and controller.kind in ("DaemonSet", "Node"):
+            for resource, amount in (*requests_by_spec(pod).items(), (_PODS, 1)):
+                reserved[resource] = reserved.get(resource, 0) + amount
+    metadata = node.metadata
+    return NodePool(
+        name=f"like-{name}",
+        allocatable=dict(node.status.allocatable),
+        reserved={key: f"{amount}m" if key == "cpu" else amount for key, amount in reserved.items()},
+        labels=_common_labels(metadata),
+        taints=tuple(taint for taint in node.spec.taints if not taint.key.startswith("node.kubernetes.io/")),
+        zones=tuple(metadata.labels[key] for key in (_ZONE,) if key in metadata.labels),
+    )
+
+
+def _common_labels(metadata: ObjectMeta) -> dict[str, str]:
+    return {key: value for key, value in metadata.labels.items() if key not in _OF_ONE_NODE}
+
+
+def _pool_of_manifest(manifest: Mapping[str, Any], subject: str) -> NodePool:
+    try:
+        node = with_defaults(convert(Node, manifest))
+        return NodePool(
+            name=node.metadata.name,
+            allocatable=dict(node.status.allocatable),
+            labels=_common_labels(node.metadata),
+            taints=tuple(node.spec.taints),
+            zones=tuple(node.metadata.labels[key] for key in (_ZONE,) if key in node.metadata.labels),
+        )
+    except (InvalidObject, ValueError) as error:
+        raise InputError(subject, f"not a Node: {error}") from None
+
+
+def _parsed(part: str, name: str, amount: str | int | float) -> Fraction:
+    try:
+        value = quantity.parse(str(amount))
+    except InvalidQuantity as error:
+        raise ValueError(f"{part}.{name}: {error}") from None
+    if value < 0:
+        raise ValueError(f"{part}.{name} must not be negative")
+    return value
+
+
+def _text(amount: Fraction) -> str:
+    """A quantity; in thousandths if it is not whole."""
+    return str(int(amount)) if amount.denominator == 1 else f"{int(amount * 1000)}m"
+
+
+def all_nodes(pools: Iterable[NodePool], counts: Iterable[int]) -> Iterator[Node]:
+    """The nodes of several pools."""
+    for pool, count in zip(pools, counts, strict=True):
+        yield from (pool.node(index) for index in range(count))

@@ -1,0 +1,142 @@
+"""The fates of the pods of removed nodes: as data, and as tables for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kubestow_lab.simulation.results.outcomes import PodOutcome
+
+__all__ = ["Fate", "NodeRemoval", "PodFate"]
+
+#: More pods than this are shown by owner, not one by one; more nodes than this are counted.
+_FEW_PODS = 30
+_FEW_NODES = 8
+
+
+class Fate(StrEnum):
+    """What becomes of a pod whose node is removed."""
+
+    #: Its controller's replacement got a node.
+    RESCHEDULED = "Rescheduled"
+    #: The replacement fits on no node.
+    PENDING = "Pending"
+    #: Nothing replaces it.
+    LOST = "Lost"
+    #: It belongs to its node (a pod of a DaemonSet, or a static pod), or is being deleted already.
+    ENDS_WITH_NODE = "EndsWithNode"
+    #: It is not evicted, so the drain does not end.
+    BLOCKED = "Blocked"
+
+
+_PHRASES = {
+    Fate.RESCHEDULED: "come back on other nodes",
+    Fate.PENDING: "stay pending",
+    Fate.LOST: "are lost",
+    Fate.ENDS_WITH_NODE: "end with their node",
+    Fate.BLOCKED: "block the drain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodFate:
+    """What becomes of a pod: the node of its replacement, or the reason why it has none."""
+
+    namespace: str
+    name: str
+    owner: str
+    priority: int
+    node: str
+    fate: Fate
+    new_node: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoval:
+    """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
+
+    ``rounds`` is the number of rounds of a drain.
+    """
+
+    cause: str
+    nodes: tuple[str, ...]
+    pods: tuple[PodFate, ...]
+    preempted: tuple[PodOutcome, ...]
+    rounds: int = 1
+
+    def count(self, *fates: Fate) -> int:
+        """The number of pods with one of these fates."""
+        return sum(1 for pod in self.pods if pod.fate in fates)
+
+    def document(self) -> dict[str, Any]:
+        """The result as data for JSON and YAML."""
+        return {
+            "kind": "NodeRemoval",
+            "cause": self.cause,
+            "nodes": list(self.nodes),
+            "rounds": self.rounds,
+            "summary": {fate.value: self.count(fate) for fate in Fate},
+            "pods": [
+                {
+                    "namespace": pod.namespace,
+                    "name": pod.name,
+                    "owner": pod.owner,
+                    "priority": pod.priority,
+                    "node": pod.node,
+                    "fate": pod.fate.value,
+                    "newNode": pod.new_node,
+                    "reason": pod.reason,
+                }
+                for pod in self.pods
+            ],
+            "preempted": [{"pod": outcome.key, "node": outcome.node} for outcome in self.preempted],
+        }
+
+    def __rich__(self) -> Any:
+        """The numbers of pods by fate, and each pod; many pods by owner, fate and reason."""
+        from rich.console import Group  # rich takes a while to import
+        from rich.text import Text
+
+        nodes = ", ".join(self.nodes) if len(self.nodes) <= _FEW_NODES else f"{len(self.nodes):,} nodes"
+        counts = Counter(pod.fate for pod in self.pods)
+        fates = ", ".join(f"{counts[fate]:,} {_PHRASES[fate]}" for fate in Fate if counts[fate]) or "no pods"
+        verb = "draining" if self.cause == "drain" else "losing"
+        parts: list[Any] = [Text(f"{verb} {nodes}: {fates}")]
+        if self.preempted:
+            keys = ", ".join(outcome.key for outcome in self.preempted[:_FEW_PODS])
+            parts.append(Text(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}"))
+        if self.pods:
+            parts.append(_pods(self.pods) if len(self.pods) <= _FEW_PODS else _owners(self.pods))
+        return Group(*parts)
+
+    def _repr_html_(self) -> str:
+        """The tables for a notebook."""
+        from kubestow.reports.tables import as_html
+
+        return as_html(self.__rich__())
+
+
+def _pods(pods: Iterable[PodFate]) -> Any:
+    from kubestow.reports.tables import plain_table
+
+    table = plain_table("pod", "from", "fate", "to", "why", right=())
+    for pod in pods:
+        table.add_row(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
+    return table
+
+
+def _owners(pods: Sequence[PodFate]) -> Any:
+    from kubestow.reports.tables import plain_table
+
+    groups: dict[tuple[str, str, str, str], list[PodFate]] = {}
+    for pod in pods:
+        groups.setdefault((pod.namespace, pod.owner or pod.name, pod.fate.value, pod.reason), []).append(pod)
+    table = plain_table("pods", "owner", "fate", "nodes", "why", right=("pods", "nodes"))
+    for (namespace, owner, fate, reason), members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        nodes = len({pod.new_node for pod in members if pod.new_node})
+        table.add_row(f"{len(members):,}", f"{namespace} {owner}", fate, f"{nodes:,}" if nodes else "-", reason)
+    return table

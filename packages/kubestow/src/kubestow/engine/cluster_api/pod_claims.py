@@ -1,0 +1,99 @@
+"""The claims of pods as their controllers manage them: for devices, and for ephemeral volumes.
+
+A claim that was created for a pod is deleted with it, and its replacement gets one of its own. A claim for devices that
+pods share is released by a pod that is gone, and deallocated once none is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import ObjectMeta, OwnerReference
+from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
+from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
+from kubestow.engine.input.expansion import generated_suffix
+
+__all__ = ["belongs_to", "claims_of", "released", "with_own_claims"]
+
+#: Finds an object by its kind, namespace and name.
+Find = Callable[[type[Any], str, str], Any | None]
+
+
+def claims_of(pod: Pod, find: Find) -> Iterator[ResourceClaim | PersistentVolumeClaim]:
+    """The claims for devices and ephemeral volumes that a pod refers to and that exist."""
+    namespace, status = pod.metadata.namespace, pod.status
+    names = [claim.resource_claim_name for claim in pod.spec.resource_claims]
+    names += [claim.resource_claim_name for claim in status.resource_claim_statuses]
+    if status.extended_resource_claim_status is not None:
+        names.append(status.extended_resource_claim_status.resource_claim_name)
+    wanted: list[tuple[type[Any], str]] = [(ResourceClaim, name) for name in names if name]
+    wanted += [(PersistentVolumeClaim, _volume_claim(pod, v.name)) for v in pod.spec.volumes if v.ephemeral is not None]
+    for kind, name in wanted:
+        if (claim := find(kind, namespace, name)) is not None:
+            yield claim
+
+
+def belongs_to(obj: Any, uids: Container[str]) -> bool:
+    """Whether an object is a claim that was created for one of the pods with these uids."""
+    if not isinstance(obj, (ResourceClaim, PersistentVolumeClaim)):
+        return False
+    controller = obj.metadata.controller
+    return controller is not None and controller.kind == "Pod" and controller.uid in uids
+
+
+def released(claim: ResourceClaim, gone: Container[str]) -> ResourceClaim:
+    """The claim without the pods with these uids; deallocated if it is reserved for no other."""
+    status = claim.status
+    consumers = [consumer for consumer in status.reserved_for if consumer.uid not in gone]
+    if len(consumers) == len(status.reserved_for):
+        return claim
+    fields: dict[str, Any] = {"reserved_for": consumers}
+    if not consumers:
+        fields |= {"allocation": None, "devices": []}
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(status, **fields))
+
+
+def with_own_claims(created: Pod, replaced: Pod, find: Find) -> tuple[Pod, list[Any]]:
+    """A pod that replaces another one, with the claims that are created for it, like those of the other."""
+    statuses, claims = [], list[Any]()
+    for status in created.status.resource_claim_statuses:
+        old = find(ResourceClaim, replaced.metadata.namespace, status.resource_claim_name or "")
+        if old is not None and belongs_to(old, {replaced.metadata.uid}):
+            suffix = generated_suffix(f"{created.metadata.uid}/{status.name}")
+            name = f"{created.metadata.name}-{status.name}-{suffix}"
+            claims.append(_created_for(created, old, name, status=ResourceClaimStatus()))
+            status = msgspec.structs.replace(status, resource_claim_name=name)
+        statuses.append(status)
+    for volume in created.spec.volumes:
+        if volume.ephemeral is None:
+            continue
+        old = find(PersistentVolumeClaim, replaced.metadata.namespace, _volume_claim(replaced, volume.name))
+        if old is not None and belongs_to(old, {replaced.metadata.uid}):
+            spec = msgspec.structs.replace(old.spec, volume_name="")
+            name = _volume_claim(created, volume.name)
+            claims.append(_created_for(created, old, name, spec=spec, status=PersistentVolumeClaimStatus()))
+    if not statuses:
+        return created, claims
+    pod_status = msgspec.structs.replace(created.status, resource_claim_statuses=statuses)
+    return msgspec.structs.replace(created, status=pod_status), claims
+
+
+def _volume_claim(pod: Pod, volume: str) -> str:
+    return f"{pod.metadata.name}-{volume}"
+
+
+def _created_for(pod: Pod, like: Any, name: str, **fields: Any) -> Any:
+    """A new claim of a pod with the spec of another one."""
+    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True)
+    metadata = ObjectMeta(
+        name=name,
+        namespace=pod.metadata.namespace,
+        uid=f"{type(like).__name__}/{pod.metadata.uid}/{name}".lower(),
+        labels=like.metadata.labels,
+        owner_references=[owner],
+    )
+    return msgspec.structs.replace(like, metadata=metadata, **fields)

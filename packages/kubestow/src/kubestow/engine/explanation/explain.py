@@ -1,0 +1,155 @@
+"""Explaining a pod of a cluster: decide about it, evaluate all nodes, and search for changes that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kubestow import gc_tuning
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
+from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
+from kubestow.engine.explanation.explanation import Explanation, Preemption
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.pipeline.offline_scheduler import (
+    OfflineScheduler,
+    SchedulerOptions,
+    find_pod,
+    similar,
+    unbound,
+)
+from kubestow.errors import InputError, KubestowError
+from kubestow.scheduling.decision.result import Decision, Unschedulable
+
+__all__ = ["GroupExplanation", "explain", "explain_group", "explain_pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """Pods that wait for the same reason: the explanation of the first, and what would help how many of them.
+
+    ``helpful`` are the counterfactuals of the first pod, each with the number of pods that fit beside each other with
+    it: the highest number first, and of equal ones the smallest change.
+    """
+
+    first: Explanation
+    helpful: tuple[tuple[Counterfactual, int], ...]
+
+
+def explain(
+    cluster: Cluster,
+    pod: str,
+    options: SchedulerOptions | None = None,
+    *,
+    target: str | None = None,
+    counterfactuals: bool = True,
+) -> Explanation:
+    """Explain the pod ``namespace/name`` of a cluster; of a bound pod as if it was not there.
+
+    Counterfactuals are searched for if the pod fits nowhere, or with a ``target`` if it does not fit there. Raises
+    InputError for an unknown pod, node or profile, ConfigurationError, PluginError, and KubestowError with the message
+    of the scheduler where a plugin returns an error.
+    """
+    with gc_tuning.paused():
+        found = find_pod(cluster, pod)
+        scheduler = OfflineScheduler(cluster, options or SchedulerOptions(), without=found)
+        if target is not None and target not in scheduler.cache.nodes.rows:
+            raise InputError(f"node {target}", "no such node" + similar(target, scheduler.cache.nodes.names))
+        return _explain(scheduler, found, target, counterfactuals)
+
+
+def explain_group(cluster: Cluster, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
+    """Explain pending pods ``namespace/name`` of one profile, of which there has to be one. Raises as :func:`explain`.
+
+    The counterfactuals are those of the first pod. A change of its requests takes as much off those of the others.
+    """
+    with gc_tuning.paused():
+        first, *others = (find_pod(cluster, pod) for pod in pods)
+        scheduler = OfflineScheduler(cluster, options, without=first)
+        found = _explain(scheduler, first, None, counterfactuals=True)
+        infos = [scheduler.cache.shapes.info(pod) for pod in (first, *others)]
+        search = CounterfactualSearch(scheduler, scheduler.profile(first), infos[0], found.evaluated)
+        helpful = [(each, search.count_helped(each.change, infos)) for each in found.counterfactuals]
+        return GroupExplanation(found, tuple(sorted(helpful, key=lambda pair: (-pair[1], pair[0].change.size))))
+
+
+def explain_pending(cluster: Cluster, pods: Iterable[Pod], options: SchedulerOptions) -> list[Explanation]:
+    """Explain pending pods of a cluster without counterfactuals; much faster than one by one.
+
+    Left out are pods that are nominated for a node, whose profile does not exist, or for which a plugin fails. Raises
+    ConfigurationError, and PluginError when a plugin cannot be constructed.
+    """
+    with gc_tuning.paused():
+        waiting = [pod for pod in pods if not (pod.spec.node_name or pod.status.nominated_node_name)]
+        if not waiting:
+            return []
+        scheduler = OfflineScheduler(cluster, options, without=waiting[0])
+        explained = []
+        for pod in waiting:
+            with suppress(KubestowError):
+                explained.append(_explain(scheduler, pod, None, counterfactuals=False))
+        return explained
+
+
+def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counterfactuals: bool) -> Explanation:
+    profile = scheduler.profile(found)
+    info = scheduler.cache.shapes.info(unbound(found))
+    scheduler.cache.observe_pod(info)
+    gate = profile.runtime.run_pre_enqueue_plugins(info)
+    decision = _decide(scheduler, found, info)
+    evaluated, feasibility = evaluate_nodes(scheduler.cache, profile, info)
+    changes: tuple[Counterfactual, ...] = ()
+    fits = evaluated.feasible.any() if target is None else evaluated.feasible[evaluated.positions[target]]
+    searched = counterfactuals and not (fits and gate.ok)
+    if searched:
+        search = CounterfactualSearch(scheduler, profile, info, evaluated, target=target)
+        changes = search.run(feasibility)
+        if isinstance(decision, Unschedulable) and target is None:
+            changes = (*search.budgets(decision), *changes)
+    return Explanation(
+        pod=info.key,
+        profile=profile.scheduler_name,
+        bound_to=found.spec.node_name,
+        evaluated=evaluated,
+        message=decision.message,
+        gate="" if gate.ok else f"{gate.plugin}: {gate.message}",
+        preemption=_preemption(decision),
+        counterfactuals=tuple(sorted(changes, key=lambda found: found.change.size)),
+        target=target,
+        searched=searched,
+        remarks=tuple(_remarks(scheduler, found)),
+    )
+
+
+def _decide(scheduler: OfflineScheduler, found: Pod, info: PodInfo) -> Decision:
+    """The scheduler's decision: for a pending pod with its nomination, for a bound pod as if it was new."""
+    if found.spec.node_name or not found.status.nominated_node_name:
+        return scheduler.pipeline.decide(info)
+    pending = scheduler.cache.shapes.info(found)
+    scheduler.cache.nominate(pending, found.status.nominated_node_name)
+    return scheduler.pipeline.decide(pending)
+
+
+def _preemption(decision: Decision) -> Preemption | None:
+    nomination = decision.post_filter.nomination if isinstance(decision, Unschedulable) else None
+    if nomination is None or not nomination.nominated_node_name:
+        return None
+    victims = tuple(victim.key for victim in nomination.victims)
+    return Preemption(nomination.nominated_node_name, victims, nomination.violations)
+
+
+def _remarks(scheduler: OfflineScheduler, pod: Pod) -> Sequence[str]:
+    remarks = []
+    if scheduler.extenders:
+        remarks.append(f"{scheduler.extenders} extenders of the configuration were not called")
+    if scheduler.profile(pod).samples_nodes:
+        remarks.append("the profile scores a sample of the feasible nodes only; here all of them are scored")
+    if pod.status.nominated_node_name and not pod.spec.node_name:
+        remarks.append(f"the pod is nominated for {pod.status.nominated_node_name}, which the scheduler tries first")
+    if pod.spec.scheduling_group is not None:
+        remarks.append("the pod belongs to a pod group, whose pods are scheduled together; here it is explained alone")
+    if pod.metadata.deletion_timestamp is not None:
+        remarks.append("the pod is being deleted, so the scheduler does not attempt it")
+    return remarks

@@ -1,0 +1,228 @@
+"""The Kubernetes objects in a file or folder, each with its position.
+
+A file holds one object, a List (``kubectl get -o json`` or ``-o yaml``), or several of them: documents separated by
+``---`` in YAML, one after the other in JSON. It may be compressed with gzip (:mod:`kubestow.encoded_files`).
+
+Objects stay encoded: their bytes are decoded into the struct of their kind, without a detour through dictionaries, and
+a million of them fit into memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.meta import UNDECODABLE
+from kubestow.encoded_files import as_utf8
+from kubestow.engine.input.problems import Problems
+from kubestow.errors import InputError
+
+__all__ = ["SourceObject", "parse_objects", "read_objects"]
+
+_SUFFIXES = (".json", ".yaml", ".yml")
+_STANDARD_INPUT = "-"
+Raw = bytes | msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class SourceObject:
+    """An object of a file: its type, its JSON, and where it is: ``line 12``, ``items[3]`` or ``line 12: items[3]``."""
+
+    api_version: str
+    kind: str
+    raw: Raw
+    subject: str
+    place: str
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The object as plain data, decoded anew on each access."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.raw)
+        return decoded
+
+
+class _TypeMeta(msgspec.Struct, rename="camel"):
+    """The type of an object, and the items if it is a list."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[SourceObject]:
+    """The objects of files and folders, in order; ``-`` is standard input.
+
+    Of a folder, all files that end in .json, .yaml or .yml, or in one of these and .gz, are read in order of their
+    paths. Raises InputError for a file that cannot be read or does not parse.
+    """
+    for path in paths:
+        for file in _files(path):
+            subject = "standard input" if file == _STANDARD_INPUT else str(file)
+            yield from parse_objects(_read(file, subject), subject, problems)
+
+
+def _files(path: str | Path) -> list[str | Path]:
+    if str(path) == _STANDARD_INPUT or not Path(path).is_dir():
+        return [path]
+    found = [Path(folder) / name for folder, _, names in os.walk(path) for name in names if _is_manifest(name)]
+    if not found:
+        raise InputError(str(path), f"no manifests, expected files that end in {', '.join(_SUFFIXES)}")
+    return [*sorted(found)]
+
+
+def _is_manifest(name: str) -> bool:
+    return name.lower().removesuffix(".gz").endswith(_SUFFIXES)
+
+
+def _read(file: str | Path, subject: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == _STANDARD_INPUT else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(subject, f"cannot be read: {error.strerror}") from None
+
+
+def parse_objects(content: bytes, subject: str, problems: Problems) -> Iterator[SourceObject]:
+    """The objects in the content of a file, which errors call ``subject``. Raises InputError if it does not parse."""
+    content = as_utf8(content, subject)
+    is_json = content.lstrip()[:1] in (b"{", b"[")
+    documents = _json_documents(content, subject) if is_json else _yaml_documents(content, subject)
+    empty = True
+    for place, raw, items in documents:
+        empty = False
+        yield from _objects_in(raw, items, subject, place, problems)
+    if empty:
+        raise InputError(subject, "is empty, expected Kubernetes objects")
+
+
+#: A document: its position, its JSON, and the positions of its items if they are known.
+_Document = tuple[str, Raw, list[str]]
+
+
+def _objects_in(
+    raw: Raw, places: list[str], subject: str, place: str, problems: Problems, default: _TypeMeta | None = None
+) -> Iterator[SourceObject]:
+    """The objects of a document: itself, or the items of a list, at any depth."""
+    try:
+        meta = msgspec.json.decode(raw, type=_TypeMeta)
+    except UNDECODABLE as error:
+        problems.report(subject, place, f"not a Kubernetes object: {_text(error)}")
+        return
+    api_version = meta.api_version or (default.api_version if default else None)
+    kind = meta.kind or (default.kind if default else None)
+    if not api_version or not kind:
+        problems.report(subject, place, "not a Kubernetes object: expected apiVersion and kind")
+        return
+    if meta.items is None or not kind.endswith("List"):
+        yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place)
+        return
+    # The items of a typed list such as NodeList have no kind and apiVersion of their own.
+    item_type = None if kind == "List" else _TypeMeta(api_version, kind.removesuffix("List"))
+    within = place and place + ("." if place.endswith("]") else ": ")
+    for index, item in enumerate(meta.items):
+        item_place = places[index] if index < len(places) else f"{within}items[{index}]"
+        yield from _objects_in(item, [], subject, item_place, problems, item_type)
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _json_documents(content: bytes, subject: str) -> Iterator[_Document]:
+    documents: list[_Document]
+    try:
+        if content.lstrip().startswith(b"["):
+            array = msgspec.json.decode(content, type=list[msgspec.Raw])
+            documents = [(f"[{index}]", item, []) for index, item in enumerate(array)]
+        else:
+            msgspec.json.decode(content, type=msgspec.Raw)
+            documents = [("", content, [])]
+    except UNDECODABLE:
+        documents = list(_concatenated_json(content, subject))
+    yield from documents
+
+
+def _decoded(content: bytes, subject: str) -> str:
+    """The text of a file. Raises InputError with the line at which it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(subject, "not UTF-8 text", place=f"line {line}") from None
+
+
+def _concatenated_json(content: bytes, subject: str) -> Iterator[_Document]:
+    """JSON documents one after the other. Raises InputError with the line at which the text is not JSON."""
+    text = _decoded(content, subject)
+    decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
+    while position < len(text):
+        try:
+            _, end = decoder.raw_decode(text, position)
+        except (json.JSONDecodeError, RecursionError) as error:
+            at = error.pos if isinstance(error, json.JSONDecodeError) else position
+            raise _not_json(text, at, subject, error) from None
+        yield f"line {_line(text, position)}", text[position:end].encode(), []
+        position = len(text) - len(text[end:].lstrip())
+
+
+def _not_json(text: str, at: int, subject: str, error: Exception) -> InputError:
+    truncated = at >= len(text.rstrip()) or "Unterminated" in str(error)
+    problem = "the JSON ends early: the file is truncated" if truncated else f"invalid JSON: {_text(error)}"
+    return InputError(subject, problem, place=f"line {_line(text, at)}")
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+# -- YAML ----------------------------------------------------------------------------------------------------------
+
+
+def _yaml_documents(content: bytes, subject: str) -> Iterator[_Document]:
+    """YAML documents as JSON, with the lines of list items. Raises InputError with the line of an error."""
+    try:
+        loader = YAMLLoader(content)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                line = f"line {node.start_mark.line + 1}"
+                data = loader.construct_document(node)
+                if data is not None:  # a document of comments only
+                    yield line, _encoded(data, subject, line), _item_lines(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}" if mark is not None else ""
+        raise InputError(subject, f"invalid YAML: {error.problem or error.context}", place=place) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        _decoded(content, subject)
+        raise InputError(subject, f"invalid YAML: {_text(error)}") from None
+
+
+def _encoded(data: Any, subject: str, place: str) -> bytes:
+    try:
+        return msgspec.json.encode(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(subject, f"not a Kubernetes object: {_text(error)}", place=place) from None
+
+
+def _item_lines(node: yaml.Node) -> list[str]:
+    """The lines of the items of a list."""
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    for key, value in node.value:
+        if key.value == "items" and isinstance(value, yaml.SequenceNode):
+            return [f"line {item.start_mark.line + 1}" for item in value.value]
+    return []
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,143 @@
+"""Decisions about single pods of a cluster that was read from files: the cache, the profiles and the pipeline."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.configuration_file import read_configuration
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.pipeline.cached_objects import put_objects
+from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
+from kubestow.errors import InputError
+from kubestow.framework.interface import Plugin
+from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.plugins.registry import find_plugins
+from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
+from kubestow.scheduling.decision.pipeline import DecisionPipeline
+
+__all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "is_attempted", "similar", "unbound"]
+
+Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
+"""A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
+
+
+class SchedulerOptions(msgspec.Struct, frozen=True):
+    """The scheduler's configuration, further plugin classes, and feature gates."""
+
+    configuration: Configuration = None
+    plugins: Sequence[type[Plugin]] = ()
+    gates: config.FeatureGates = msgspec.field(default_factory=config.FeatureGates)
+
+    def registry(self) -> Registry:
+        """All plugin classes by name. Raises InputError if two have the same name."""
+        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+
+    def read_configuration(self) -> config.KubeSchedulerConfiguration:
+        """The decoded configuration. Raises InputError, and ConfigurationError for an invalid one."""
+        if isinstance(self.configuration, config.KubeSchedulerConfiguration):
+            return self.configuration
+        return read_configuration(self.configuration, self.gates, self.registry())
+
+    def decoded(self) -> SchedulerOptions:
+        """These options with the decoded configuration. Raises as :meth:`read_configuration`."""
+        return msgspec.structs.replace(self, configuration=self.read_configuration())
+
+
+class OfflineScheduler:
+    """A cluster cache with everything of a cluster, maybe without one pod, and the pipeline that decides about pods.
+
+    Raises ConfigurationError for an invalid configuration, and PluginError when a plugin cannot be constructed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SchedulerOptions,
+        *,
+        without: Pod | None = None,
+        ties: TieBreak | None = None,
+    ) -> None:
+        """``ties`` chooses among nodes of equal score, by default the first by name."""
+        registry, source = options.registry(), options.read_configuration()
+        self.cache = ClusterCache()
+        handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
+        self.profiles: dict[str, Profile] = {
+            profile.scheduler_name: build_profile(
+                profile, registry, handle, percentage_of_nodes_to_score=source.percentage_of_nodes_to_score
+            )
+            for profile in source.profiles
+        }
+        self.extenders = len(source.extenders)
+        self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
+        self._load(cluster, without)
+
+    def _load(self, cluster: Cluster, without: Pod | None) -> None:
+        put_objects(self.cache, cluster, self.profiles.values())
+        for pod in cluster.pods:
+            if pod is not without:
+                self._put(self.cache.shapes.info(pod))
+
+    def _put(self, info: PodInfo) -> None:
+        self.cache.observe_pod(info)
+        if info.spec.node_name:
+            self.cache.put_pod(info)
+        elif info.status.nominated_node_name:
+            self.cache.nominate(info, info.status.nominated_node_name)
+
+    def profile(self, pod: Pod) -> Profile:
+        """The profile of a pod. Raises InputError if there is none."""
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            names = ", ".join(self.profiles)
+            problem = f"spec.schedulerName is {pod.spec.scheduler_name}, the profiles of the configuration are: {names}"
+            raise InputError(f"pod {pod.metadata.namespace}/{pod.metadata.name}", problem)
+        return profile
+
+
+def find_pod(cluster: Cluster, name: str) -> Pod:
+    """The pod that is called ``namespace/name``, or ``name`` in the namespace default. Raises InputError."""
+    namespace, _, pod_name = name.rpartition("/")
+    wanted = f"{namespace or 'default'}/{pod_name}"
+    for pod in cluster.pods:
+        if pod.metadata.name == pod_name and f"{pod.metadata.namespace}/{pod_name}" == wanted:
+            return pod
+    problem = "no such pod in the cluster, finished pods aside"
+    raise InputError(f"pod {wanted}", problem + similar(wanted, (_key(pod) for pod in cluster.pods)))
+
+
+def similar(wanted: str, known: Iterable[str]) -> str:
+    """``; similar: …`` with the known names closest to a wanted one, empty if none is close."""
+    found = difflib.get_close_matches(wanted, list(known), n=3)
+    return f"; similar: {', '.join(found)}" if found else ""
+
+
+def is_attempted(pod: Pod) -> bool:
+    """Whether a scheduler attempts a pending pod: one that is not being deleted, without scheduling gates."""
+    return not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
+
+
+def unbound(pod: Pod) -> Pod:
+    """The pod as it would be if it was new: without its node, its nomination, and the resources reported for it."""
+    status = msgspec.structs.replace(
+        pod.status,
+        nominated_node_name="",
+        conditions=[],
+        container_statuses=[],
+        init_container_statuses=[],
+        resources=None,
+        allocated_resources={},
+    )
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+
+
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,146 @@
+"""The composition root of ``kubestow extend``: profile, watch cache and HTTP server.
+
+All options are validated before the server listens. The cache is filled while the server already runs, so that
+``/readyz`` reports the progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from random import Random
+
+from kubestow import config
+from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.rest.credentials import load_credentials
+from kubestow.config import API_VERSION, KIND
+from kubestow.errors import InputError
+from kubestow.extender.binder import ExtenderBinder
+from kubestow.extender.capabilities import ExtenderCapabilities
+from kubestow.extender.handle import ReadOnlyHandle
+from kubestow.extender.profile_extender import ProfileExtender
+from kubestow.extender.server import ExtenderServer
+from kubestow.extender.watch_cache import WatchCache
+from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.scheduling.events.resources import WATCHED, watched
+from kubestow.scheduling.interfaces import Resource
+from kubestow.wall_clock import WallClock
+
+__all__ = ["ExtenderApp", "minimal_configuration", "server_tls"]
+
+
+def minimal_configuration(names: list[str]) -> dict[str, object]:
+    """A configuration with one profile of these plugins and the mandatory QueueSort and Bind plugins."""
+    enabled = [{"name": name} for name in dict.fromkeys(["PrioritySort", *names, "DefaultBinder"])]
+    profile = {
+        "schedulerName": "extender",
+        "plugins": {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}},
+    }
+    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderApp:
+    """A configured extender, ready to run."""
+
+    cache: WatchCache
+    profile: Profile
+    capabilities: ExtenderCapabilities
+    random: Random
+    handle: ReadOnlyHandle
+
+    @classmethod
+    def of(
+        cls,
+        profile: config.KubeSchedulerProfile,
+        registry: Registry,
+        gates: config.FeatureGates,
+        *,
+        node_cache_capable: bool,
+        binds: bool = False,
+        seed: int | None = None,
+    ) -> ExtenderApp:
+        """Build the extender of a profile. Raises InputError if the profile neither filters nor scores."""
+        cache, random = WatchCache(), Random(seed)
+        handle = ReadOnlyHandle(cache.cluster, gates, random)
+        built = build_profile(profile, registry, handle)
+        capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)
+        if not capabilities.verbs:
+            raise InputError(
+                f"profile {profile.scheduler_name}", "has neither Filter nor Score plugins, nothing to serve"
+            )
+        return cls(cache, built, capabilities, random, handle)
+
+    def partially_served(self) -> list[str]:
+        """The plugins of the profile that also implement extension points without a counterpart in the protocol."""
+        plugins = self.profile.runtime.plugins
+        points = (plugins.pre_enqueue, plugins.reserve, plugins.permit, plugins.pre_bind)
+        return sorted({plugin.name for point in points for plugin in point})
+
+    async def run(
+        self,
+        *,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        kubeconfig: str,
+        master: str,
+        context: str = "",
+        on_listening: Callable[[int], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        """Wait for the API server, then serve until cancelled. Raises InputError, APIError and KubestowError."""
+        extender = ProfileExtender(self.cache.cluster, self.profile)
+        self.handle.start_periodic_work()
+        async with AsyncExitStack() as stack:
+            if not self.capabilities.node_cache_capable:
+                server = ExtenderServer(extender, self.cache, self.capabilities)
+                on_listening(await stack.enter_async_context(server.listen(host, port, tls)))
+                on_ready()
+                await asyncio.get_running_loop().create_future()
+                return
+            credentials = await load_credentials(kubeconfig, context=context, master=master)
+            clock = WallClock()
+            remote = ClusterClient(credentials, clock=clock, random=self.random)
+            cluster = await stack.enter_async_context(remote)
+            await cluster.wait_for_api_server()
+            binder = ExtenderBinder(cluster, self.cache, clock=clock, random=self.random)
+            server = ExtenderServer(extender, self.cache, self.capabilities, binder.bind)
+            on_listening(await stack.enter_async_context(server.listen(host, port, tls)))
+            self.cache.on_synced = on_ready
+            additional = self._additional_resources()
+            self.cache.expect(additional)
+            await cluster.subscribe((*WATCHED, *additional), self.cache)
+
+    def _additional_resources(self) -> list[Resource]:
+        """The resources that plugins watch in addition to the default ones. Raises KubestowError."""
+        kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
+        return [resource for resource in watched(kinds) if resource not in WATCHED]
+
+
+def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext | None:
+    """The TLS context of the server, None for plain HTTP. Raises InputError for invalid options and files."""
+    if not certificate and not key:
+        if client_authority:
+            raise InputError("--client-ca-file", "requires --tls-cert-file and --tls-private-key-file")
+        return None
+    if not (certificate and key):
+        raise InputError("--tls-cert-file, --tls-private-key-file", "must be set together")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _load("--tls-cert-file", lambda: context.load_cert_chain(certificate, key, password=lambda: b""))
+    if client_authority:
+        _load("--client-ca-file", lambda: context.load_verify_locations(client_authority))
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _load(option: str, load: Callable[[], None]) -> None:
+    try:
+        load()
+    except ssl.SSLError:
+        raise InputError(option, "expected a PEM certificate and its unencrypted private key") from None
+    except OSError as error:
+        raise InputError(option, f"cannot be read: {error.strerror or error}") from None

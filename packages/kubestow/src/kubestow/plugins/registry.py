@@ -1,0 +1,154 @@
+"""The registry of plugins: in-tree, contributed, entry points of packages, ``module:Class`` references, and classes.
+
+A package provides plugins through entry points of the group ``kubestow.plugins``; the command line names them as
+``--plugin module:Class`` or ``--plugin file.py:Class``; a program passes the classes themselves. Every plugin is
+registered under its ``name`` and is enabled and configured in the same way. A package with many plugins, such as
+kubestow-contrib, uses the group ``kubestow.contributed_plugins``: its modules are imported when a configuration
+enables their plugins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from kubestow.errors import InputError
+from kubestow.framework.interface import Plugin
+from kubestow.framework.profile import EXTENSION_POINTS, Registry
+from kubestow.plugins import in_tree_registry
+
+__all__ = ["contributed_plugins", "find_plugins", "referenced_plugins"]
+
+_ENTRY_POINT_GROUP = "kubestow.plugins"
+
+#: Plugins that are imported when a configuration enables them; the name of the entry point is that of the plugin.
+_CONTRIBUTED_GROUP = "kubestow.contributed_plugins"
+
+
+def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None) -> Registry:
+    """All plugin classes by name; ``references`` are written as ``module:Class`` or ``file.py:Class``, ``classes``
+    are by plugin name. Files with the same name are modules of their own.
+
+    Looking up a contributed plugin imports it. Other plugins may take its name and its place.
+
+    Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
+    """
+    registry = _installed()
+    for reference in references:
+        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
+    for name, plugin in (classes or {}).items():
+        _register(registry, plugin, f"plugins[{name!r}]", name)
+    return _LazyRegistry(registry, contributed_plugins())
+
+
+def contributed_plugins() -> dict[str, EntryPoint]:
+    """The entry points of contributed plugins by the name of the plugin; none is loaded."""
+    return {entry_point.name: entry_point for entry_point in entry_points(group=_CONTRIBUTED_GROUP)}
+
+
+def referenced_plugins(references: Iterable[str]) -> list[type[Plugin]]:
+    """The classes of references to a module or a file. Raises InputError as :func:`find_plugins`."""
+    registry = _installed()
+    installed = len(registry)
+    for reference in references:
+        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
+    return list(registry.values())[installed:]
+
+
+class _LazyRegistry(Mapping[str, type[Plugin]]):
+    """Plugin classes by name, some of which are imported when they are looked up."""
+
+    def __init__(self, classes: dict[str, type[Plugin]], contributed: Mapping[str, EntryPoint]) -> None:
+        self._classes = classes
+        self._contributed = {name: entry for name, entry in contributed.items() if name not in classes}
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        if name not in self._classes:
+            imported: dict[str, type[Plugin]] = {}
+            _register(imported, _import(self._contributed[name].value, f"plugin {name}"), f"plugin {name}", name)
+            self._classes |= imported
+        return self._classes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes or name in self._contributed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._classes, *self._contributed)))
+
+    def __len__(self) -> int:
+        return len(self._classes.keys() | self._contributed.keys())
+
+
+def _installed() -> dict[str, type[Plugin]]:
+    registry = in_tree_registry()
+    for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
+        _register(registry, _load(entry_point), f"entry point {entry_point.name}")
+    return registry
+
+
+def _load(entry_point: EntryPoint) -> object:
+    try:
+        return entry_point.load()
+    except Exception as error:
+        problem = f"cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError(f"entry point {entry_point.name} ({entry_point.value})", problem) from error
+
+
+def _import(reference: str, subject: str) -> object:
+    module_name, _, class_name = reference.rpartition(":")
+    if not (module_name and class_name):
+        raise InputError(subject, "expected module:Class or file.py:Class")
+    try:
+        module = _import_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+    except Exception as error:
+        raise InputError(subject, f"cannot be imported: {type(error).__name__}: {error}") from error
+    try:
+        return getattr(module, class_name)
+    except AttributeError:
+        raise InputError(subject, f"module {module_name} has no {class_name}") from None
+
+
+def _import_file(path: str) -> ModuleType:
+    """The module in a file, under a name of its own, so that two versions of a file can be loaded."""
+    location = str(Path(path).resolve())
+    name = f"kubestow_plugin_file_{location.encode().hex()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, location)
+    if spec is None or spec.loader is None:
+        raise ImportError("not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _register(registry: dict[str, type[Plugin]], candidate: object, subject: str, expected_name: str = "") -> None:
+    """Adds a plugin class to the registry. Raises InputError unless it is a complete plugin with a new name."""
+    if not (inspect.isclass(candidate) and issubclass(candidate, Plugin)):
+        raise InputError(subject, "is not a class derived from kubestow.framework.interface.Plugin")
+    name = getattr(candidate, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InputError(subject, f"class {candidate.__name__} has no name; set name = {candidate.__name__!r}")
+    if expected_name and name != expected_name:
+        raise InputError(subject, f"class {candidate.__name__} has the name {name!r}; give it under that name")
+    if name in registry:
+        owner = registry[name]
+        raise InputError(subject, f"the name {name!r} is taken by {owner.__module__}.{owner.__name__}")
+    if not issubclass(candidate, tuple(EXTENSION_POINTS.values())):
+        raise InputError(
+            subject, f"class {candidate.__name__} implements no extension point; derive from a base such as ScorePlugin"
+        )
+    missing = sorted(getattr(candidate, "__abstractmethods__", ()))
+    if missing:
+        raise InputError(subject, f"class {candidate.__name__} does not implement {', '.join(missing)}")
+    registry[name] = candidate

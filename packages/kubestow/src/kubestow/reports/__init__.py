@@ -1,0 +1,1 @@
+"""Reports: tables on a terminal, and self-contained HTML pages."""

@@ -1,0 +1,203 @@
+"""The commands about a live cluster: why, explain and snapshot against ``kubestow up``, without any set-up."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import stat
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from devcluster_tests.cli.test_up import create
+from devcluster_tests.cli.up_process import Up, up
+
+CONFIDENTIAL = "hunter2"
+
+
+class Run(NamedTuple):
+    status: int | None
+    out: str
+    err: str
+
+
+async def start(kubeconfig: Path, *arguments: str) -> Process:
+    """Start such a command as :func:`run` does."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from kubestow.cli import main; main()", *arguments),
+        stdout=PIPE,
+        stderr=PIPE,
+        env={"KUBECONFIG": str(kubeconfig), "PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
+    )
+
+
+async def run(kubeconfig: Path, *arguments: str) -> Run:
+    """The result of a command with the cluster of ``kubestow up`` in KUBECONFIG, and nothing else."""
+    process = await start(kubeconfig, *arguments)
+    out, err = await process.communicate()
+    assert "Traceback" not in err.decode()
+    return Run(process.returncode, out.decode(), err.decode())
+
+
+async def create_pod(cluster: Up, name: str, cpu: str) -> None:
+    container = {
+        "name": "c",
+        "image": "nginx",
+        "args": [f"--password={CONFIDENTIAL}"],
+        "env": [{"name": "PASSWORD", "value": CONFIDENTIAL}],
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"env": CONFIDENTIAL})}
+    body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"containers": [container]}}
+    await create(cluster.url, "/api/v1/namespaces/default/pods", body)
+
+
+async def attempted(cluster: Up, name: str) -> dict[str, Any]:
+    """The pod once the scheduler has decided about it."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{cluster.url}/api/v1/pods?watch=true&fieldSelector=metadata.name%3D{name}") as watch,
+    ):
+        async for line in watch.content:
+            pod: dict[str, Any] = json.loads(line)["object"]
+            if any(condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", ())):
+                return pod
+    raise AssertionError("the watch has ended")
+
+
+async def test_why_explain_and_snapshot_work_with_kubestow_up(tmp_path: Path) -> None:
+    async with up(tmp_path, "--nodes", "3") as cluster:
+        await create_pod(cluster, "big", "1000")
+        await create_pod(cluster, "small", "1")
+        secret = {"metadata": {"name": "s"}, "stringData": {"password": CONFIDENTIAL}}
+        await create(cluster.url, "/api/v1/namespaces/default/secrets", secret)
+        pending, bound = await attempted(cluster, "big"), await attempted(cluster, "small")
+        message = next(c["message"] for c in pending["status"]["conditions"] if c["type"] == "PodScheduled")
+
+        short = await run(cluster.kubeconfig, "why", "big")
+        assert short.status == 0
+        assert short.out.splitlines()[0] == "pod default/big, profile default-scheduler: fits on 0 of 3 nodes"
+        assert message in short.out.replace("\n", " ")
+        assert "3 nodes: NodeResourcesFit: Insufficient cpu" in short.out
+        assert "smallest change: request " in short.out
+        assert "computed from the objects of the API server" in short.err
+        placed = await run(cluster.kubeconfig, "why", "default/small")
+        assert f"it is bound to {bound['spec']['nodeName']}" in placed.out
+
+        long = await run(cluster.kubeconfig, "explain", "big", "-o", "json")
+        assert json.loads(long.out)["message"] == message
+
+        dump = tmp_path / "dump.json"
+        saved = await run(cluster.kubeconfig, "snapshot", "-o", str(dump))
+        assert (saved.status, saved.out) == (0, "")
+        assert stat.S_IMODE(dump.stat().st_mode) == 0o600
+        assert CONFIDENTIAL not in dump.read_text()
+        assert "managedFields" not in dump.read_text()
+        compressed = tmp_path / "dump.json.gz"
+        assert (await run(cluster.kubeconfig, "snapshot", "-o", str(compressed))).status == 0
+        assert json.loads(gzip.decompress(compressed.read_bytes()))["kind"] == "List"
+        offline = await run(cluster.kubeconfig, "explain", "big", "--cluster", str(compressed), "-o", "json")
+        assert json.loads(offline.out)["message"] == message
+
+        for command in ("why", "explain"):
+            unknown = await run(cluster.kubeconfig, command, "other")
+            assert (unknown.status, unknown.out, len(unknown.err.splitlines())) == (1, "", 1)
+
+
+@pytest.mark.parametrize("arguments", [("why", "p"), ("explain", "p"), ("snapshot",)])
+async def test_an_unreachable_cluster_is_one_clear_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+    result = await run(kubeconfig, *arguments)
+    assert (result.status, result.out) == (1, "")
+    (line,) = result.err.splitlines()
+    assert "127.0.0.1:1" in line
+
+
+def write_kubeconfig(folder: Path, server: str) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
+    return path
+
+
+async def serve(handler: Any) -> tuple[web.AppRunner, str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    return runner, f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
+
+
+async def test_the_scheduler_reports_itself_where_the_proxy_reaches_it(tmp_path: Path) -> None:
+    report = {
+        "pod": "default/p",
+        "summary": "attempt 3 failed: 0/5 nodes are available.",
+        "queue": {"requeueEvents": {"NodeResourcesFit": ["NodeAdd"]}},
+        "now": {"nodes": 5, "feasible": 0, "message": "0/5 nodes are available: 5 Insufficient cpu."},
+    }
+
+    async def respond(request: web.Request) -> web.Response:
+        if request.path == "/api/v1/namespaces/default/pods/p":
+            return web.json_response({"kind": "Pod"})
+        if request.path == "/api/v1/pods":
+            names = [{"metadata": {"namespace": "kube-system", "name": name}} for name in ("standby", "leader")]
+            return web.json_response({"items": names})
+        if request.path.endswith("/https:leader:10259/proxy/debug/pods/default/p"):
+            return web.json_response(report)
+        return web.json_response({"kind": "Status", "code": 503}, status=503)
+
+    runner, server = await serve(respond)
+    try:
+        result = await run(write_kubeconfig(tmp_path, server), "why", "p")
+    finally:
+        await runner.cleanup()
+    assert result.out.splitlines() == [
+        "default/p: attempt 3 failed: 0/5 nodes are available.",
+        "NodeResourcesFit waits for NodeAdd",
+        "now it fits on 0 of 5 nodes",
+        "now: 0/5 nodes are available: 5 Insufficient cpu.",
+    ]
+    assert result.err == "remark: reported by the scheduler\n"
+
+
+async def test_pages_of_a_list_are_read_anew_when_their_version_is_gone(tmp_path: Path) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        if request.path != "/api/v1/nodes":
+            return web.json_response({"apiVersion": "v1", "kind": "List", "items": [], "metadata": {}})
+        asked.append(dict(request.query))
+        if "continue" in request.query:
+            return web.json_response({"kind": "Status", "code": 410, "reason": "Expired"}, status=410)
+        node = {"metadata": {"name": "a"}}
+        metadata = {"resourceVersion": "7" if "limit" in request.query else "9"}
+        if "limit" in request.query:
+            metadata["continue"] = "next"
+        return web.json_response({"apiVersion": "v1", "kind": "NodeList", "items": [node], "metadata": metadata})
+
+    runner, server = await serve(respond)
+    try:
+        result = await run(write_kubeconfig(tmp_path, server), "snapshot")
+    finally:
+        await runner.cleanup()
+    document = json.loads(result.out)
+    assert document["resourceVersions"]["/api/v1/nodes"] == "9"
+    assert [item["metadata"]["name"] for item in document["items"]] == ["a"]
+    assert [sorted(query) for query in asked] == [["limit"], ["continue", "limit"], []]

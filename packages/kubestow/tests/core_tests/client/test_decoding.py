@@ -1,0 +1,106 @@
+"""Splitting chunks into lines, and decoding objects."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core_tests.client.subscribers import PODS, pod
+from kubestow.client.decoding import UNDECODABLE, LineSplitter, ObjectDecoder, WatchEvent
+
+chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))
+
+
+@given(chunks)
+def test_lines_do_not_depend_on_chunk_boundaries(chunks: list[bytes]) -> None:
+    splitter = LineSplitter()
+    lines = [line for chunk in chunks for line in splitter.feed(chunk)]
+    *complete, rest = b"".join(chunks).split(b"\n")
+    assert lines == [line for line in complete if line.strip()]
+    assert splitter.has_partial_line == bool(rest)
+
+
+@pytest.mark.parametrize(
+    "line", [b"{", b"5", b'{"type":"ADDED"}', b'{"type":1,"object":{}}', b"\xff", b'{"type":"\xff","object":{}}']
+)
+def test_a_line_that_is_not_a_watch_event_is_rejected(line: bytes) -> None:
+    with pytest.raises(UNDECODABLE):
+        WatchEvent.parse(line)
+
+
+@pytest.fixture
+def reports() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def decoder(reports: list[tuple[str, str]]) -> ObjectDecoder:
+    return ObjectDecoder(PODS, lambda subject, problem: reports.append((subject, problem)))
+
+
+def raw(obj: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(obj))
+
+
+@pytest.mark.parametrize(
+    ("obj", "subject"),
+    [
+        (pod("a", priority="x"), "default/a"),
+        ({"metadata": {"name": "a"}, "spec": 5}, "a"),
+        ({"metadata": {"name": 5}}, "(no name)"),
+        ([], "(no name)"),
+    ],
+)
+def test_an_undecodable_object_is_reported_with_as_much_of_its_name_as_decodes(
+    decoder: ObjectDecoder, reports: list[tuple[str, str]], obj: object, subject: str
+) -> None:
+    assert decoder.decode(raw(obj)) is None
+    assert [reported for reported, _ in reports] == [subject]
+
+
+def test_invalid_utf8_is_reported(decoder: ObjectDecoder, reports: list[tuple[str, str]]) -> None:
+    assert decoder.decode(msgspec.Raw(b'{"spec":{"priority":"x","nodeName":"\xff"}}')) is None
+    assert len(reports) == 1
+
+
+def test_an_object_that_was_fixed_and_breaks_again_is_reported_again(
+    decoder: ObjectDecoder, reports: list[tuple[str, str]]
+) -> None:
+    for obj in (pod("a", priority="x"), pod("a", priority="x"), pod("a", priority=1), pod("a", priority="x")):
+        decoder.decode(raw(obj))
+    assert len(reports) == 2
+
+
+def test_another_problem_of_the_same_object_is_reported(decoder: ObjectDecoder, reports: list[tuple[str, str]]) -> None:
+    decoder.decode(raw(pod("a", priority="x")))
+    decoder.decode(raw(pod("a", nodeName=5)))
+    assert len(reports) == 2
+
+
+def test_the_deletion_of_an_object_without_a_name_is_only_reported(
+    decoder: ObjectDecoder, reports: list[tuple[str, str]]
+) -> None:
+    assert decoder.decode_deleted(raw({"spec": 5})) is None
+    assert len(reports) == 1
+
+
+def test_pods_of_a_list_have_equal_fields_in_common() -> None:
+    decoder = ObjectDecoder(PODS, lambda subject, problem: None)
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "nodeName": "n"}
+    others = {"containers": [{"name": "other"}]}
+    texts = [
+        msgspec.Raw(msgspec.json.encode({"metadata": {"name": f"p{number}", "labels": {"app": "a"}}, "spec": each}))
+        for number, each in enumerate((spec, spec, others))
+    ]
+    decoder.begin_list()
+    first, copy, other = decoded = [decoder.decode(text) for text in texts]
+    assert first is not None and copy is not None and other is not None
+    assert copy.spec.containers is first.spec.containers
+    assert copy.metadata.labels is first.metadata.labels
+    assert other.spec.containers is not first.spec.containers
+    decoder.end_list()
+    again = [decoder.decode(text) for text in texts]
+    assert again == decoded
+    assert again[0] is not None and again[0].spec.containers is not first.spec.containers

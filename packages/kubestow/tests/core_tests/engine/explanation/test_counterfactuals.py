@@ -1,0 +1,260 @@
+"""Counterfactuals: each kind is found, the smallest comes first, and each holds in a cluster that is built anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from rich.console import Console
+
+from core_tests.engine.explanation.test_explanation import NODES, PLACED, PROBES
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
+from kubestow.api.policy import PodDisruptionBudget
+from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, Changes, RemovePods
+from kubestow.engine.explanation.counterfactuals import Counterfactual
+from kubestow.engine.explanation.explain import explain
+from kubestow.engine.input.cluster import Cluster
+from kubestow.testing import builders
+
+replace = msgspec.structs.replace
+ZONE = "topology.kubernetes.io/zone"
+
+
+def found(nodes: list[Node], pods: list[Pod], probe: Pod, **options: Any) -> list[Counterfactual]:
+    """The counterfactuals, after each was checked on a cluster that is built anew."""
+    cluster = Cluster.of(nodes, [*pods, probe])
+    counterfactuals = list(explain(cluster, "probe", **options).counterfactuals)
+    for counterfactual in counterfactuals:
+        if counterfactual.feasible:
+            again = explain(changed(cluster, probe, counterfactual.change), "probe", counterfactuals=False)
+            assert again.node(counterfactual.node).feasible, counterfactual.text
+            assert not again.gate
+            if "target" not in options:
+                assert again.feasible == counterfactual.feasible, counterfactual.text
+                assert again.best(1)[0].node == counterfactual.node
+    return counterfactuals
+
+
+def changed(cluster: Cluster, probe: Pod, change: Change) -> Cluster:
+    """The cluster with a change, by plain code: the cache and its results take no part."""
+    nodes, pods = list(cluster.nodes), [change.on_pod(pod) if pod is probe else pod for pod in cluster.pods]
+    for part in change.parts if isinstance(change, Changes) else (change,):
+        if isinstance(part, AlterNode):
+            nodes = [altered(node, part) if node.metadata.name == part.node else node for node in nodes]
+        elif isinstance(part, AddNode):
+            like = next(node for node in nodes if node.metadata.name == part.like)
+            name = f"{part.like}-copy"
+            labels = {**like.metadata.labels, "kubernetes.io/hostname": name}
+            nodes.append(replace(like, metadata=replace(like.metadata, name=name, uid=name, labels=labels)))
+        elif isinstance(part, RemovePods):
+            pods = [pod for pod in pods if pod.metadata.uid not in part.pods]
+    return Cluster.of(nodes, pods, cluster.objects)
+
+
+def altered(node: Node, change: AlterNode) -> Node:
+    labels = {**node.metadata.labels, **change.labels}
+    spec = node.spec
+    if change.uncordons:
+        taints = [taint for taint in spec.taints if "unschedulable" not in taint.key]
+        spec = replace(spec, unschedulable=False, taints=taints)
+    return replace(node, metadata=replace(node.metadata, labels=labels), spec=spec)
+
+
+def texts(counterfactuals: list[Counterfactual]) -> list[str]:
+    return [counterfactual.text for counterfactual in counterfactuals]
+
+
+@given(NODES, PLACED, PROBES)
+def test_every_counterfactual_holds_in_a_cluster_built_anew_and_they_are_in_order(
+    nodes: list[dict[str, Any]], placed: list[dict[str, Any]], probe: dict[str, Any]
+) -> None:
+    counterfactuals = found(
+        [builders.node(f"n{i}", **fields) for i, fields in enumerate(nodes)],
+        [builders.pod(f"p{i}", node=f"n{i % len(nodes)}", **fields) for i, fields in enumerate(placed)],
+        builders.pod("probe", **probe),
+    )
+    sizes = [counterfactual.change.size for counterfactual in counterfactuals]
+    assert sizes == sorted(sizes)
+
+
+def test_a_request_is_lowered_to_what_is_free() -> None:
+    nodes = [builders.node("a", cpu="4"), builders.node("b", cpu="2")]
+    first, *_ = found(nodes, [builders.pod("p", node="a", cpu="1")], builders.pod("probe", cpu="3500m"))
+    assert first.text == "request 3 cpu instead of 3500m: fits on a"
+
+
+def test_init_containers_are_lowered_too() -> None:
+    init = {"initContainers": [{"name": "init", "resources": {"requests": {"cpu": "6"}}}]}
+    first, *_ = found([builders.node("a")], [], builders.pod("probe", cpu="1", spec=init))
+    assert first.text == "request 4 cpu instead of 6: fits on a"
+
+
+def test_a_pod_level_request_is_lowered() -> None:
+    whole = {"resources": {"requests": {"cpu": "6"}}}
+    first, *_ = found([builders.node("a")], [], builders.pod("probe", cpu="1", spec=whole))
+    assert first.text == "request 4 cpu instead of 6: fits on a"
+
+
+def test_a_taint_is_tolerated() -> None:
+    (only,) = found([builders.node("a", taints=["gpu=yes:NoSchedule"])], [], builders.pod("probe"))
+    assert only.text == "tolerate the taint gpu=yes:NoSchedule: fits on a"
+
+
+def test_a_taint_that_says_that_the_node_does_not_work_is_not_tolerated() -> None:
+    assert (
+        found([builders.node("a", taints=["node.kubernetes.io/not-ready=:NoSchedule"])], [], builders.pod("probe"))
+        == []
+    )
+
+
+def test_a_node_gets_a_label() -> None:
+    counterfactuals = found([builders.node("a")], [], builders.pod("probe", node_selector={"disk": "ssd"}))
+    assert texts(counterfactuals) == [
+        "drop disk=ssd from the node selector: fits on a",
+        "label node a with disk=ssd: fits on a",
+    ]
+
+
+def test_a_node_gets_the_labels_of_the_cheapest_affinity_term() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "x", "operator": "Exists"}, {"key": "y", "operator": "In", "values": ["1"]}]},
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    counterfactuals = found([builders.node("a")], [], builders.pod("probe", affinity={"nodeAffinity": required}))
+    assert "label node a with disk=ssd: fits on a" in texts(counterfactuals)
+
+
+def test_a_node_is_not_moved_to_another_zone() -> None:
+    counterfactuals = found([builders.node("a", zone="x")], [], builders.pod("probe", node_selector={ZONE: "y"}))
+    assert texts(counterfactuals) == [f"drop {ZONE}=y from the node selector: fits on a"]
+
+
+def test_a_cordoned_node_is_uncordoned() -> None:
+    taint = "node.kubernetes.io/unschedulable=:NoSchedule"
+    (only,) = found([builders.node("a", unschedulable=True, taints=[taint])], [], builders.pod("probe"))
+    assert only.text == "uncordon node a: fits on a"
+
+
+def test_one_more_node_like_the_smallest_that_is_large_enough() -> None:
+    nodes = [builders.node("small", cpu="1"), builders.node("mid", cpu="4"), builders.node("large", cpu="8")]
+    pods = [builders.pod("p", node="mid", cpu="4"), builders.pod("q", node="large", cpu="8")]
+    counterfactuals = found(nodes, pods, builders.pod("probe", cpu="3"))
+    assert "add one more node like mid: fits on mid-copy" in texts(counterfactuals)
+
+
+def test_the_fewest_pods_are_gone() -> None:
+    pods = [
+        builders.pod("p1", node="a", cpu="2"),
+        builders.pod("p2", node="a", cpu="2"),
+        builders.pod("q", node="b", cpu="4"),
+    ]
+    counterfactuals = found([builders.node("a"), builders.node("b")], pods, builders.pod("probe", cpu="4"))
+    gone = [c for c in counterfactuals if isinstance(c.change, RemovePods)]
+    assert texts(gone) == ["delete default/q from node b: fits on b"]
+
+
+def test_pods_that_are_critical_to_the_system_stay() -> None:
+    pods = [builders.pod("p", node="a", cpu="4", priority=2_000_000_000)]
+    counterfactuals = found([builders.node("a")], pods, builders.pod("probe", cpu="4"))
+    assert not [c for c in counterfactuals if isinstance(c.change, RemovePods)]
+
+
+def test_a_disruption_budget_allows_more() -> None:
+    budget = convert(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": "keep", "namespace": "default", "uid": "u"},
+            "spec": {"selector": {"matchLabels": {"app": "low"}}},
+            "status": {"disruptionsAllowed": 0},
+        },
+    )
+    victim = builders.pod("low", node="a", cpu="4", priority=1, labels={"app": "low"})
+    cluster = Cluster.of([builders.node("a")], [victim, builders.pod("probe", cpu="4", priority=9)], [budget])
+    explanation = explain(cluster, "probe")
+    assert explanation.preemption is not None
+    assert explanation.preemption.violations == 1
+    assert (
+        "allow 1 more disruption by the disruption budget default/keep: preemption on a then violates no budget"
+        in texts(list(explanation.counterfactuals))
+    )
+
+
+def test_constraints_of_the_pod_are_relaxed() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    nodes, placed = [builders.node("a", zone="z")], [builders.pod("p", node="a", labels={"app": "a"}, host_ports=[80])]
+    assert f"drop the required pod anti-affinity within {ZONE}: fits on a" in texts(
+        found(nodes, placed, builders.pod("probe", affinity=anti))
+    )
+    assert "do without host ports: fits on a" in texts(found(nodes, placed, builders.pod("probe", host_ports=[80])))
+    spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    assert "spread over rack with ScheduleAnyway instead of DoNotSchedule: fits on a" in texts(
+        found(nodes, placed, builders.pod("probe", spread=[spread]))
+    )
+
+
+def test_several_constraints_are_relaxed_together() -> None:
+    anti = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}} for app in ("a", "b")
+        ]
+    }
+    nodes, placed = [builders.node("n", zone="z")], [builders.pod(app, node="n", labels={"app": app}) for app in "ab"]
+    (only, *_) = found(nodes, placed, builders.pod("probe", affinity={"podAntiAffinity": anti}))
+    assert only.change.size[0] == 2
+    assert only.change.on_pod(builders.pod("probe", affinity={"podAntiAffinity": anti})).spec.affinity is not None
+
+
+def test_a_node_selector_and_affinity_are_dropped_together() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["y"]}]}]}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+    }
+    nodes, placed = [builders.node("n", zone="z")], [builders.pod("a", node="n", labels={"app": "a"})]
+    assert texts(found(nodes, placed, builders.pod("probe", affinity=affinity))) == [
+        f"drop the required node affinity, and drop the required pod anti-affinity within {ZONE}: fits on n"
+    ]
+
+
+def test_memory_is_lowered_to_whole_mebibytes() -> None:
+    nodes = [builders.node("a", memory="4194400Ki")]
+    first, *_ = found(nodes, [], builders.pod("probe", memory="8Gi"))
+    assert first.text == "request 4Gi memory instead of 8Gi: fits on a"
+
+
+def test_several_edits_come_together_when_one_is_not_enough() -> None:
+    nodes = [builders.node("a", cpu="2", taints=["gpu=yes:NoSchedule"])]
+    first, *_ = found(nodes, [], builders.pod("probe", cpu="3"))
+    assert first.text == "tolerate the taint gpu=yes:NoSchedule, and request 2 cpu instead of 3: fits on a"
+    assert first.change.size[0] == 2
+
+
+def test_a_gate_is_removed() -> None:
+    (only,) = found([builders.node("a")], [], builders.pod("probe", gates=["example.com/quota"]))
+    assert only.text == "remove the scheduling gates example.com/quota: fits on a"
+
+
+def test_with_a_target_the_changes_are_for_that_node() -> None:
+    nodes = [builders.node("free"), builders.node("a", taints=["gpu=yes:NoSchedule"])]
+    assert found(nodes, [], builders.pod("probe")) == []
+    (only,) = found(nodes, [], builders.pod("probe"), target="a")
+    assert only.text == "tolerate the taint gpu=yes:NoSchedule: fits on a"
+
+
+def test_nothing_that_would_help_is_said_so() -> None:
+    cluster = Cluster.of(
+        [builders.node("a", taints=["node.kubernetes.io/not-ready=:NoSchedule"])], [builders.pod("probe")]
+    )
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(explain(cluster, "probe"))
+    assert "no small change was found with which the pod fits on any node" in captured.get()
+
+
+def test_a_pod_that_fits_needs_no_change() -> None:
+    assert found([builders.node("a")], [], builders.pod("probe")) == []

@@ -1,0 +1,259 @@
+"""An explanation says of every node what the decision pipeline says, and its message is the scheduler's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from kubestow.api.core import Node, Pod
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.engine.explanation.evaluated_nodes import VerdictKind
+from kubestow.engine.explanation.explain import explain
+from kubestow.engine.explanation.explanation import Explanation
+from kubestow.engine.input.cluster import Cluster
+from kubestow.errors import InputError
+from kubestow.scheduling.decision.result import Scheduled, Unschedulable
+from kubestow.testing import builders
+from kubestow.testing.plugin_harness import PluginHarness
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def explained(nodes: list[Node], pods: list[Pod], probe: Pod, **options: Any) -> Explanation:
+    return explain(Cluster.of(nodes, [*pods, probe]), f"default/{probe.metadata.name}", **options)
+
+
+def printed(found: Any) -> str:
+    console = Console(width=150, record=True, quiet=True)
+    with console.capture() as captured:
+        console.quiet = False
+        console.print(found)
+    return captured.get()
+
+
+# -- against the pipeline ------------------------------------------------------------------------------------------
+
+TERM = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+PROBES = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from(["100m", "1", "3", "5"]),
+        "priority": st.sampled_from([0, 10]),
+        "labels": st.sampled_from([{"app": "a"}, {"app": "b"}]),
+        "node_selector": st.sampled_from([{}, {"disk": "ssd"}]),
+        "tolerations": st.sampled_from([[], [{"key": "dedicated", "operator": "Exists"}]]),
+        "host_ports": st.sampled_from([[], [80]]),
+        "affinity": st.sampled_from(
+            [None, {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}]
+        ),
+        "spread": st.sampled_from(
+            [
+                [],
+                [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": ZONE,
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": {"app": "a"}},
+                    }
+                ],
+            ]
+        ),
+    }
+)
+NODES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "cpu": st.sampled_from(["1", "2", "4"]),
+            "zone": st.sampled_from(["east", "west", None]),
+            "labels": st.sampled_from([{}, {"disk": "ssd"}]),
+            "taints": st.sampled_from([[], ["dedicated=x:NoSchedule"], ["slow=:PreferNoSchedule"]]),
+            "unschedulable": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+PLACED = st.lists(
+    st.fixed_dictionaries(
+        {
+            "cpu": st.sampled_from(["100m", "1"]),
+            "labels": st.sampled_from([{"app": "a"}, {"app": "b"}]),
+            "host_ports": st.sampled_from([[], [80]]),
+            "priority": st.sampled_from([0, 5]),
+        }
+    ),
+    max_size=8,
+)
+
+
+@given(NODES, PLACED, PROBES)
+def test_verdicts_totals_and_message_are_those_of_the_pipeline(
+    nodes: list[dict[str, Any]], placed: list[dict[str, Any]], probe: dict[str, Any]
+) -> None:
+    node_objects = [builders.node(f"n{i}", **fields) for i, fields in enumerate(nodes)]
+    pods = [builders.pod(f"p{i}", node=f"n{i % len(nodes)}", **fields) for i, fields in enumerate(placed)]
+    pod = builders.pod("probe", **probe)
+    found = explained(node_objects, pods, pod, counterfactuals=False)
+
+    harness = PluginHarness(node_objects, pods)
+    decision = harness.decide(pod)
+    assert isinstance(decision, Scheduled | Unschedulable)
+    assert decision.feasibility is not None
+    diagnosis = decision.feasibility.diagnose()
+    for row, name in enumerate(harness.cluster.nodes.names):
+        rejections = found.node(name).rejections
+        status = diagnosis.status(row) if diagnosis.rejected[row] else None
+        assert (rejections[0].status if rejections else None) == status
+    if isinstance(decision, Unschedulable):
+        assert found.message == decision.message
+        assert found.message.startswith(diagnosis.message())
+        return
+    assert decision.evaluation is not None
+    names = Nodes(harness.cluster.nodes, decision.candidates).names
+    totals = decision.evaluation.totals(harness.cluster, decision.pod, decision.candidates).tolist()
+    assert {name: found.node(name).total for name in names} == dict(zip(names, totals, strict=True))
+    for result in decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates):
+        for name, weighted in zip(names, result.weighted.tolist(), strict=True):
+            assert next(s for s in found.node(name).scores if s.plugin == result.plugin).weighted == weighted
+    assert found.best(1)[0].node == decision.node_name
+
+
+@given(NODES, PROBES)
+def test_groups_hold_each_infeasible_node_once_with_its_rejections(
+    nodes: list[dict[str, Any]], probe: dict[str, Any]
+) -> None:
+    node_objects = [builders.node(f"n{i}", **fields) for i, fields in enumerate(nodes)]
+    found = explained(node_objects, [], builders.pod("probe", **probe), counterfactuals=False)
+    grouped = {name: group.rejections for group in found.groups() for name in group.nodes}
+    every = {node.metadata.name: found.node(node.metadata.name) for node in node_objects}
+    assert grouped == {name: node.rejections for name, node in every.items() if not node.feasible}
+    assert len({group.rejections for group in found.groups()}) == len(found.groups())
+
+
+@given(NODES, PLACED, PROBES)
+def test_columns_have_the_verdicts_of_the_nodes(
+    nodes: list[dict[str, Any]], placed: list[dict[str, Any]], probe: dict[str, Any]
+) -> None:
+    node_objects = [builders.node(f"n{i}", **fields) for i, fields in enumerate(nodes)]
+    pods = [builders.pod(f"p{i}", node=f"n{i % len(nodes)}", **fields) for i, fields in enumerate(placed)]
+    evaluated = explained(node_objects, pods, builders.pod("probe", **probe), counterfactuals=False).evaluated
+    kinds = {-2: "not run", -1: "skipped", 0: "passed"}
+    for row in range(len(evaluated)):
+        in_columns = [
+            (column.plugin, kinds.get(code, "rejected"), column.statuses[code - 1].reasons if code > 0 else ())
+            for column in evaluated.columns()
+            for code in [int(column.codes[row])]
+        ]
+        verdicts = [(v.plugin, v.kind.value, v.status.reasons) for v in evaluated.at(row).verdicts]
+        # PreFilter has a column if it left any node out, and a verdict for those nodes only.
+        assert [found for found in in_columns if found in verdicts] == verdicts
+        assert all(kind == "passed" for _, kind, _ in set(in_columns) - set(verdicts))
+
+
+# -- examples ------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_has_the_verdicts_of_all_plugins_not_only_the_first_rejection() -> None:
+    node = builders.node("a", cpu="1", taints=["dedicated=x:NoSchedule"])
+    found = explained([node], [], builders.pod("p", cpu="2")).node("a")
+    assert [r.plugin for r in found.rejections] == ["TaintToleration", "NodeResourcesFit"]
+    kinds = {verdict.plugin: verdict.kind for verdict in found.verdicts}
+    assert kinds["NodeAffinity"] is VerdictKind.SKIPPED
+    assert kinds["NodeName"] in (VerdictKind.PASSED, VerdictKind.SKIPPED)
+
+
+def test_a_bound_pod_is_explained_as_if_it_was_not_there() -> None:
+    pod = builders.pod("p", cpu="3", node="a")
+    found = explained([builders.node("a"), builders.node("b")], [builders.pod("q", node="b", cpu="2")], pod)
+    assert (found.bound_to, found.feasible, found.best(1)[0].node) == ("a", 1, "a")
+    assert "that node has rank 1 of 1" in printed(found)
+
+
+def test_a_bound_pod_that_would_not_fit_now_is_said_so() -> None:
+    node = builders.node("a", taints=["new=:NoSchedule"])
+    found = explained([node], [], builders.pod("p", cpu="1", node="a"))
+    assert "where it would not fit now: TaintToleration: node(s) had untolerated taint(s)" in printed(found)
+
+
+def test_two_nodes_are_compared_by_the_weighted_scores_that_differ() -> None:
+    nodes = [builders.node("a"), builders.node("b", taints=["slow=:PreferNoSchedule"])]
+    comparison = explained(nodes, [], builders.pod("p", cpu="1")).compare("b", "a")
+    assert comparison.differences() == [("TaintToleration", -300)]
+    assert comparison.text.endswith("is preferred to b (total 192): TaintToleration +300") or (
+        "a (total" in comparison.text and "TaintToleration +300" in comparison.text
+    )
+
+
+def test_a_rejected_node_is_compared_by_its_reasons() -> None:
+    nodes = [builders.node("a"), builders.node("b", cpu="500m")]
+    comparison = explained(nodes, [], builders.pod("p", cpu="1")).compare("a", "b")
+    assert comparison.text == "a is feasible; b is rejected by NodeResourcesFit: Insufficient cpu"
+
+
+def test_a_gated_pod_is_not_attempted() -> None:
+    found = explained([builders.node("a")], [], builders.pod("p", gates=["example.com/quota"]))
+    assert found.gate.startswith("SchedulingGates: ")
+    assert found.feasible == 1
+
+
+def test_preemption_names_its_victims() -> None:
+    victim = builders.pod("low", node="a", cpu="3", priority=1)
+    found = explained([builders.node("a")], [victim], builders.pod("p", cpu="2", priority=5))
+    assert found.preemption is not None
+    assert (found.preemption.node, found.preemption.victims) == ("a", ("default/low",))
+
+
+def test_pre_filter_rejections_are_those_of_all_nodes() -> None:
+    volume = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]}
+    found = explained([builders.node("a"), builders.node("b")], [], builders.pod("p", spec=volume))
+    (group,) = found.groups()
+    assert len(group.nodes) == 2
+    assert 'persistentvolumeclaim "missing" not found' in group.rejections[0].status.message
+    assert found.message.startswith('0/2 nodes are available: persistentvolumeclaim "missing" not found.')
+
+
+def test_thousands_of_nodes_are_a_few_lines_with_examples() -> None:
+    nodes = builders.nodes(500, cpu="1") + builders.nodes(3, cpu="8")[:0]
+    text = printed(explained(nodes, [], builders.pod("p", cpu="2"), counterfactuals=False))
+    assert "500  NodeResourcesFit: Insufficient cpu  node-0, node-1, node-2, …" in text
+    assert len(text.splitlines()) < 12
+
+
+def test_the_document_has_every_node_and_is_plain_data() -> None:
+    found = explained([builders.node("a"), builders.node("b", cpu="500m")], [], builders.pod("p", cpu="1"))
+    document = json.loads(msgspec.json.encode(found.document()))
+    assert [node["node"] for node in document["byNode"]] == ["a", "b"]
+    assert document["byNode"][0]["scores"]["TaintToleration"]["weighted"] == 300
+    assert document["byNode"][1]["verdicts"]["NodeResourcesFit"]["reasons"] == ["Insufficient cpu"]
+
+
+def test_an_explanation_shows_as_tables_in_a_notebook() -> None:
+    found = explained([builders.node("a")], [], builders.pod("p"))
+    assert "in detail" in found._repr_html_()
+    assert repr(found) == "<Explanation of default/p: fits on 1 of 1 nodes>"
+
+
+@pytest.mark.parametrize(
+    ("pod", "target", "problem"),
+    [
+        ("default/other", None, "pod default/other: no such pod"),
+        ("web-1", None, "pod default/web-1: no such pod in the cluster, finished pods aside; similar: default/web-2"),
+        ("web-2", "nod-a", "node nod-a: no such node; similar: node-a"),
+    ],
+)
+def test_what_does_not_exist_is_named(pod: str, target: str | None, problem: str) -> None:
+    cluster = Cluster.of([builders.node("node-a")], [builders.pod("web-2")])
+    with pytest.raises(InputError) as raised:
+        explain(cluster, pod, target=target)
+    assert str(raised.value).startswith(problem)
+
+
+def test_a_pod_of_another_scheduler_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"spec\.schedulerName is mine, the profiles .* are: default-scheduler"):
+        explained([builders.node("a")], [], builders.pod("p", scheduler="mine"))

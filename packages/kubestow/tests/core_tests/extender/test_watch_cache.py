@@ -1,0 +1,83 @@
+"""The cluster state of an extender: from a watch, or from requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from kubestow.errors import InvalidObject
+from kubestow.extender import WatchCache
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.testing import node, pod
+
+
+def raw(name: str, **labels: str) -> Raw:
+    allocatable = {"cpu": "4", "pods": "110"}
+    return Raw(
+        json.dumps({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}).encode()
+    )
+
+
+def set_nodes(cache: WatchCache, **nodes: Any) -> list[str]:
+    cache.set_nodes({name: raw(name, **labels) for name, labels in nodes.items()})
+    return sorted(cache.cluster.nodes.names)
+
+
+def test_set_nodes_replaces_all_nodes() -> None:
+    cache = WatchCache()
+    assert set_nodes(cache, a={}, b={}) == ["a", "b"]
+    assert set_nodes(cache, b={}, c={}) == ["b", "c"]
+
+
+def test_an_unchanged_node_invalidates_nothing() -> None:
+    cache = WatchCache()
+    set_nodes(cache, a={}, b={})
+    before = cache.cluster.journal.position
+    set_nodes(cache, a={}, b={})
+    assert cache.cluster.journal.position == before
+    set_nodes(cache, a={"colour": "red"}, b={})
+    assert cache.cluster.journal.position > before
+
+
+def test_an_invalid_node_is_an_error() -> None:
+    with pytest.raises(InvalidObject):
+        WatchCache().set_nodes({"a": Raw(b'{"status": 3}')})
+
+
+def test_watch_events_are_applied() -> None:
+    cache = WatchCache()
+    cache.replace(NODES, [node("a")])
+    cache.apply(PODS, "ADDED", pod("p", node="a"))
+    cache.apply(PODS, "ADDED", pod("q"))
+    cache.apply(PODS, "MODIFIED", pod("q", labels={"x": "y"}, metadata={"resourceVersion": "2"}))
+    placed_pod = cache.cluster.placed_pod("uid-default-p")
+    assert placed_pod is not None
+    assert cache.known("uid-default-q") is not None
+    cache.apply(PODS, "DELETED", pod("q"))
+    cache.apply(PODS, "DELETED", pod("p", node="a"))
+    assert cache.cluster.pod_count == 0
+
+
+def test_nominated_pods_of_every_scheduler_are_tracked() -> None:
+    cache = WatchCache()
+    cache.replace(NODES, [node("a")])
+    cache.apply(PODS, "ADDED", pod("p", scheduler="another", nominated="a"))
+    assert [info.name for info in cache.cluster.nominated_pods("a")] == ["p"]
+
+
+def test_an_invalid_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    WatchCache().unreadable(PODS, "default/p", "spec: expected an object")
+    assert "Pod default/p cannot be decoded" in caplog.text
+
+
+def test_on_synced_is_called_once() -> None:
+    calls: list[bool] = []
+    cache = WatchCache()
+    cache.on_synced = lambda: calls.append(True)
+    for _ in range(2):
+        for resource in WATCHED:
+            cache.replace(resource, [])
+    assert calls == [True]

@@ -1,0 +1,104 @@
+"""Re-decision: the recorded arrivals under another configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core_tests.flight_record.records import MemorySink, long_record, recorded, small_record
+from kubestow import config
+from kubestow.configuration_file import read_configuration
+from kubestow.flight_record.entries import End
+from kubestow.flight_record.files.segment import Segment
+from kubestow.flight_record.files.writer import segment_paths
+from kubestow.flight_record.replay.exact import replay
+from kubestow.flight_record.replay.redecision import Redecision, redecide
+from kubestow.plugins import in_tree_registry
+from kubestow.testing.builders import node, pod
+from kubestow.testing.memory_cluster import MemoryCluster
+
+GATES = config.FeatureGates()
+REGISTRY = in_tree_registry()
+
+
+def redecided(sink: MemorySink, path: Path, *disabled: str, **profile: Any) -> Redecision:
+    path.write_bytes(sink.content())
+    plugins = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
+    document = {
+        "apiVersion": config.API_VERSION,
+        "kind": config.KIND,
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins, **profile}],
+    }
+    return redecide(Segment(path), read_configuration(document, GATES, REGISTRY), REGISTRY, GATES)
+
+
+def test_under_the_same_configuration_nothing_differs(tmp_path: Path) -> None:
+    async def program(cluster: MemoryCluster) -> None:
+        for number in range(3):
+            cluster.put(node(f"node-{number}", cpu="4"))
+        for number in range(12):
+            cluster.put(pod(f"pod-{number}", cpu="1"))
+            await asyncio.sleep(0.5)
+        cluster.put(pod("large", cpu="100"))
+        await asyncio.sleep(30)
+
+    result = redecided(recorded(program), tmp_path / "f")
+    assert (len(result.pods), result.same()) == (13, 13)
+
+
+def test_without_preemption_the_victims_stay_and_the_preemptor_is_pending(tmp_path: Path) -> None:
+    result = redecided(small_record(), tmp_path / "f", "DefaultPreemption")
+    assert [pod.pod for pod in result.newly_pending()] == ["default/urgent"]
+    assert "Insufficient cpu" in result.newly_pending()[0].message
+    victims = [pod for pod in result.victims_differ() if pod.was_victim]
+    assert victims
+    assert all(victim.redecided for victim in victims)
+
+
+def test_packing_moves_pods(tmp_path: Path) -> None:
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    disabled = ("NodeResourcesBalancedAllocation", "PodTopologySpread")
+    fit = [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]
+    result = redecided(small_record(), tmp_path / "f", *disabled, pluginConfig=fit)
+    assert result.moved()
+    assert len({pod.redecided for pod in result.pods if pod.pod in [f"default/pod-{n}" for n in range(4)]}) == 1
+
+
+def test_what_others_did_happens_again(tmp_path: Path) -> None:
+    async def program(cluster: MemoryCluster) -> None:
+        cluster.put(node("node-0", cpu="2"))
+        cluster.put(pod("foreign", cpu="1", node="node-0"))
+        cluster.put(pod("waits", cpu="2"))
+        cluster.put(pod("leaves", cpu="1"))
+        await asyncio.sleep(5)
+        cluster.remove(pod("leaves"))
+        await asyncio.sleep(5)
+        cluster.remove(pod("foreign"))
+        await asyncio.sleep(20)
+
+    result = redecided(recorded(program), tmp_path / "f")
+    assert {pod.pod: (pod.recorded, pod.redecided) for pod in result.pods} == {
+        "default/leaves": ("node-0", "node-0"),
+        "default/waits": ("node-0", "node-0"),
+    }
+
+
+def test_a_run_in_several_files_is_replayed_exactly_in_the_first_and_decided_again_in_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_record(tmp_path, monkeypatch)
+    first, *others = [Segment(path) for path in segment_paths(tmp_path)]
+    exact = replay(first)
+    assert (exact.divergence, exact.end) == (None, End(next_file=others[0].path.name))
+    assert exact.decisions > 0
+    found: dict[str, tuple[str, str]] = {}
+    for segment in others:
+        result = redecide(segment, read_configuration(segment.header.configuration, GATES, REGISTRY), REGISTRY, GATES)
+        assert (result.newly_pending(), result.newly_placed()) == ([], []), "only the choice among equals differs"
+        found |= {pod.pod: (pod.recorded, pod.redecided) for pod in result.pods}
+    assert found["default/pod-39"][0]
+    assert found["default/large"] == ("", "")
+    assert exact.decisions + len(found) >= 41

@@ -1,0 +1,204 @@
+"""Caching never changes a decision: cached results equal fresh ones after any sequence of events."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from core_tests.decisions import rejectors_of
+from core_tests.plugins.affinities import HOST, ZONE, preferred_affinity, required_anti_affinity, term
+from kubestow.api.core import Pod, Service
+from kubestow.api.meta import convert
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, Scores
+from kubestow.framework.status import Status, Verdict
+from kubestow.scheduling.decision.result import Decision
+from kubestow.testing import PluginHarness, node, pod
+
+NAMES = st.sampled_from([f"n{number}" for number in range(12)])
+TAINTS = st.sampled_from([(), ("team=a:NoSchedule",), ("slow=yes:PreferNoSchedule",), ("gone=now:NoExecute",)])
+IMAGE = 300 * 2**20
+
+PREFERRED = {
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+        ]
+    }
+}
+PROBES: list[Pod] = [
+    pod("small", cpu="100m", memory="64Mi"),
+    pod("large", cpu="3", memory="4Gi"),
+    pod("nothing"),
+    pod("tolerant", cpu="1", tolerations=[{"operator": "Exists"}]),
+    pod("selective", cpu="1", node_selector={"disk": "ssd"}),
+    pod("picky", cpu="1", affinity=PREFERRED),
+    pod("gpu", cpu="1", requests={"example.com/gpu": "1"}),
+    pod("port", cpu="1", host_ports=[8080]),
+    pod("served", cpu="1", labels={"app": "web"}),
+]
+#: The affinity of placed pods to the pods of an app.
+AFFINITIES: dict[str, Any] = {
+    "apart": required_anti_affinity(term("web", HOST)),
+    "rather near": preferred_affinity(term("web", ZONE), weight=7),
+    "any": None,
+}
+
+
+def service(name: str) -> Service:
+    """Selects the pods of an app, so that default topology spread constraints apply to them."""
+    return convert(Service, {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"app": "web"}}})
+
+
+def described(decision: Decision, harness: PluginHarness) -> object:
+    """All parts of a decision."""
+    if decision.node_name is None:
+        return decision.message, sorted(rejectors_of(decision))
+    nodes = Nodes(harness.cluster.nodes, decision.candidates)
+    assert decision.evaluation is not None
+    scores = decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates)
+    return decision.node_name, nodes.names, {found.plugin: found.weighted.tolist() for found in scores}
+
+
+class CachingMachine(RuleBasedStateMachine):
+    """Compares a cluster that has processed all events with one that is created anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.harness = PluginHarness()
+        self.bound: dict[str, Pod] = {}
+
+    @rule(
+        name=NAMES,
+        cpu=st.integers(1, 6),
+        gpus=st.integers(0, 2),
+        ssd=st.booleans(),
+        taints=TAINTS,
+        cordoned=st.booleans(),
+        image=st.booleans(),
+    )
+    def node_is_added_or_updated(
+        self, name: str, cpu: int, gpus: int, ssd: bool, taints: tuple[str, ...], cordoned: bool, image: bool
+    ) -> None:
+        shown = node(
+            name,
+            cpu=str(cpu),
+            allocatable={"example.com/gpu": str(gpus)},
+            labels={"disk": "ssd"} if ssd else {},
+            zone="z0" if ssd else "z1",
+            taints=taints,
+            unschedulable=cordoned,
+            images={"app:latest": IMAGE} if image else {},
+        )
+        cluster = self.harness.cluster
+        if name in cluster.nodes.rows:
+            cluster.update_node(shown)
+        else:
+            cluster.add_node(shown)
+
+    @rule(name=NAMES)
+    def node_is_removed(self, name: str) -> None:
+        if name in self.harness.cluster.nodes.rows:
+            self.harness.cluster.remove_node(name)
+
+    @rule(
+        number=st.integers(0, 9),
+        where=NAMES,
+        cpu=st.integers(0, 3),
+        affinity_name=st.sampled_from(sorted(AFFINITIES)),
+        app=st.sampled_from(("web", "db")),
+    )
+    def pod_is_placed(self, number: int, where: str, cpu: int, affinity_name: str, app: str) -> None:
+        # Every pod has its own port: of two that share one, the first to be removed frees it for both (semantics 7.4).
+        shown = pod(
+            f"b{number}",
+            node=where,
+            cpu=str(cpu),
+            requests={"example.com/gpu": "1"},
+            host_ports=[8080 + number],
+            labels={"app": app},
+            affinity=AFFINITIES[affinity_name],
+        )
+        self.harness.cluster.put_pod(self.harness.info(shown))
+        self.bound[shown.metadata.uid] = shown
+
+    @rule(number=st.integers(0, 9))
+    def pod_is_removed(self, number: int) -> None:
+        self.harness.cluster.remove_pod(f"uid-default-b{number}")
+        self.bound.pop(f"uid-default-b{number}", None)
+
+    @rule(name=st.sampled_from(("one", "other")))
+    def service_is_added_or_removed(self, name: str) -> None:
+        services = self.harness.cluster.catalog(Service)
+        if services.remove("default", name) is None:
+            services.put(service(name))
+
+    @rule(probe=st.sampled_from(PROBES))
+    def pod_is_evaluated(self, probe: Pod) -> None:
+        self.harness.decide(probe)
+
+    @invariant()
+    def cached_results_equal_fresh_ones(self) -> None:
+        fresh = PluginHarness(self.harness.cluster.nodes.objects, self.bound.values())
+        for shown in self.harness.cluster.catalog(Service):
+            fresh.cluster.catalog(Service).put(shown)
+        for probe in PROBES:
+            assert described(self.harness.decide(probe), self.harness) == described(fresh.decide(probe), fresh)
+
+
+CachingMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
+TestCachingMachine = CachingMachine.TestCase
+
+
+def test_a_view_of_one_row_gives_the_result_of_the_whole_view() -> None:
+    harness = PluginHarness(
+        [
+            node("a", cpu="1", labels={"disk": "ssd"}),
+            node("b", taints=["slow=yes:PreferNoSchedule"]),
+            node("c", unschedulable=True, images={"app:latest": IMAGE}),
+        ]
+    )
+    for probe in PROBES:
+        decision = harness.decide(probe)
+        assert decision.feasibility is not None
+        filters = decision.feasibility.filters
+        whole = filters.rejections(harness.cluster.all_nodes())
+        for row in range(3):
+            one = Nodes(harness.cluster.nodes, np.array([row]))
+            alone = filters.rejections(one)
+            of_row = [(r.plugin, r.verdict.status(row)) for r in whole if r.where[row]]
+            assert [(r.plugin, r.verdict.status(row)) for r in alone] == of_row
+
+
+class Uncacheable(FilterPlugin, PreFilterPlugin, ScorePlugin):
+    """Depends on something outside the cluster, so its results must not be cached."""
+
+    name = "Uncacheable"
+    calls: ClassVar[list[str]] = []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        self.calls.append("PreFilter")
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        self.calls.append("Filter")
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Scores:
+        self.calls.append("Score")
+        return np.zeros(len(nodes), np.int64)
+
+
+def test_a_plugin_without_a_signature_is_called_in_every_cycle() -> None:
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Uncacheable"}]}}}
+    harness = PluginHarness([node("n"), node("m")], profile=enabled, plugins=[Uncacheable])
+    for _ in range(2):
+        Uncacheable.calls.clear()
+        harness.decide(pod("p"))
+        assert Uncacheable.calls == ["PreFilter", "Filter", "Score"]

@@ -1,0 +1,130 @@
+"""Binding conditions of devices: PreBind waits for them (semantics 8.16)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from core_tests.plugins.dynamic_resources.devices import (
+    DRIVER,
+    DeviceHarness,
+    allocation,
+    claim,
+    device,
+    exactly,
+    pod_with,
+    single_node,
+    slice_of,
+)
+from kubestow.framework.status import Status
+
+T = TypeVar("T")
+WITH_CONDITIONS = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")
+
+
+def condition(kind: str, *, reason: str = "") -> dict[str, Any]:
+    report = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
+    return {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": [report]}
+
+
+def report(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
+    status = claim("c", status={"devices": list(conditions)}).status.devices
+    current = harness.claim()
+    harness.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
+
+
+def report_while_waiting(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
+    """The driver reports conditions while PreBind waits."""
+
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        assert condition() is None
+        report(harness, *conditions)
+        return condition()
+
+    harness.wait_for = wait_for  # type: ignore[method-assign]
+
+
+def test_pre_bind_waits_for_the_binding_conditions() -> None:
+    harness = single_node(WITH_CONDITIONS, claim())
+    report_while_waiting(harness, condition("Attached"))
+    assert harness.prepare(harness.place(pod_with("c"))).ok
+    assert harness.events == [("default/p", "BindingConditionsPending")]
+    assert harness.device_waits == [(DRIVER, "success")]
+
+
+def test_a_true_binding_failure_condition_fails_pre_bind() -> None:
+    harness = single_node(WITH_CONDITIONS, claim())
+    report_while_waiting(harness, condition("Broken", reason="Fire"))
+    status = harness.prepare(harness.place(pod_with("c")))
+    assert status == Status.error('device binding failed: claim=c, reason=Fire, message="see log"')
+    assert harness.device_waits == [(DRIVER, "failure")]
+
+
+def test_pre_bind_fails_after_the_binding_timeout() -> None:
+    harness = single_node(WITH_CONDITIONS, claim())
+    status = harness.prepare(harness.place(pod_with("c")))
+    assert status.message.startswith("device binding timeout")
+    assert harness.device_waits == [(DRIVER, "timeout")]
+
+
+def test_a_cancelled_wait_is_reported_as_an_error() -> None:
+    harness = single_node(WITH_CONDITIONS, claim())
+
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        raise asyncio.CancelledError
+
+    harness.wait_for = wait_for  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        harness.prepare(harness.place(pod_with("c")))
+    assert harness.device_waits == [(DRIVER, "error")]
+
+
+CONDITIONS: dict[str, Any] = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+def test_a_claim_whose_binding_failed_is_deallocated_in_the_next_attempt() -> None:
+    status_fields = {"allocation": allocation("d0", at="n", **CONDITIONS), "devices": [condition("Broken")]}
+    harness = single_node(WITH_CONDITIONS, claim("c", status=status_fields))
+    assert "deallocation of ResourceClaim completed" in harness.reason(pod_with("c"))
+
+
+@pytest.mark.parametrize(
+    ("allocated_at", "available"), [("2025-12-31T23:55:00Z", True), ("2025-12-31T00:00:00Z", False)]
+)
+def test_a_claim_is_unavailable_after_its_binding_timeout(allocated_at: str, available: bool) -> None:
+    status_fields = {"allocation": allocation("d0", at="n", when=allocated_at, **CONDITIONS)}
+    harness = single_node(WITH_CONDITIONS, claim("c", status=status_fields))
+    assert (harness.decide(pod_with("c")).node_name is not None) is available
+
+
+def test_the_binding_timeout_starts_at_the_allocation_timestamp() -> None:
+    status_fields = {"allocation": allocation("d0", at="n", when="2025-12-31T23:55:00Z", **CONDITIONS)}
+    harness = single_node(WITH_CONDITIONS, claim("c", status=status_fields))
+    timeouts = []
+
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        timeouts.append(seconds)
+        return None
+
+    harness.wait_for = wait_for  # type: ignore[method-assign]
+    status = harness.prepare(harness.place(pod_with("c")))
+    assert status == Status.error("device binding timeout")
+    assert timeouts == [300]
+
+
+def test_pre_bind_does_not_wait_if_all_binding_conditions_are_true() -> None:
+    status_fields = {"allocation": allocation("d0", at="n", **CONDITIONS), "devices": [condition("Attached")]}
+    harness = single_node(WITH_CONDITIONS, claim("c", status=status_fields))
+    assert harness.run(pod_with("c")).node_name == "n"
+
+
+def test_pre_bind_waits_for_all_binding_conditions_of_all_devices() -> None:
+    with_conditions = device("d1", bindingConditions=["Attached", "Warm"], bindingFailureConditions=["Broken"])
+    harness = single_node(slice_of("d0", with_conditions, node="n"), claim("c", exactly(2)))
+    report_while_waiting(harness, {**condition("Attached"), "device": "d1"})
+    status = harness.prepare(harness.place(pod_with("c")))
+    assert status == Status.error("device binding timeout")

@@ -1,0 +1,383 @@
+"""Pods that wait in cohorts: every event means for them what its hints say about each pod alone (semantics 6.8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from random import Random
+from typing import Any, ClassVar
+
+import pytest
+
+from core_tests.scheduling.fixture import enabled
+from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
+from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.framework.event_registration import on
+from kubestow.framework.interface import Plugin, PreEnqueuePlugin, PreFilterPlugin
+from kubestow.framework.profile import implements
+from kubestow.framework.status import Status
+from kubestow.plugins import in_tree_registry
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.queue.queueing_hints import QueueingHints
+from kubestow.scheduling.queue.scheduling_queue import UNSCHEDULABLE_TIMEOUT
+from kubestow.scheduling.queued_pod import Place, Requeue
+from kubestow.scheduling.scheduler import Scheduler
+from kubestow.testing import MemoryCluster, node, pod
+
+NODE_LABEL = ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_LABEL)
+#: The in-tree plugins that reject pods and register events.
+REJECTORS = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "NodeDeclaredFeatures",
+)
+
+
+class ManualClock:
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class World:
+    """A scheduler whose loop does not run, and the clock of its queue."""
+
+    def __init__(self, *, plugins: Iterable[type[Plugin]] = (), **configured: Any) -> None:
+        gates = config.FeatureGates({})
+        registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+        document = {"apiVersion": config.API_VERSION, "kind": config.KIND, **configured}
+        self.clock = ManualClock()
+        clock: Any = self.clock
+        self.scheduler = Scheduler(
+            config.load(document, subject="test", gates=gates, implements=implements(registry)),
+            registry=registry,
+            environment=Environment(MemoryCluster(), clock, Random(1), Observer()),
+            gates=gates,
+        )
+        self.queue = self.scheduler.queue
+
+    def info(self, obj: Pod) -> PodInfo:
+        return self.scheduler.cluster.shapes.info(obj)
+
+    def reject(self, obj: Pod, *rejectors: str, pending: Sequence[str] = ()) -> PodInfo:
+        """Have a pod rejected, and its backoff end."""
+        info = self.info(obj)
+        self.queue.add(info)
+        queued = self.queue.pop()
+        assert queued is not None
+        self.queue.requeue(queued, rejectors=frozenset(rejectors), pending=frozenset(pending))
+        self.clock.seconds += 30
+        return info
+
+    def popped(self) -> list[str]:
+        """The names of the pods that are ready, in the order in which they are scheduled."""
+        names = []
+        while (queued := self.queue.pop()) is not None:
+            names.append(queued.info.name)
+            self.queue.done(queued.info.uid)
+        return names
+
+
+def random_pod(random: Random, name: str, *, node_name: str = "") -> Pod:
+    def maybe(value: Any) -> Any:
+        return value if random.random() < 0.4 else None
+
+    term = {
+        "labelSelector": {"matchLabels": {"app": random.choice("ab")}},
+        "topologyKey": random.choice(["zone", "rack"]),
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": random.choice(["zone", "rack"]),
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": random.choice("ab")}},
+    }
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": random.choice("xy")}}]
+    ephemeral = [{"name": random.choice("vw"), "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+    return pod(
+        name,
+        node=node_name,
+        namespace=random.choice(["default", "other"]),
+        cpu=maybe(random.choice(["1", "3", "9"])),
+        labels={"app": random.choice("ab")},
+        node_selector=maybe({"zone": random.choice("12")}),
+        tolerations=maybe([{"key": random.choice("st"), "operator": "Exists"}]) or (),
+        spread=maybe([spread]) or (),
+        host_ports=maybe([random.choice([80, 81])]) or (),
+        affinity=maybe(
+            {
+                random.choice(["podAffinity", "podAntiAffinity"]): {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [term]
+                }
+            }
+        ),
+        spec={"volumes": maybe(random.choice([volumes, ephemeral])) or []},
+    )
+
+
+def random_node(random: Random) -> Node:
+    taints = [f"{random.choice('st')}=1:NoSchedule"] if random.random() < 0.5 else []
+    labels = {key: random.choice("12") for key in ("zone", "rack") if random.random() < 0.7}
+    return node(
+        "n", cpu=random.choice(["2", "4", "16"]), labels=labels, taints=taints, unschedulable=random.random() < 0.3
+    )
+
+
+def random_event(random: Random, world: World) -> tuple[ClusterEvent, Any, Any]:
+    old, new = random_node(random), random_node(random)
+    claim = convert(
+        PersistentVolumeClaim,
+        {"metadata": {"name": random.choice(["x", "y", "p1-v"]), "namespace": random.choice(["default", "other"])}},
+    )
+    placed = [world.info(random_pod(random, "placed", node_name="n")) for _ in range(2)]
+    events: list[tuple[ClusterEvent, Any, Any]] = [
+        (NODE_ADD, None, new),
+        (ClusterEvent(EventResource.NODE, Action.DELETE), old, None),
+        (NODE_LABEL, old, new),
+        (ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_TAINT), old, new),
+        (ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_ALLOCATABLE), old, new),
+        (ASSIGNED_POD_ADD, None, placed[0]),
+        (ASSIGNED_POD_DELETE, placed[0], None),
+        (ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_LABEL), placed[0], placed[1]),
+        (ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), placed[0], placed[1]),
+        (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD), None, claim),
+        (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, Action.UPDATE), claim, claim),
+    ]
+    return random.choice(events)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_event_requeues_the_pods_for_which_the_hints_say_so_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    world = World()
+    hints = QueueingHints(world.scheduler.profiles)
+    waiting: dict[str, tuple[PodInfo, list[str], list[str]]] = {}
+    for number in range(40):
+        rejectors = random.sample(REJECTORS, random.choice([1, 1, 2]))
+        pending = random.sample(REJECTORS, 1) if random.random() < 0.1 else []
+        info = world.reject(random_pod(random, f"p{number}"), *rejectors, pending=pending)
+        waiting[info.name] = info, rejectors, pending
+    for _ in range(6):
+        event, old, new = random_event(random, world)
+        decisions = hints.decisions(event, hints.filtered(event, old, new), old, new)
+        expected = [
+            name
+            for name, (info, rejectors, pending) in waiting.items()
+            if decisions.of(info, rejectors=rejectors, pending=pending) is not Requeue.SKIP
+        ]
+        world.queue.move_all_to_active_or_backoff(event, old, new)
+        assert world.popped() == expected
+        for name in expected:
+            del waiting[name]
+
+
+def test_a_hint_is_called_once_for_pods_with_equal_signatures() -> None:
+    calls = Counter[str]()
+
+    def hint(pod: PodInfo, old: Any, new: Any) -> bool:
+        calls[pod.name] += 1
+        return False
+
+    class Counting(PreFilterPlugin):
+        name = "Counting"
+        events_to_register = (on(EventResource.NODE, Action.ADD, hint=hint),)
+
+        def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+            pass
+
+        def hint_signature(self, pod: PodInfo) -> Hashable:
+            return pod.labels["app"]
+
+    world = World(**enabled(Counting))
+    for number in range(10):
+        world.reject(pod(f"p{number}", labels={"app": "ab"[number % 2], "number": str(number)}), "Counting")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert calls == {"p0": 1, "p1": 1}
+
+
+def test_hints_of_a_plugin_without_hint_signatures_are_called_for_every_pod() -> None:
+    class Individual(PreFilterPlugin):
+        name = "Individual"
+        wanted: ClassVar[set[str]] = {"p1", "p3"}
+        events_to_register = (on(EventResource.NODE, Action.ADD, hint=lambda pod, old, new: pod.name in {"p1", "p3"}),)
+
+        def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+            pass
+
+    world = World(**enabled(Individual))
+    for number in range(5):
+        world.reject(pod(f"p{number}"), "Individual")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert world.popped() == ["p1", "p3"]
+
+
+def test_a_failing_hint_signature_leaves_the_hints_to_be_called_for_the_pod() -> None:
+    class Failing(PreFilterPlugin):
+        name = "Failing"
+        events_to_register = (on(EventResource.NODE, Action.ADD, hint=lambda pod, old, new: pod.name == "p1"),)
+
+        def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+            pass
+
+        def hint_signature(self, pod: PodInfo) -> Hashable:
+            raise RuntimeError
+
+    world = World(**enabled(Failing))
+    for number in range(3):
+        world.reject(pod(f"p{number}"), "Failing")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert world.popped() == ["p1"]
+
+
+def test_the_pod_that_an_event_is_about_gets_calls_of_its_own() -> None:
+    world = World()
+    twins = [world.reject(pod(name, tolerations=[{"key": "a"}]), "TaintToleration") for name in ("one", "two")]
+    event = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
+    world.queue.move_all_to_active_or_backoff(event, twins[1], twins[1])
+    assert world.popped() == ["two"]
+
+
+def test_an_updated_pod_is_decided_about_as_it_is_now() -> None:
+    world = World()
+    infos = [world.reject(pod(name, node_selector={"zone": "1"}), "NodeAffinity") for name in ("one", "two")]
+    world.queue.update(infos[0], world.info(pod("one", node_selector={"zone": "2"})), [])
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node(labels={"zone": "2"}))
+    assert world.popped() == ["one"]
+
+
+# -- events that help many pods ----------------------------------------------------------------------------------
+
+
+def crowd(world: World, count: int = 1200) -> list[PodInfo]:
+    return [world.reject(pod(f"p{number}", labels={"app": "ab"[number % 2]}), "NodeName") for number in range(count)]
+
+
+def test_an_event_that_helps_many_pods_moves_some_at_once_and_none_is_scheduled_before_the_others_are_moved() -> None:
+    world = World()
+    infos = crowd(world)
+    late = world.reject(pod("important", priority=1), "NodeName")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert world.queue.is_moving
+    assert world.queue.ready
+    assert world.popped() == [late.name, *(info.name for info in infos)]
+    assert not world.queue.is_moving
+
+
+def test_pods_that_are_deleted_before_they_are_moved_are_forgotten() -> None:
+    """A standby scheduler pops nothing, so it moves no more pods than an event does itself."""
+
+    class Closed(PreEnqueuePlugin):
+        name = "Closed"
+        events_to_register = (on(EventResource.NODE, Action.ADD),)
+
+        def pre_enqueue(self, pod: PodInfo) -> Status:
+            return Status.unschedulable("closed")
+
+    world = World(**enabled(Closed))
+    for _ in range(5):
+        infos = [world.info(pod(f"p{number}")) for number in range(1500)]
+        for info in infos:
+            world.queue.add(info)
+        world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+        for info in infos:
+            world.queue.delete(info.uid)
+    assert len(world.queue._moves) <= len(infos)
+
+
+def test_pods_that_were_unschedulable_for_too_long_are_moved_in_steps_too() -> None:
+    world = World()
+    infos = crowd(world)
+    world.clock.seconds += 40_000
+    world.queue.flush()
+    assert world.queue.is_moving
+    assert world.popped() == [info.name for info in infos]
+
+
+def test_pods_that_are_yet_to_be_moved_can_be_deleted_updated_activated_and_helped_again() -> None:
+    world = World()
+    infos = crowd(world)
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    world.queue.delete(infos[-1].uid)
+    world.queue.update(infos[-2], world.info(pod("p1198", labels={"app": "c"})), [])
+    world.queue.activate([infos[-3].uid])
+    queued = world.queue.get(infos[-4].uid)
+    assert queued is not None
+    assert queued.place is Place.ACTIVE
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert sorted(world.popped()) == sorted(info.name for info in infos[:-1])
+
+
+def test_a_pod_that_was_deleted_and_rejected_again_before_it_was_moved_is_not_moved() -> None:
+    world = World()
+    infos = crowd(world)
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    world.queue.delete(infos[-1].uid)
+    world.queue.move_all_to_active_or_backoff(UNSCHEDULABLE_TIMEOUT)
+    assert infos[-1].name not in world.popped()
+    assert world.queue.get(infos[-1].uid) is None
+
+
+# -- events with keys --------------------------------------------------------------------------------------------
+
+
+def test_an_event_with_a_key_reaches_the_hints_of_the_pods_with_this_key_only() -> None:
+    asked: list[str] = []
+
+    def hint(pod: PodInfo, old: Any, new: Node) -> bool:
+        asked.append(pod.name)
+        return True
+
+    class Keyed(PreFilterPlugin):
+        name = "Keyed"
+        events_to_register = (
+            on(EventResource.NODE, Action.ADD, hint=hint, hint_key=lambda old, new: new.metadata.name or None),
+        )
+
+        def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+            pass
+
+        def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+            return () if pod.name == "none" else iter(pod.labels.values())
+
+    world = World(**enabled(Keyed))
+    for name, labels in (("one", {"a": "n1", "b": "n2"}), ("two", {"a": "n2"}), ("three", {"a": "n3"}), ("none", {})):
+        world.reject(pod(name, labels=labels), "Keyed")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node("n2"))
+    assert asked == world.popped() == ["one", "two"]
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node(""))
+    assert asked[2:] == world.popped() == ["three", "none"]
+
+
+def test_failing_keys_leave_all_pods_to_the_hints() -> None:
+    class Failing(PreFilterPlugin):
+        name = "Failing"
+        events_to_register = (on(EventResource.NODE, Action.ADD, hint_key=lambda old, new: new.metadata.name),)
+
+        def pre_filter(self, state: Any, pod: PodInfo, nodes: Any) -> None:
+            pass
+
+        def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+            raise RuntimeError
+
+    world = World(**enabled(Failing))
+    world.reject(pod("p"), "Failing")
+    world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
+    assert world.popped() == ["p"]

@@ -1,6 +1,0 @@
-"""The comparison of two simulations: pods that land elsewhere, win or lose, metrics that move, and thresholds for CI.
-
-:func:`~kubestow.simulation.comparison.compare.compare` runs a baseline and a candidate, two configurations or plugin
-versions, on the same cluster and workload; :class:`~kubestow.simulation.comparison.comparison.Comparison` holds two
-results and what differs. A threshold is text such as ``pending > baseline * 1.05``.
-"""
