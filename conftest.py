@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Processes that tests start import what the tests import, such as plugins.
+_ROOT = Path(__file__).parent
+_IMPORTED = [path for path in sys.path if path == str(_ROOT) or Path(path).match("packages/*/tests")]
+os.environ["PYTHONPATH"] = os.pathsep.join([*_IMPORTED, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exploring", settings.get_profile("repeatable"), derandomize=False)

@@ -27,7 +27,7 @@ __all__ = ["simulate"]
 @workload_options
 @scheduler_options
 @simulation_options()
-@click.option("--optimal", is_flag=True, help="Compare with the optimal placement; needs kubestow[flow].")
+@click.option("--optimal", is_flag=True, help="Compare with the optimal placement; needs kubestow-lab[flow].")
 @click.option(
     "--cost-model", type=click.Choice(["cpu-mem", "octopus", "quincy"]), help="Costs of the optimal placement."
 )

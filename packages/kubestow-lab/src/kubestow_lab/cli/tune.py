@@ -40,7 +40,9 @@ _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(min=1), help="Configurations to try.")
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1), help="Simulations of each.")
 @click.option("--processes", type=click.IntRange(min=1), help="Processes; by default one for each core.")
-@click.option("--dask", metavar="ADDRESS", help="Simulate on the workers of this Dask scheduler; needs kubestow[dask].")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Simulate on the workers of this Dask scheduler; needs kubestow-lab[dask]."
+)
 @click.option(
     "--write-config", type=click.Path(path_type=Path, dir_okay=False), help="Write the best configuration to a file."
 )
@@ -102,7 +104,7 @@ def _workers(address: str | None) -> Iterator[Executor | None]:
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise InputError("--dask", "needs Dask, install kubestow[dask]") from None
+        raise InputError("--dask", "needs Dask, install kubestow-lab[dask]") from None
     try:
         client = Client(address)
     except (OSError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 Each module builds on those before it:
 
-    solvers            the solvers of OR-Tools, an optional dependency (``kubestow[flow]``)
+    solvers            the solvers of OR-Tools, an optional dependency (``kubestow-lab[flow]``)
     problem            a placement problem as arrays: classes of pods, nodes, what fits where, and what it costs
     cost_models        what a placement costs: cpu-mem, octopus, quincy
     equivalence        the problem of a cluster and some pods; feasibility comes from the engine's own filters

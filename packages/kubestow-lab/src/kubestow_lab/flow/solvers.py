@@ -8,7 +8,7 @@ from kubestow.errors import InputError
 
 __all__ = ["cp_model", "max_flow", "min_cost_flow", "require_solvers"]
 
-_MISSING = "needs OR-Tools, install kubestow[flow]"
+_MISSING = "needs OR-Tools, install kubestow-lab[flow]"
 
 
 def require_solvers(subject: str) -> None:

@@ -92,7 +92,7 @@ class TuningResult:
         return columns
 
     def to_pandas(self) -> Any:
-        """All trials as a pandas data frame. Raises ModuleNotFoundError without pandas (``kubestow[pandas]``)."""
+        """All trials as a pandas data frame. Raises ModuleNotFoundError without pandas (``kubestow-lab[pandas]``)."""
         import pandas as pd
 
         return pd.DataFrame(self.columns())

@@ -397,7 +397,10 @@ def test_tune_says_why_there_are_no_dask_workers(
     assert (both.status, "--dask and --processes exclude each other" in both.err) == (2, True)
     monkeypatch.setitem(sys.modules, "distributed", None)
     missing = run(*arguments, "127.0.0.1:1")
-    assert (missing.status, missing.err.splitlines()[-1]) == (1, "kubestow: --dask: needs Dask, install kubestow[dask]")
+    assert (missing.status, missing.err.splitlines()[-1]) == (
+        1,
+        "kubestow: --dask: needs Dask, install kubestow-lab[dask]",
+    )
 
 
 def test_tune_runs_plugins_of_files(run: Callable[..., Run], files: dict[str, Path], tmp_path: Path) -> None:

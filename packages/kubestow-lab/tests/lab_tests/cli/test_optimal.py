@@ -54,7 +54,7 @@ def test_a_missing_extra_is_named_before_anything_is_simulated(
     monkeypatch.setattr(builtins, "__import__", without_ortools)
     result = run("--optimal")
     assert (result.status, result.out) == (1, "")
-    assert result.err == "kubestow: --optimal: needs OR-Tools, install kubestow[flow]\n"
+    assert result.err == "kubestow: --optimal: needs OR-Tools, install kubestow-lab[flow]\n"
 
 
 def test_every_cost_model_can_be_chosen() -> None:
@@ -71,7 +71,7 @@ def test_options_of_the_optimum_need_it(run: Callable[..., Run], option: tuple[s
 
 
 def test_the_table_and_the_documents_say_what_the_optimum_places(run: Callable[..., Run]) -> None:
-    pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
+    pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
     table = run("--optimal").out
     assert "gap: +1 pods (proven optimal)" in table
     assert "1 pending pods placed, 0 displaced, 1 moved" in table

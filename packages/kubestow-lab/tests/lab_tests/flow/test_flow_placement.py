@@ -21,7 +21,7 @@ from kubestow_lab.simulation.results.outcomes import PodState
 from kubestow_lab.simulation.results.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 
-pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
+pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 
 def configuration(**args: Any) -> dict[str, Any]:

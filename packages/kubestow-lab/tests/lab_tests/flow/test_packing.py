@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods.shapes import HostPort
 from kubestow_lab.flow.problem import NodeCosts, PodClass, Problem
 
-pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
+pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.flow.network import flow_bound, safe_slots, solve_flow
 from kubestow_lab.flow.packing import PackingOptions, pack

@@ -12,7 +12,7 @@ from kubestow.testing import builders
 from kubestow_lab.flow.cost_models import COST_MODELS, CpuMem, Octopus, Quincy
 from lab_tests.flow.clusters import infos, scheduler_of
 
-pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
+pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.flow.rounds import FlowRounds, RoundOptions, Running
 

@@ -17,7 +17,7 @@ from kubestow_lab.simulation.results.outcomes import PodState
 from kubestow_lab.simulation.results.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
 
-pytest.importorskip("ortools", reason="kubestow[flow] is not installed")
+pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.optimum.end_state import EndState
 from kubestow_lab.optimum.search import OptimumOptions, find_optimum

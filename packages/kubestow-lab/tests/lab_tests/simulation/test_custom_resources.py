@@ -101,6 +101,7 @@ def test_a_custom_resource_that_cannot_be_decoded_is_named(tmp_path: Path) -> No
 
 
 def test_simulated_nodes_use_what_their_pods_request(tmp_path: Path) -> None:
+    pytest.importorskip("kubestow_contrib")
     running = [pod(f"running-{number}", cpu="2", nodeName="busy") for number in range(3)]
     for each in running:
         each["status"] = {"phase": "Running", "startTime": "2026-03-01T12:00:00Z"}

@@ -32,7 +32,7 @@ def write_parquet(result: SimulationResult, folder: Path) -> list[Path]:
     try:
         import polars as pl
     except ModuleNotFoundError:
-        raise InputError("parquet", "needs polars, install kubestow[polars]") from None
+        raise InputError("parquet", "needs polars, install kubestow-lab[polars]") from None
     written = []
     for table in TABLES:
         path = _path(folder, table, ".parquet")

@@ -111,13 +111,13 @@ class SimulationResult:
         raise ValueError(f"no table {table!r}, expected one of {', '.join(TABLES)}")
 
     def to_pandas(self, table: str = "pods") -> Any:
-        """A table as a pandas data frame. Raises ModuleNotFoundError without pandas (``kubestow[pandas]``)."""
+        """A table as a pandas data frame. Raises ModuleNotFoundError without pandas (``kubestow-lab[pandas]``)."""
         import pandas as pd
 
         return pd.DataFrame(self.columns(table))
 
     def to_polars(self, table: str = "pods") -> Any:
-        """A table as a polars data frame. Raises ModuleNotFoundError without polars (``kubestow[polars]``)."""
+        """A table as a polars data frame. Raises ModuleNotFoundError without polars (``kubestow-lab[polars]``)."""
         import polars as pl
 
         return pl.DataFrame(self.columns(table), infer_schema_length=None)

@@ -1,0 +1,46 @@
+"""What is installed works without the distributions that are not, and says which one a command needs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from importlib.metadata import distributions
+from importlib.util import find_spec
+
+import pytest
+
+from kubestow.cli import COMMANDS
+
+MODULES = ["kubestow", "kubestow_contrib", "kubestow_devcluster", "kubestow_lab"]
+INSTALLED = {distribution.name for distribution in distributions()}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_can_be_imported(name: str) -> None:
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_works_or_names_the_distribution_that_has_it(name: str) -> None:
+    distribution = COMMANDS[name].distribution
+    command = [sys.executable, "-m", "kubestow", name, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if distribution in INSTALLED:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: ")
+    else:
+        error = f"kubestow: {name}: not installed; install it with: pip install {distribution}\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
+def test_all_commands_are_listed_whatever_is_installed() -> None:
+    command = [sys.executable, "-m", "kubestow", "--help"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
