@@ -20,8 +20,8 @@ from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["FailureHandler", "SchedulingFailure"]
 

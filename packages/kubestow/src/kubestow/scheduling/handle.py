@@ -84,7 +84,7 @@ class Handle:
         return self._waiting_pods.get(uid)
 
     def pending_pods(self) -> Sequence[PodInfo]:
-        return [] if self._queue is None else [queued.info for queued in self._queue.pending()]
+        return [] if self._queue is None else [queued.info for queued in self._queue.pods.values()]
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         if self._queue is not None:

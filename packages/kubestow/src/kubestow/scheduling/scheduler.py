@@ -45,12 +45,11 @@ from kubestow.scheduling.handle import Handle
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.backoff import BackoffPolicy
+from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState, SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 __all__ = ["Scheduler"]
@@ -144,8 +143,8 @@ class Scheduler:
             environment=environment,
         )
         self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler, environment.clock)
-        self.queue.add_gating_listener(self._failure_handler)
-        self.queue.add_gating_listener(self._incomplete_gangs)
+        self.queue.gating.add_listener(self._failure_handler)
+        self.queue.gating.add_listener(self._incomplete_gangs)
 
         # The cycles.
         self._extenders = Extenders(self.cluster, extenders)
@@ -276,17 +275,17 @@ class Scheduler:
         try:
             while True:
                 self._wake.clear()
-                self.queue.flush()
-                self.queue.continue_moving()
+                self.queue.moves.flush()
+                self.queue.moves.continue_moving()
                 began = self._clock.monotonic()
-                while not self.queue.is_moving and (queued := self.queue.pop()) is not None:
+                while not self.queue.moves.is_moving and (queued := self.queue.pop()) is not None:
                     await self._schedule_one(queued)
                     if self._clock.monotonic() - began > _MAX_STRETCH:
                         break
-                if self.queue.ready:
+                if self.queue.is_ready:
                     await asyncio.sleep(0)
                 else:
-                    self._alarm.set(self.queue.next_flush())
+                    self._alarm.set(self.queue.moves.next_flush())
                     await self._wake.wait()
         finally:
             self._alarm.cancel()

@@ -19,8 +19,8 @@ from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.gang_barrier import GangBarrier
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["SchedulingCycle"]
 

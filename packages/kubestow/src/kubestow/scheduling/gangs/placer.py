@@ -16,8 +16,8 @@ from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.gangs.attempt import GangAttempt
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placement_search import Assignments, search_placements
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangPlacer"]
 

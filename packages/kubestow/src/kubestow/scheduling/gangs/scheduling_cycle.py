@@ -25,9 +25,9 @@ from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, Member
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangSchedulingCycle"]
 

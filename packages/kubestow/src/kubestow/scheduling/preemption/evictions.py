@@ -27,7 +27,7 @@ from kubestow.scheduling.background_tasks import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 __all__ = ["Evictions"]
@@ -114,7 +114,7 @@ class Evictions:
     def _let_go(self, preemption: _Preemption) -> None:
         """Have the queue consider again those preemptors whose victims are no longer being evicted."""
         uids = (preemptor.uid for preemptor in preemption.preemptors)
-        self._queue.preemption_ended([uid for uid in uids if not self.is_preempting(uid)])
+        self._queue.gating.preemption_ended([uid for uid in uids if not self.is_preempting(uid)])
 
     def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
         """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
@@ -165,7 +165,7 @@ class Evictions:
             return
         for preemptor in preemption.preemptors:
             self._preempting[preemptor.uid] = preemption
-        self._queue.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
+        self._queue.gating.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
         self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
 
     async def _run(

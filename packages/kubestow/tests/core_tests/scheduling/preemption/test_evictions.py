@@ -30,7 +30,7 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -76,9 +76,8 @@ def evictions_on(
     placed = placements_of(*known) if placements is None else placements
     environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
     cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
-    queue: Any = SimpleNamespace(
-        activate=lambda uids: activate(*uids), preemption_started=lambda uids: None, preemption_ended=lambda uids: None
-    )
+    gating = SimpleNamespace(preemption_started=lambda uids: None, preemption_ended=lambda uids: None)
+    queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids), gating=gating)
     waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in at_permit)
     dispatcher = Dispatcher(environment, known_pod=pods.get)
     return Evictions(SchedulerState(cache, pods, queue), dispatcher, waiting_pods, environment)
