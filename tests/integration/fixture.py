@@ -101,7 +101,7 @@ class SchedulerProbe:
 
     def queued(self, name: str) -> QueuedPod | None:
         """The queue entry of a pod, None when it is not queued."""
-        return next((q for q in self.scheduler.queue.pending() if q.info.name == name), None)
+        return next((q for q in self.scheduler.queue.pods.values() if q.info.name == name), None)
 
     def place(self, name: str) -> Place | None:
         """The part of the queue that holds a pod, None when it is not queued."""

@@ -82,7 +82,7 @@ async def is_preempting(cluster: ClusterFixture, probe: SchedulerProbe, name: st
     """Wait until a pod has started its evictions and left the active queue."""
     await cluster.until(lambda: cluster.nomination(name))
     await probe.until(lambda: probe.place(name) in (Place.UNSCHEDULABLE, Place.GATED))
-    assert probe.scheduler._evictions.is_preempting(cluster.pod(name).metadata.uid)
+    assert probe.scheduler._preemptions.is_preempting(cluster.pod(name).metadata.uid)
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one victim", "two victims"])

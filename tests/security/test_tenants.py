@@ -143,7 +143,7 @@ def cost(attack: Sequence[Pod]) -> int:
                 harness.cluster.remove(harness.cluster.pod(one.metadata.name))
             await harness.advance(5)
         assert harness.node_of("victim")
-        assert len(list(harness.scheduler.queue.pending())) == 0
+        assert len(list(harness.scheduler.queue.pods.values())) == 0
 
     in_virtual_time(scenario, *NODES)
     return calls.count

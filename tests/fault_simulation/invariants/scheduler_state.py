@@ -79,7 +79,7 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         for uid, pod in pods.items()
         if not pod.spec.node_name and pod.spec.scheduler_name in process.scheduler_names
     }
-    queued = {queued.info.uid: queued for queued in scheduler.queue.pending()}
+    queued = {queued.info.uid: queued for queued in scheduler.queue.pods.values()}
     for uid in sorted(expected - queued.keys()):
         yield f"{name} has lost pod {uid}"
     for uid in sorted(queued.keys() - expected):
@@ -91,21 +91,21 @@ def leaks(server: SimulatedServer, process: Process) -> Iterator[str]:
         if server.nodes() and not is_waiting and not spans_zones(server, pods[uid]):
             yield f"{name} keeps pod {uid} in {queued[uid].place.value}"
     queue = scheduler.queue
-    for uid in sorted(queue._unschedulable._cohort_of.keys() - queued.keys()):
+    for uid in sorted(queue.places.unschedulable._cohort_of.keys() - queued.keys()):
         yield f"{name} keeps {uid} in a cohort, though it is not queued"
-    cohorts = set(queue._unschedulable._cohort_of.values())
-    for cohort in (set(queue._unschedulable._cohorts.values()) | _indexed(queue._unschedulable)) - cohorts:
+    cohorts = set(queue.places.unschedulable._cohort_of.values())
+    for cohort in (set(queue.places.unschedulable._cohorts.values()) | _indexed(queue.places.unschedulable)) - cohorts:
         yield f"{name} keeps the empty cohort {cohort.key}"
     held = {
-        "pods in flight and kept events": queue.in_flight_events(),
+        "pods in flight and kept events": queue.in_flight.counts(),
         "waiting pods": scheduler.waiting_pods.all(),
         "gangs at the barrier": scheduler._barriers._barriers,
-        "binding cycles": list(scheduler._binding_cycles.tasks),
+        "binding cycles": list(scheduler._bindings),
         "evictions": list(scheduler._evictions.tasks),
-        "preemptors": scheduler._evictions._preempting,
+        "preemptors": scheduler._preemptions.newest,
         "awaited victims": scheduler._evictions._awaited,
-        "preemptors in the queue": queue._preempting,
-        "pods to be moved": [queued for queued in queue._moves if queued[1].move is not None],
+        "preemptors in the queue": queue.gating._preempting,
+        "pods to be moved": [queued for queued in queue.moves._helped if queued[1].move is not None],
         "writes": scheduler.dispatcher._lanes,
         "sent statuses of bound or deleted pods": scheduler.dispatcher._sent.keys() - expected,
     }

@@ -40,7 +40,7 @@ from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
 from kubestow.plugins.registry import find_plugins
-from kubestow.scheduling.background_tasks import BackgroundTasks
+from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection

@@ -187,7 +187,7 @@ def test_a_queue_with_a_mistake_admits_no_pods_until_it_is_corrected(objects: li
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(member("a-0", "a", cpu="1"))
         await harness.advance(10)
-        queued = harness.scheduler.queue.get("uid-default-a-0")
+        queued = harness.scheduler.queue.pods.get("uid-default-a-0")
         assert queued is not None
         assert queued.gated_by == "Volcano"
         profiles = harness.scheduler.profiles

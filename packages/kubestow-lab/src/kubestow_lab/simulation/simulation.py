@@ -314,7 +314,7 @@ class _Run:
 
     def _why_untried(self, uid: str) -> str:
         """Why no attempt was made to schedule a pod."""
-        queued = self._scheduler.queue.get(uid)
+        queued = self._scheduler.queue.pods.get(uid)
         if queued is not None:
             return f"gated by {queued.gated_by}" if queued.gated_by else "not attempted before the end"
         info = self._scheduler.pods.get(uid)

@@ -82,11 +82,14 @@ class PodDetails:
 
     def _queued(self, info: PodInfo) -> dict[str, Any]:
         """The place of a pod in the queue, and the events that requeue it."""
-        queued = self._scheduler.queue.get(info.uid)
+        queued = self._scheduler.queue.pods.get(info.uid)
         if queued is None:
             return {}
         events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
-        retry, epoch = self._scheduler.queue.retry_time(queued), self._clock.now().timestamp() - self._clock.monotonic()
+        retry, epoch = (
+            self._scheduler.queue.moves.retry_time(queued),
+            self._clock.now().timestamp() - self._clock.monotonic(),
+        )
         return {
             "queue": {
                 "place": queued.place.value,

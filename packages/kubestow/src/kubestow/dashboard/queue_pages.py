@@ -100,7 +100,7 @@ class QueuePages:
 
     def _list(self) -> dict[str, list[_Listed]]:
         by_place: dict[str, list[QueuedPod]] = {}
-        for queued in self._scheduler.queue.pending():
+        for queued in self._scheduler.queue.pods.values():
             by_place.setdefault(queued.place.value, []).append(queued)
         listed: dict[str, list[_Listed]] = {
             place: [(queued.info.key, queued) for queued in sorted(pods, key=next_first)]

@@ -48,7 +48,7 @@ class QueueRows:
 
     def queued(self, queued: QueuedPod) -> dict[str, Any]:
         """A pod in the queue. ``group`` is the id of its reason; one that is about to be tried has none."""
-        retry = self._scheduler.queue.retry_time(queued)
+        retry = self._scheduler.queue.moves.retry_time(queued)
         pod = {
             "pod": queued.info.key,
             "place": queued.place.value,
@@ -76,7 +76,7 @@ class QueueRows:
 
     def in_flight(self) -> Iterator[dict[str, Any]]:
         """The pods between pop and binding, those that wait on Permit left out."""
-        for uid in self._scheduler.queue.in_flight():
+        for uid in self._scheduler.queue.in_flight.uids():
             info = self._scheduler.pods.get(uid)
             if info is None or self._scheduler.waiting_pods.get(uid) is not None:
                 continue

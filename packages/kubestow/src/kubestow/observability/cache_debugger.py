@@ -72,7 +72,7 @@ class CacheDebugger:
         queue = self._scheduler.queue
         counts = {place.value: count for place, count in queue.counts().items()}
         _log.info("Dump of scheduling queue", extra=fields(summary=counts))
-        for number, queued in enumerate(list(queue.pending()), 1):
+        for number, queued in enumerate(list(queue.pods.values()), 1):
             _log.info("Pending pod", extra=fields(pod=self._pod(queued.info), place=queued.place.value))
             if number % _BATCH == 0:
                 await asyncio.sleep(0)

@@ -39,7 +39,7 @@ class PodStates:
                 plugins = ", ".join(waiting_pod.pending_plugins)
                 return f"assumed on node {placed_pod.node_name}, waiting on permit for {plugins}"
             return f"assumed on node {placed_pod.node_name}, the binding cycle is running"
-        queued = self._scheduler.queue.get(info.uid)
+        queued = self._scheduler.queue.pods.get(info.uid)
         return "the scheduling cycle is running" if queued is None else self._queue_summary(queued)
 
     def _queue_summary(self, queued: QueuedPod) -> str:

@@ -145,14 +145,14 @@ def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _unschedulable(scheduler: Scheduler) -> Samples:
     counts: Counter[tuple[str, ...]] = Counter()
-    for queued in scheduler.queue.pending():
+    for queued in scheduler.queue.pods.values():
         for plugin in queued.rejectors | queued.pending:
             counts[plugin, queued.info.spec.scheduler_name] += 1
     return counts.items()
 
 
 def _in_flight(scheduler: Scheduler) -> Samples:
-    return [((event,), count) for event, count in scheduler.queue.in_flight_events().items()]
+    return [((event,), count) for event, count in scheduler.queue.in_flight.counts().items()]
 
 
 def _tasks(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -9,7 +9,6 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.gang_barrier import GangBarrier
 from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["BindingContext"]
@@ -19,8 +18,7 @@ __all__ = ["BindingContext"]
 class BindingContext:
     """An assumed pod on its way to its node.
 
-    ``permit_timeouts`` names the plugins that delay it on Permit, with the seconds that each may take. With a
-    ``barrier`` it is bound together with the rest of its gang.
+    ``permit_timeouts`` names the plugins that delay it on Permit, with the seconds that each may take.
     """
 
     queued: QueuedPod
@@ -29,7 +27,6 @@ class BindingContext:
     state: CycleState
     profile: Profile
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
-    barrier: GangBarrier | None = None
     #: The node that it was nominated to, if other pods have not been requeued yet for the end of that nomination.
     former_nomination: str | None = None
 

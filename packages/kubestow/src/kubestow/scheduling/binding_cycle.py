@@ -1,14 +1,16 @@
 """The binding cycle: from an assumed pod to its binding (semantics 4.7).
 
-    wait on Permit ─► PreBind ─► gang barrier ─► extender bind or Bind plugins ─► PostBind
+    wait on Permit ─► PreBind ─► extender bind or Bind plugins ─► PostBind
 
 One task per pod, many at once. A failure at any step goes to the failure handler, which undoes the placement and
-requeues the pod. How many bindings are sent at once, and which writes go first, is up to the dispatcher.
+requeues the pod. How many bindings are sent at once, and which writes go first, is up to the dispatcher. The binding
+cycles of gangs (:mod:`.gangs.binding_cycle`) derive from these.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Generic, TypeVar
 
 from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.runtime import PreFlight
@@ -16,7 +18,7 @@ from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
-from kubestow.scheduling.background_tasks import BackgroundTasks
+from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
@@ -24,14 +26,16 @@ from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.interfaces import reference
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
-from kubestow.scheduling.waiting_pods import WaitingPods
+from kubestow.scheduling.waiting_pods import WaitingPod, WaitingPods
 
 __all__ = ["BindingCycles"]
 
 _log = logging.getLogger(__name__)
 
+C = TypeVar("C", bound=BindingContext)
 
-class BindingCycles:
+
+class BindingCycles(Generic[C]):
     """Runs the binding cycles of a scheduler."""
 
     def __init__(
@@ -44,23 +48,24 @@ class BindingCycles:
         reports: PodReports,
         failure_handler: FailureHandler,
         environment: Environment,
+        tasks: BackgroundTasks,
     ) -> None:
         self._queue, self._waiting_pods, self._extenders = queue, waiting_pods, extenders
         self._dispatcher, self._reports, self._failure_handler = dispatcher, reports, failure_handler
         self._clock, self._observer = environment.clock, environment.observer
-        self.tasks = BackgroundTasks()
+        self._tasks = tasks
 
-    def start(self, context: BindingContext) -> None:
+    def start(self, context: C) -> None:
         """Start the binding cycle of a pod that has passed Reserve and Permit."""
-        if context.former_nomination != context.node_name:
+        if context.former_nomination and context.former_nomination != context.node_name:
             self._queue.release_nomination(context.info, context.former_nomination)
         if context.permit_timeouts:
             self._waiting_pods.add(context.info, context.permit_timeouts)
-        self.tasks.start(self._run(context))
+        self._tasks.start(self._run(context))
         self._activate_pods(context)
 
-    async def _run(self, context: BindingContext) -> None:
-        """One binding cycle; no failure is lost."""
+    async def _run(self, context: C) -> Status:
+        """One binding cycle, and its status; no failure is lost."""
         try:
             status = await self._bind(context)
         except Exception as error:
@@ -68,46 +73,46 @@ class BindingCycles:
             status = Status.error(f"{type(error).__name__}: {error}")
         if not status.ok:
             self._waiting_pods.remove(context.info.uid)
-            self._failure_handler.handle_binding(context, status)
-        if context.barrier is not None:
-            reason = f"{context.info.key}: {status.message}"
-            context.barrier.leave(context.info.uid, reason, is_bound=status.ok)
+            self._failure_handler.handle_binding(context, status, nomination=self._nomination_after_failure(context))
+        return status
 
-    async def _bind(self, context: BindingContext) -> Status:
+    def _nomination_after_failure(self, context: C) -> str:
+        """The nomination that a pod has after its binding cycle failed, "" for none."""
+        return ""
+
+    async def _bind(self, context: C) -> Status:
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if not pre_flight.status.ok and pre_flight.status.code is not Code.SKIP:
             return pre_flight.status
         if pre_flight.status.ok or context.permit_timeouts:
-            self._reports.expected_on(info, node_name)
-        preparation = self._prepare(context, pre_flight)
-        barrier = context.barrier
-        status = await (preparation if barrier is None else barrier.arrive(info.uid, preparation))
+            self._reports.nominate_expected(info, node_name)
+        status = await self._prepare(context, pre_flight)
         if not status.ok:
             return status
         async with self._dispatcher.binding_turn(info.uid) as turn:
-            # Extenders take time, so the gang is checked before each attempt to bind.
-            status = (
-                _barrier_rejection(context)
-                or await self._bind_by_extender(context)
-                or _barrier_rejection(context)
-                or await runtime.run_bind_plugins(context.state, info, node_name)
-            )
+            status = await self._send(context)
             if status.ok:
                 turn.succeeded()
         if status.ok:
-            self._bound(context)
+            self._reports.record_binding(info, node_name)
+            queued, now = context.queued, self._clock.monotonic()
+            self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
+            first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
+            self._observer.pod_bound(queued, node_name, now - first)
             await runtime.run_post_bind_plugins(context.state, info, node_name)
             self._activate_pods(context)
         # From here on no plugin's events requeue the pod: it is retried after a backoff.
         return status.by("")
 
-    async def _prepare(self, context: BindingContext, pre_flight: PreFlight) -> Status:
+    async def _prepare(self, context: C, pre_flight: PreFlight) -> Status:
         """Wait on Permit, then run the PreBind plugins that have work to do."""
         uid = context.info.uid
-        status = await self._wait_on_permit(context)
-        if not status.ok:
-            return status
+        waiting = self._waiting_pods.get(uid)
+        if waiting is not None:
+            status = await self._wait_on_permit(waiting)
+            if not status.ok:
+                return status
         self._queue.done(uid)
         if not pre_flight.status.ok:
             return SUCCESS
@@ -120,27 +125,28 @@ class BindingCycles:
         finally:
             self._waiting_pods.leave_pre_bind(uid)
 
-    async def _wait_on_permit(self, context: BindingContext) -> Status:
-        waiting = self._waiting_pods.get(context.info.uid)
-        if waiting is None:
-            return SUCCESS
+    async def _wait_on_permit(self, waiting: WaitingPod) -> Status:
         began = self._clock.monotonic()
         try:
             status = await waiting.result()
         finally:
-            self._waiting_pods.remove(context.info.uid)
-        self._observer.permit_wait_ended(context.info, status.code, self._clock.monotonic() - began)
+            self._waiting_pods.remove(waiting.info.uid)
+        self._observer.permit_wait_ended(waiting.info, status.code, self._clock.monotonic() - began)
         if status.code is Code.ERROR:
             return Status.error(f"waiting on permit for pod: {status.message}").by(status.plugin)
         return status
 
-    async def _bind_by_extender(self, context: BindingContext) -> Status | None:
+    async def _send(self, context: C) -> Status:
+        """Bind the pod: by the extender that binds it, else by the Bind plugins."""
+        status = await self._bind_by_extender(context) if self._extenders else None
+        runtime = context.profile.runtime
+        return status or await runtime.run_bind_plugins(context.state, context.info, context.node_name)
+
+    async def _bind_by_extender(self, context: C) -> Status | None:
         """The result of the extender that binds the pod; None when that is up to the Bind plugins.
 
         After a failure the API server is read, because the pod may be bound all the same.
         """
-        if not self._extenders:
-            return None
         status = await self._extenders.bind(context.info, context.node_name)
         if status is None or status.ok:
             return status
@@ -148,20 +154,8 @@ class BindingCycles:
             return SUCCESS
         return None if status.code is Code.SKIP else status
 
-    def _bound(self, context: BindingContext) -> None:
-        self._reports.bound(context.info, context.node_name)
-        queued, now = context.queued, self._clock.monotonic()
-        self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)
-        first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
-        self._observer.pod_bound(queued, context.node_name, now - first)
-
-    def _activate_pods(self, context: BindingContext) -> None:
+    def _activate_pods(self, context: C) -> None:
         """Activate the pods that plugins named in this cycle (semantics 4.8)."""
         named = context.state.own(PodsToActivate)
         if named is not None:
             self._queue.activate([pod.uid for pod in named.take()])
-
-
-def _barrier_rejection(context: BindingContext) -> Status | None:
-    """Why a member of a gang must not be bound without the others; None if it may be."""
-    return None if context.barrier is None else context.barrier.rejection()

@@ -20,8 +20,8 @@ from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["FailureHandler", "SchedulingFailure"]
 
@@ -91,9 +91,10 @@ class FailureHandler:
             self._evictions.carry_out(queued.info, decision.post_filter)
         self.handle(queued, SchedulingFailure.of_decision(decision))
 
-    def handle_binding(self, context: BindingContext, status: Status) -> None:
+    def handle_binding(self, context: BindingContext, status: Status, *, nomination: str) -> None:
         """A placed pod was rejected or failed: undo the placement, requeue the pod and those that its node may fit.
 
+        The pod is nominated to a node anew, or with "" to none.
         After an error the others come first, after a rejection the pod itself (semantics 4.7).
         """
         context.unreserve_and_forget(self._cluster)
@@ -101,9 +102,6 @@ class FailureHandler:
         is_rejection = status.code.is_rejection
         if not is_rejection:
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, removed, None)
-        # Bound members of a gang may be useless without this one, so its node stays reserved for it.
-        keeps_node = context.barrier is not None and context.barrier.may_bind_part
-        nomination = context.node_name if keeps_node else ""
         self.handle(context.queued, SchedulingFailure.of_status(status, nomination=nomination))
         if is_rejection:
             self._queue.move_all_to_active_or_backoff(
@@ -124,22 +122,22 @@ class FailureHandler:
             self._cluster.nominate(current, failure.nomination)
         elif failure.nomination == "":
             self._clear_nomination(current)
-        self._reports.failed(current, failure.message)
-        self._reports.pending(current, failure.reason, failure.message, failure.nomination)
+        self._reports.record_failure(current, failure.message)
+        self._reports.set_pending(current, failure.reason, failure.message, failure.nomination)
 
     def report_gated(self, pod: PodInfo, message: str) -> None:
         """Report on a gated pod why it is gated, and clear its nomination. A standby scheduler reports nothing."""
         if self._leadership.is_leader:
             self._clear_nomination(pod)
-            self._reports.failed(pod, message)
-            self._reports.pending(pod, REASON_UNSCHEDULABLE, message, "")
+            self._reports.record_failure(pod, message)
+            self._reports.set_pending(pod, REASON_UNSCHEDULABLE, message, "")
 
     def pod_gated(self, pod: PodInfo, status: Status) -> None:
         """Report a PreEnqueue plugin's error on the pod; pods that are merely gated get no report."""
         if status.code is Code.ERROR and self._leadership.is_leader:
             message = f'running PreEnqueue plugin "{status.plugin}": {status.message}'
-            self._reports.failed(pod, message)
-            self._reports.pending(pod, REASON_SCHEDULER_ERROR, message, None)
+            self._reports.record_failure(pod, message)
+            self._reports.set_pending(pod, REASON_SCHEDULER_ERROR, message, None)
 
     def _clear_nomination(self, pod: PodInfo) -> None:
         nominated = self._cluster.nomination(pod.uid)

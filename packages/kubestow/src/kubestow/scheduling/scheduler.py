@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.api.custom import CustomObject
@@ -24,6 +24,8 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
+from kubestow.scheduling.background_work import BackgroundTasks
+from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.binding_cycle import BindingCycles
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -36,26 +38,29 @@ from kubestow.scheduling.events.resources import watched
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
-from kubestow.scheduling.gang_barrier import GangBarriers
+from kubestow.scheduling.gangs.barrier import GangBarriers
+from kubestow.scheduling.gangs.binding_cycle import GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
-from kubestow.scheduling.handle import Handle
+from kubestow.scheduling.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
-from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.backoff import BackoffPolicy
+from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
+from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
-from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState, SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 __all__ = ["Scheduler"]
 
 _log = logging.getLogger(__name__)
+
+B = TypeVar("B", bound=BindingCycles[Any])
 
 #: Longest stretch of scheduling cycles before other tasks run, in seconds.
 _MAX_STRETCH = 0.004
@@ -91,26 +96,32 @@ class Scheduler:
         #: Set when every watched resource has been listed, and when this scheduler leads.
         self.synced, self.leading = asyncio.Event(), asyncio.Event()
 
-        # State: what the API server says, what was decided since, and which assumed pods can still be stopped.
+        # State: what the API server says, what was decided since, and what is in progress.
         self.pods = PodStore()
         self.cluster = Cluster()
         self.waiting_pods = WaitingPods()
         self._barriers = GangBarriers()
+        self._preemptions = PreemptionsInProgress(self.pods)
+        self._bindings = BackgroundTasks()
 
-        # Plugins.
+        # Plugins. What they ask of the queue reaches it from the moment it exists.
         self.dispatcher = Dispatcher(environment, known_pod=self.pods.get)
-        notifier = ChangeNotifier()
-        self._handle = Handle(
+        notifier, requests = ChangeNotifier(), QueueRequests()
+        self.profiles: dict[str, Profile] = {}
+        self._handle = SchedulerHandle(
             self.cluster,
             gates,
             environment,
+            profiles=self.profiles,
+            requests=requests,
             dispatcher=self.dispatcher,
             waiting_pods=self.waiting_pods,
+            is_preempting=self._preemptions.is_preempting,
             notifier=notifier,
             extenders=configuration.extenders,
         )
-        self.profiles: dict[str, Profile] = {
-            profile.scheduler_name: build_profile(
+        for profile in configuration.profiles:
+            self.profiles[profile.scheduler_name] = build_profile(
                 profile,
                 registry,
                 self._handle,
@@ -118,9 +129,7 @@ class Scheduler:
                 monotonic=environment.duration_clock,
                 observer=environment.observer.plugin_observer(profile.scheduler_name),
             )
-            for profile in configuration.profiles
-        }
-        plugins = [plugin for profile in self.profiles.values() for plugin in profile.plugins]
+        plugins = [plugin for built in self.profiles.values() for plugin in built.plugins]
         self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
 
         # The queue, and what happens to pods that are not bound.
@@ -133,8 +142,7 @@ class Scheduler:
             on_change=self._wake.set,
         )
         state = SchedulerState(self.cluster, self.pods, self.queue)
-        self._evictions = Evictions(state, self.dispatcher, self.waiting_pods, environment)
-        self._handle.attach(self.profiles, self.queue, self._evictions)
+        self._evictions = Evictions(state, self._preemptions, self.dispatcher, self.waiting_pods, environment)
         self._reports = PodReports(environment, self.dispatcher, gates)
         self._failure_handler = FailureHandler(
             state,
@@ -144,20 +152,23 @@ class Scheduler:
             environment=environment,
         )
         self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler, environment.clock)
-        self.queue.add_gating_listener(self._failure_handler)
-        self.queue.add_gating_listener(self._incomplete_gangs)
 
         # The cycles.
         self._extenders = Extenders(self.cluster, extenders)
-        self._binding_cycles = BindingCycles(
-            self.queue,
-            self.waiting_pods,
-            extenders=self._extenders,
-            dispatcher=self.dispatcher,
-            reports=self._reports,
-            failure_handler=self._failure_handler,
-            environment=environment,
-        )
+
+        def binding_cycles(kind: type[B]) -> B:
+            return kind(
+                self.queue,
+                self.waiting_pods,
+                extenders=self._extenders,
+                dispatcher=self.dispatcher,
+                reports=self._reports,
+                failure_handler=self._failure_handler,
+                environment=environment,
+                tasks=self._bindings,
+            )
+
+        ordinary = binding_cycles(BindingCycles[BindingContext])
         self._scheduling_cycle = SchedulingCycle(
             state,
             pipeline=DecisionPipeline(
@@ -166,7 +177,7 @@ class Scheduler:
                 environment.ties or RandomTie(environment.random),
                 self._extenders if extenders else None,
             ),
-            binding_cycles=self._binding_cycles,
+            binding_cycles=ordinary,
             failure_handler=self._failure_handler,
             environment=environment,
         )
@@ -182,18 +193,32 @@ class Scheduler:
                 evictions=self._evictions,
             ),
             cycle=self._scheduling_cycle,
-            binding_cycles=self._binding_cycles,
+            binding_cycles=ordinary,
+            gang_binding_cycles=binding_cycles(GangBindingCycles),
             barriers=self._barriers,
             failure_handler=self._failure_handler,
         )
 
+        # What calls back: plugins, PreEnqueue and the watch.
+        requests.add_listener(self.queue)
+        self.queue.gating.add_listener(self._failure_handler)
+        self.queue.gating.add_listener(self._incomplete_gangs)
         self.handlers = EventHandlers(
             self.cluster,
             self.pods,
             self.queue,
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
-            listener=_SchedulerWatchListener(self, notifier, self._barriers),
+            listener=_SchedulerWatchListener(
+                state,
+                waiting_pods=self.waiting_pods,
+                barriers=self._barriers,
+                dispatcher=self.dispatcher,
+                evictions=self._evictions,
+                notifier=notifier,
+                observer=environment.observer,
+                synced=self.synced,
+            ),
             duration_clock=environment.duration_clock,
         )
 
@@ -205,7 +230,7 @@ class Scheduler:
     @property
     def binding_cycle_count(self) -> int:
         """How many binding cycles are running."""
-        return len(self._binding_cycles.tasks)
+        return len(self._bindings)
 
     @property
     def work_in_progress(self) -> bool:
@@ -276,17 +301,17 @@ class Scheduler:
         try:
             while True:
                 self._wake.clear()
-                self.queue.flush()
-                self.queue.continue_moving()
+                self.queue.moves.flush()
+                self.queue.moves.continue_moving()
                 began = self._clock.monotonic()
-                while not self.queue.is_moving and (queued := self.queue.pop()) is not None:
+                while not self.queue.moves.is_moving and (queued := self.queue.pop()) is not None:
                     await self._schedule_one(queued)
                     if self._clock.monotonic() - began > _MAX_STRETCH:
                         break
-                if self.queue.ready:
+                if self.queue.is_ready:
                     await asyncio.sleep(0)
                 else:
-                    self._alarm.set(self.queue.next_flush())
+                    self._alarm.set(self.queue.moves.next_flush())
                     await self._wake.wait()
         finally:
             self._alarm.cancel()
@@ -295,7 +320,7 @@ class Scheduler:
         """One scheduling cycle, of a single pod or of its gang (semantics 5.1, 4.10)."""
         info = queued.info
         if info.terminating:
-            self._reports.failed(info, f"skip schedule deleting pod: {info.key}")
+            self._reports.record_failure(info, f"skip schedule deleting pod: {info.key}")
             self.queue.done(info.uid)
             return
         if self.cluster.placed_pod(info.uid) is not None:
@@ -333,7 +358,7 @@ class Scheduler:
 
     def _work_in_progress(self) -> list[asyncio.Task[Any]]:
         """The tasks that outlive a scheduling cycle."""
-        background = (self._binding_cycles.tasks, self._handle.background, self._evictions.tasks)
+        background = (self._bindings, self._handle.background, self._evictions.tasks)
         return [*(task for tasks in background for task in tasks), *self.dispatcher.tasks]
 
 
@@ -367,12 +392,21 @@ class _Alarm:
 class _SchedulerWatchListener(WatchListener):
     """What the watch means beside cache and queue: bindings that are pointless, and conditions that may hold now."""
 
-    def __init__(self, scheduler: Scheduler, notifier: ChangeNotifier, barriers: GangBarriers) -> None:
-        self._cluster, self._queue = scheduler.cluster, scheduler.queue
-        self._waiting_pods, self._barriers = scheduler.waiting_pods, barriers
-        self._dispatcher, self._notifier, self._synced = scheduler.dispatcher, notifier, scheduler.synced
-        self._evictions = scheduler._evictions
-        self._observer = scheduler.environment.observer
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        waiting_pods: WaitingPods,
+        barriers: GangBarriers,
+        dispatcher: Dispatcher,
+        evictions: Evictions,
+        notifier: ChangeNotifier,
+        observer: Observer,
+        synced: asyncio.Event,
+    ) -> None:
+        self._cluster, self._queue, self._waiting_pods = state.cluster, state.queue, waiting_pods
+        self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
+        self._notifier, self._observer, self._synced = notifier, observer, synced
 
     def pod_terminating(self, uid: str) -> None:
         self._evictions.victim_changed(uid)

@@ -7,6 +7,7 @@ ends by starting the binding cycle, or with the failure handler.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -18,9 +19,8 @@ from kubestow.scheduling.decision.result import Decision, Failed, Scheduled
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
-from kubestow.scheduling.gang_barrier import GangBarrier
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["SchedulingCycle"]
 
@@ -35,7 +35,7 @@ class SchedulingCycle:
         state: SchedulerState,
         *,
         pipeline: DecisionPipeline,
-        binding_cycles: BindingCycles,
+        binding_cycles: BindingCycles[BindingContext],
         failure_handler: FailureHandler,
         environment: Environment,
     ) -> None:
@@ -44,8 +44,8 @@ class SchedulingCycle:
         self._binding_cycles, self._failure_handler = binding_cycles, failure_handler
         self._duration_clock, self._observer = environment.duration_clock, environment.observer
 
-    async def schedule(self, queued: QueuedPod, barrier: GangBarrier | None = None) -> None:
-        """Schedule one pod; with a ``barrier`` it is bound together with its gang."""
+    async def schedule(self, queued: QueuedPod, start_binding: Callable[[BindingContext], None] | None = None) -> None:
+        """Schedule one pod. ``start_binding`` starts its binding cycle if that is not an ordinary one."""
         info = queued.info
         decision = await self.decide(info)
         if not self._pods.wants_node(info.uid):
@@ -57,16 +57,16 @@ class SchedulingCycle:
         node_name, state = decision.node_name, decision.state
         nominated = self._cluster.nomination(info.uid)
         self._cluster.assume(info, node_name)
-        if nominated != node_name:
+        if nominated and nominated != node_name:
             self._queue.release_nomination(info, nominated)
         profile = self._pipeline.profiles[info.spec.scheduler_name]
         timeouts: dict[str, float] = {}
         status = profile.runtime.run_reserve_plugins(state, info, node_name)
         if status.ok:
             status, timeouts = profile.runtime.run_permit_plugins(state, info, node_name)
-        context = BindingContext(queued, info, node_name, state, profile, timeouts, barrier)
+        context = BindingContext(queued, info, node_name, state, profile, timeouts)
         if status.ok:
-            self._binding_cycles.start(context)
+            (start_binding or self._binding_cycles.start)(context)
         else:
             context.unreserve_and_forget(self._cluster)
             self._failure_handler.handle(queued, SchedulingFailure.of_status(status, nomination=""))
@@ -78,7 +78,8 @@ class SchedulingCycle:
             decision = await self._pipeline.decide_with_extenders(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        _log_plugin_error(decision)
+        if isinstance(decision, Failed):
+            _log_plugin_error(decision)
         self._observer.decision_made(decision, self._duration_clock() - began)
         return decision
 
@@ -88,7 +89,8 @@ class SchedulingCycle:
             decision = self._pipeline.decide(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        _log_plugin_error(decision)
+        if isinstance(decision, Failed):
+            _log_plugin_error(decision)
         return decision
 
 
@@ -97,8 +99,8 @@ def _unexpected_failure(info: PodInfo, error: Exception) -> Failed:
     return Failed(pod=info, state=CycleState(), message=f"{type(error).__name__}: {error}")
 
 
-def _log_plugin_error(decision: Decision) -> None:
-    if isinstance(decision, Failed) and decision.error is not None:
+def _log_plugin_error(decision: Failed) -> None:
+    if decision.error is not None:
         key, error = decision.pod.key, decision.error
         extra = fields(pod=key, plugin=getattr(error, "plugin", ""), err=str(error))
         _log.error("pod %s: %s", key, error, exc_info=error.__cause__, extra=extra)

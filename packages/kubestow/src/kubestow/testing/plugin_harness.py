@@ -7,12 +7,10 @@ test sets it. For a running scheduler see :mod:`kubestow.testing.scheduler_harne
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,6 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
-from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
@@ -32,13 +29,12 @@ from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Scheduled
+from kubestow.scheduling.handle import BaseHandle
 
 __all__ = ["PluginHarness"]
 
-T = TypeVar("T")
 
-
-class PluginHarness:
+class PluginHarness(BaseHandle):
     """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.
 
     ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register and
@@ -55,8 +51,7 @@ class PluginHarness:
         plugins: Iterable[type[Plugin]] = (),
         gates: Mapping[str, bool] | None = None,
     ) -> None:
-        self.cluster = Cluster()
-        self.random = Random(0)
+        super().__init__(Cluster(), config.FeatureGates(gates), Random(0))
         #: UIDs of the pods whose victims are still being evicted.
         self.preempting: set[str] = set()
         self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))
@@ -73,7 +68,6 @@ class PluginHarness:
         self.periodic_work: list[Callable[[], Awaitable[None]]] = []
         #: Pods that plugins activated.
         self.activated: list[PodInfo] = []
-        self._gates = config.FeatureGates(gates)
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         document = {
             "apiVersion": config.API_VERSION,
@@ -90,10 +84,6 @@ class PluginHarness:
 
     # -- the handle of the plugins ---------------------------------------------------------------------------------
 
-    def feature_enabled(self, gate: str) -> bool:
-        """Whether a feature gate is on."""
-        return self._gates.enabled(gate)
-
     def is_preempting(self, uid: str) -> bool:
         """Whether a pod is in :attr:`preempting`."""
         return uid in self.preempting
@@ -101,15 +91,6 @@ class PluginHarness:
     def waiting_pods(self) -> Sequence[Waiting]:
         """The pods in :attr:`waiting`."""
         return self.waiting
-
-    def waiting_pod(self, uid: str) -> Waiting | None:
-        """The pod of this uid in :attr:`waiting`."""
-        return next((waiting for waiting in self.waiting if waiting.info.uid == uid), None)
-
-    @property
-    def extenders(self) -> Sequence[config.Extender]:
-        """Always empty."""
-        return ()
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Raises APIError: there is no API server."""
@@ -138,10 +119,6 @@ class PluginHarness:
         """Add the work to :attr:`periodic_work`; a test awaits it when it likes."""
         self.periodic_work.append(work)
 
-    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
-        """Invalidate cached results; there is no queue."""
-        self.cluster.record_change(event, node_name)
-
     def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
         """Add an event to :attr:`events`."""
         self.events.append((pod.key, reason))
@@ -153,25 +130,6 @@ class PluginHarness:
     async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         """Write nothing, and return the object's current resourceVersion."""
         return obj.metadata.resource_version
-
-    async def wait_for(self, condition: Callable[[], T | None], seconds: float) -> T | None:
-        """Evaluate the condition once, without waiting."""
-        return condition()
-
-    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Read once."""
-        return await read()
-
-    def lock(self) -> AbstractAsyncContextManager[Any]:
-        """A lock."""
-        return asyncio.Lock()
-
-    async def pause_after_conflict(self) -> None:
-        """Do nothing: the time stands still."""
-
-    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await the work; there is nothing to shield it from."""
-        return await work
 
     # -- decisions -------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def test_a_pod_that_is_deleted_while_its_binding_fails_leaves_the_queue() -> Non
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("a"))
         await harness.advance(10)
-        assert len(harness.scheduler.queue) == 0
+        assert len(harness.scheduler.queue.pods) == 0
 
     in_virtual_time(scenario, node("n"), cluster=DeletingCluster())
 

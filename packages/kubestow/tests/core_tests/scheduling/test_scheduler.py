@@ -182,7 +182,7 @@ def test_a_pod_recreated_under_its_name_is_a_different_pod() -> None:
         harness.cluster.put(pod("a", cpu="1", metadata={"uid": "another"}))
         await harness.settle()
         assert harness.node_of("a") == "n"
-        assert len(harness.scheduler.queue) == 0
+        assert len(harness.scheduler.queue.pods) == 0
 
     in_virtual_time(scenario, node("n"))
 

@@ -62,5 +62,5 @@ class GangsSection(WholeSection):
             is_waiting = self._scheduler.waiting_pods.get(info.uid) is not None
             state = "waiting on permit" if is_waiting else "assumed" if placed_pod.assumed else "placed"
             return {"pod": info.key, "state": state, "node": placed_pod.node_name}
-        queued = self._scheduler.queue.get(info.uid)
+        queued = self._scheduler.queue.pods.get(info.uid)
         return {"pod": info.key, "state": "in flight" if queued is None else queued.place.value, "node": ""}

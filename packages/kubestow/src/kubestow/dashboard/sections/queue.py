@@ -33,7 +33,7 @@ class QueueSection(WholeSection):
     def _read(self) -> dict[str, Any]:
         by_place: dict[Place, list[QueuedPod]] = {place: [] for place in Place}
         by_reason: dict[Reason, list[QueuedPod]] = {}
-        for queued in self._scheduler.queue.pending():
+        for queued in self._scheduler.queue.pods.values():
             by_place[queued.place].append(queued)
             if queued.place is not Place.ACTIVE:
                 by_reason.setdefault(self._rows.reason(queued), []).append(queued)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeVar, cast
@@ -14,13 +12,13 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
-from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.object_writes import VersionedStore, merge_patched
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
 from kubestow.engine.cluster_api.volume_controller import bind_reserved_volumes
 from kubestow.framework.status import SUCCESS
 from kubestow.scheduling.events.resources import resource_of
+from kubestow.scheduling.handle import BaseHandle
 from kubestow.scheduling.interfaces import ObjectReference
 
 __all__ = ["DEFAULT_TIME", "StaticHandle"]
@@ -32,35 +30,14 @@ DEFAULT_TIME = datetime(2026, 6, 1, tzinfo=UTC)
 """The time of a static handle, unless another is given."""
 
 
-class StaticHandle:
+class StaticHandle(BaseHandle):
     """Plugins can use a cluster and feature gates, at a fixed time; there is no queue and no API server."""
 
     def __init__(self, cluster: Cluster, gates: config.FeatureGates, time: datetime = DEFAULT_TIME) -> None:
-        self.cluster = cluster
+        super().__init__(cluster, gates, Random(0))
         self._time = time
-        self.random = Random(0)
         self.resource_claims = InMemoryResourceClaims(VersionedStore(cluster.catalog(ResourceClaim)))
         self._stores: dict[type[Any], VersionedStore[Any]] = {}
-        self.extenders = ()
-        self._gates = gates
-
-    def feature_enabled(self, gate: str) -> bool:
-        return self._gates.enabled(gate)
-
-    def is_preempting(self, uid: str) -> bool:
-        return False  # nothing is evicted in the background
-
-    def waiting_pods(self) -> tuple[()]:
-        return ()  # Permit plugins do not run
-
-    def waiting_pod(self, uid: str) -> None:
-        return None  # Permit plugins do not run
-
-    def pending_pods(self) -> tuple[()]:
-        return ()  # there is no queue
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Do nothing: there is no queue."""
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         raise NotImplementedError("there is no API server")
@@ -76,15 +53,6 @@ class StaticHandle:
 
     def run_periodically(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do nothing: the time is fixed."""
-
-    def report_change(self, event: ClusterEvent, node_name: str | None = None) -> None:
-        self.cluster.record_change(event, node_name)
-
-    def record(self, pod: PodInfo, *, reason: str, action: str, note: str, event_type: str = "Normal") -> None:
-        """Drop the event."""
-
-    def device_wait_ended(self, pod: PodInfo, driver: str, outcome: str, seconds: float) -> None:
-        """Drop the measurement."""
 
     async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, store, of = resource_of(type(obj)), self._store(type(obj)), obj.metadata
@@ -103,15 +71,3 @@ class StaticHandle:
 
     def _store(self, kind: type[K]) -> VersionedStore[K]:
         return self._stores.setdefault(kind, VersionedStore(self.cluster.catalog(kind)))
-
-    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await read()
-
-    def lock(self) -> AbstractAsyncContextManager[Any]:
-        return asyncio.Lock()
-
-    async def pause_after_conflict(self) -> None:
-        """Do nothing: no other client writes."""
-
-    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
-        return await work

@@ -45,17 +45,17 @@ class PodReports:
         self._api, self._clock, self._dispatcher = environment.api, environment.clock, dispatcher
         self._nominates_before_binding = gates.enabled("NominatedNodeNameForExpectation")
 
-    def bound(self, pod: PodInfo, node_name: str) -> None:
-        """A Scheduled event: the pod is bound."""
+    def record_binding(self, pod: PodInfo, node_name: str) -> None:
+        """Record a Scheduled event: the pod is bound."""
         note = _SCHEDULED.note.format(pod=pod.key, node=node_name)
         self._api.record(pod_event(pod, _SCHEDULED.reason, _SCHEDULED.action, note))
 
-    def failed(self, pod: PodInfo, message: str) -> None:
-        """A FailedScheduling event: an attempt failed, or none is made."""
+    def record_failure(self, pod: PodInfo, message: str) -> None:
+        """Record a FailedScheduling event: an attempt failed, or none is made."""
         event = _FAILED_SCHEDULING
         self._api.record(pod_event(pod, event.reason, event.action, event.note.format(message=message), event.type))
 
-    def pending(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
+    def set_pending(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
         """Set the PodScheduled condition to False, and the nomination (None leaves it alone, "" clears it)."""
         conditions = (c for c in pod.status.conditions if c.type == _POD_SCHEDULED.type and c.status == "False")
         current = next(conditions, None)
@@ -69,7 +69,7 @@ class PodReports:
         )
         self._dispatcher.patch_status(reference(pod), PodStatusPatch((condition,), nomination))
 
-    def expected_on(self, pod: PodInfo, node_name: str) -> None:
+    def nominate_expected(self, pod: PodInfo, node_name: str) -> None:
         """Nominate the node that a pod is about to be bound to (gate NominatedNodeNameForExpectation)."""
         if self._nominates_before_binding:
             self._dispatcher.patch_status(reference(pod), PodStatusPatch(nominated_node_name=node_name))

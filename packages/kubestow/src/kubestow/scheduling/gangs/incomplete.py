@@ -18,7 +18,7 @@ from kubestow.framework.status import Code, Status
 from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
-from kubestow.scheduling.queued_pod import Place
+from kubestow.scheduling.queued_pod import Place, QueuedPod
 
 __all__ = ["IncompleteGangs"]
 
@@ -45,8 +45,8 @@ class IncompleteGangs:
     def start(self) -> None:
         """Report on gated pods from now on, and on those gated before."""
         self._is_running = True
-        for queued in self._queue.pending():
-            if self._is_gated_by_gang_plugin(queued.info.uid):
+        for queued in self._queue.pods.values():
+            if self._is_gated_by_gang_plugin(queued):
                 self._report_later(queued.info.uid)
 
     def close(self) -> None:
@@ -59,7 +59,8 @@ class IncompleteGangs:
         """Report on a pod after the grace period if a gang plugin still gates it then."""
         if not self._is_running or status.code is Code.ERROR or status.plugin != self._gang_plugin(pod):
             return
-        if not self._is_gated_by_gang_plugin(pod.uid):  # it was not gated before
+        queued = self._queue.pods.get(pod.uid)
+        if queued is None or not self._is_gated_by_gang_plugin(queued):  # it was not gated before
             self._due.pop(pod.uid, None)
         self._report_later(pod.uid)
 
@@ -78,31 +79,28 @@ class IncompleteGangs:
         self._timer = loop.call_later(_GRACE_PERIOD, self._report_due) if self._due else None
         gangs: dict[Hashable, Gang] = {}
         for uid in due:
-            if (gang := self._gang_of(uid)) is not None:
+            queued = self._queue.moves.settle(uid)
+            if queued is not None and (gang := self._gang_of(queued.info)) is not None:
                 gangs[gang.name] = gang
         siblings = [uid for gang in gangs.values() for uid in gang.members.pods if uid not in self._due]
         for uid in dict.fromkeys((*due, *siblings)):
             self._report(uid)
 
     def _report(self, uid: str) -> None:
-        queued = self._queue.get(uid)
-        if queued is not None and self._is_gated_by_gang_plugin(uid):
+        queued = self._queue.moves.settle(uid)
+        if queued is not None and self._is_gated_by_gang_plugin(queued):
             status = self._profiles[queued.info.spec.scheduler_name].runtime.gang_admission(queued.info)
             if not status.ok:
                 self._failure_handler.report_gated(queued.info, status.message)
 
-    def _gang_of(self, uid: str) -> Gang | None:
-        queued = self._queue.get(uid)
-        if queued is None:
-            return None
+    def _gang_of(self, pod: PodInfo) -> Gang | None:
         try:
-            return self._profiles[queued.info.spec.scheduler_name].runtime.gang_of(queued.info)
+            return self._profiles[pod.spec.scheduler_name].runtime.gang_of(pod)
         except PluginError:
             return None  # the pod's own attempt reports it
 
-    def _is_gated_by_gang_plugin(self, uid: str) -> bool:
-        queued = self._queue.get(uid)
-        return queued is not None and queued.place is Place.GATED and queued.gated_by == self._gang_plugin(queued.info)
+    def _is_gated_by_gang_plugin(self, queued: QueuedPod) -> bool:
+        return queued.place is Place.GATED and queued.gated_by == self._gang_plugin(queued.info)
 
     def _gang_plugin(self, pod: PodInfo) -> str | None:
         """The name of the plugin that gates the pods of incomplete gangs in the pod's profile."""

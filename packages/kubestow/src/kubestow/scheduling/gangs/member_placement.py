@@ -70,7 +70,7 @@ class MemberPlacement:
         self._undo_steps.clear()
 
     async def _place(self, queued: QueuedPod, scope: Scope) -> None:
-        if self._is_withdrawn(queued):
+        if self._withdraw_if_gone(queued):
             return
         kind = self._kind_of(queued.info)
         known = self._failed_kinds.get(kind)
@@ -79,7 +79,7 @@ class MemberPlacement:
             self.failures.append(replace(known, queued=queued))
             return
         decision = await self._decide(queued.info, scope)
-        if self._is_withdrawn(queued):
+        if self._withdraw_if_gone(queued):
             return
         if isinstance(decision, Scheduled):
             self._reserve(queued, decision)
@@ -94,7 +94,8 @@ class MemberPlacement:
         if failure.status.code is not Code.ERROR:
             self._failed_kinds[kind] = failure
 
-    def _is_withdrawn(self, queued: QueuedPod) -> bool:
+    def _withdraw_if_gone(self, queued: QueuedPod) -> bool:
+        """Leave out a member that was deleted or assigned meanwhile; whether it is one."""
         if self._pods.wants_node(queued.info.uid):
             return False
         self.withdrawn.append(queued)

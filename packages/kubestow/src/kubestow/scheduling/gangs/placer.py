@@ -16,8 +16,8 @@ from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.gangs.attempt import GangAttempt
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placement_search import Assignments, search_placements
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangPlacer"]
 
@@ -52,7 +52,7 @@ class GangPlacer:
             if queued in attempt.pods:  # it may have been deleted while extenders were awaited
                 await members.place([queued], Scope([node_name]))
         members.failures += [failure for failure in best.failures if failure.queued in attempt.pods]
-        return self._placed(attempt, members)
+        return self._record(attempt, members)
 
     async def _try_within(self, attempt: GangAttempt, scope: Scope) -> Assignments:
         """Try the gang in one topology placement, and undo it: in a simulation unless extenders are awaited."""
@@ -69,7 +69,7 @@ class GangPlacer:
         """Place as many members as possible. If they are too few, those that did not fit are tried again first."""
         members = self._new_placement(attempt, self._cycle.decide)
         await members.place(attempt.pods, scope)
-        self._placed(attempt, members)
+        self._record(attempt, members)
         shapes = {queued.info.shape for queued in attempt.pods}
         if attempt.is_satisfied() or not members.placed or len(shapes) == 1:
             return members
@@ -78,7 +78,7 @@ class GangPlacer:
         reordered = [*failed, *(context.queued for context in members.placed)]
         members = self._new_placement(attempt, self._cycle.decide)
         await members.place(reordered, scope)
-        return self._placed(attempt, members)
+        return self._record(attempt, members)
 
     def simulate(
         self, attempt: GangAttempt, scope: Scope, *, preempting_in: Simulation | None = None
@@ -93,7 +93,7 @@ class GangPlacer:
 
         members = self._new_placement(attempt, decide, simulation=preempting_in)
         run_synchronously(members.place(attempt.pods, scope))
-        return members if preempting_in is None else self._placed(attempt, members)
+        return members if preempting_in is None else self._record(attempt, members)
 
     def _new_placement(
         self,
@@ -113,7 +113,7 @@ class GangPlacer:
 
         return MemberPlacement(self._cluster, self._pods, attempt, decide, kind_of=kind_of, simulation=simulation)
 
-    def _placed(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
+    def _record(self, attempt: GangAttempt, members: MemberPlacement) -> MemberPlacement:
         """Record in the attempt what placing its members showed, whether or not that is undone."""
         for queued in members.withdrawn:
             attempt.pods.remove(queued)

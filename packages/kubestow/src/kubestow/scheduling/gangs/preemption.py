@@ -19,7 +19,7 @@ from kubestow.scheduling.gangs.attempt import GangAttempt
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.victim_search import PreemptionPlan, plan_for_gang
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 
 __all__ = ["GangPreemption"]
 

@@ -20,14 +20,15 @@ from kubestow.framework.status import Code, Status
 from kubestow.scheduling.binding_context import BindingContext
 from kubestow.scheduling.binding_cycle import BindingCycles
 from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
-from kubestow.scheduling.gang_barrier import GangBarrier, GangBarriers
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
+from kubestow.scheduling.gangs.barrier import GangBarrier, GangBarriers
+from kubestow.scheduling.gangs.binding_cycle import GangBindingCycles, MemberBindingContext
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduling_cycle import SchedulingCycle
-from kubestow.scheduling.state import SchedulerState
 
 __all__ = ["GangSchedulingCycle"]
 
@@ -42,18 +43,20 @@ class GangSchedulingCycle:
         placer: GangPlacer,
         preemption: GangPreemption,
         cycle: SchedulingCycle,
-        binding_cycles: BindingCycles,
+        binding_cycles: BindingCycles[BindingContext],
+        gang_binding_cycles: GangBindingCycles,
         barriers: GangBarriers,
         failure_handler: FailureHandler,
     ) -> None:
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._placer, self._preemption, self._cycle = placer, preemption, cycle
-        self._binding_cycles, self._barriers, self._failure_handler = binding_cycles, barriers, failure_handler
+        self._binding_cycles, self._gang_binding_cycles = binding_cycles, gang_binding_cycles
+        self._barriers, self._failure_handler = barriers, failure_handler
 
     async def schedule(self, gang: Gang, first: QueuedPod, profile: Profile) -> None:
         """Schedule a gang of which one pod has been popped."""
         attempt = GangAttempt(gang, profile, self._pop_members(gang, first), profile.runtime.now())
-        if self._is_hopeless(attempt):
+        if self._requeue_if_hopeless(attempt):
             return
         try:
             members = await self._placer.place(attempt)
@@ -78,8 +81,8 @@ class GangSchedulingCycle:
                 members.append(member)
         return sorted(members, key=lambda queued: (-queued.info.priority, queued.initial_attempt or queued.timestamp))
 
-    def _is_hopeless(self, attempt: GangAttempt) -> bool:
-        """Whether the gang cannot be scheduled now, whatever the cluster; its pods have been requeued then."""
+    def _requeue_if_hopeless(self, attempt: GangAttempt) -> bool:
+        """Requeue the pods of a gang that cannot be scheduled now, whatever the cluster; whether it is one."""
         gang, members = attempt.gang, attempt.pods
         names = sorted({pod.spec.scheduler_name for pod in gang.members.pods.values()})
         barrier = self._barriers.get(gang.name)
@@ -119,7 +122,7 @@ class GangSchedulingCycle:
 
     async def _start_binding(self, attempt: GangAttempt, members: MemberPlacement) -> None:
         """Run Permit, start the binding cycles, and schedule the remaining members by themselves."""
-        permitted, rejected = self._run_permit([c for c in members.placed if self._is_still_placed(c)])
+        permitted, rejected = self._run_permit(self._drop_gone(members.placed))
         if not attempt.is_satisfied():
             placeable = len(attempt.gang.members.placed)
             for context in reversed(permitted):
@@ -128,9 +131,9 @@ class GangSchedulingCycle:
             self._fail(attempt, placeable)
             return
         remaining = [] if attempt.schedules_as_a_whole else [failure.queued for failure in members.failures]
-        barrier = self._barrier_for(attempt.gang, permitted, remaining)
+        barrier = self._expect_at_barrier(attempt.gang, permitted, remaining)
         for context in permitted:
-            self._binding_cycles.start(replace(context, barrier=barrier))
+            self._start_binding_cycle(context, barrier)
         for failure in rejected:
             self._failure_handler.handle(failure.queued, attempt.failure_of(failure))
         if permitted:
@@ -138,12 +141,18 @@ class GangSchedulingCycle:
         elif attempt.failures and attempt.pods:
             self._end_without_placement(attempt)
         for queued in remaining:
-            await self._cycle.schedule(queued, barrier)
+            await self._cycle.schedule(queued, lambda context: self._start_binding_cycle(context, barrier))
             info = queued.info
             if barrier is not None and not self._cluster.is_assumed(info.uid):
                 barrier.leave(info.uid, f"{info.key}: found no node")
         if attempt.schedules_as_a_whole and members.failures:
             await self._preempt_for_remaining(attempt, members.failures)
+
+    def _start_binding_cycle(self, context: BindingContext, barrier: GangBarrier | None) -> None:
+        if barrier is None:
+            self._binding_cycles.start(context)
+        else:
+            self._gang_binding_cycles.start(MemberBindingContext.of(context, barrier))
 
     async def _preempt_for_remaining(self, attempt: GangAttempt, failures: list[MemberFailure]) -> None:
         """Preempt for the members beyond the minimum count, or requeue them."""
@@ -164,14 +173,17 @@ class GangSchedulingCycle:
         first = attempt.failures[0]
         attempt.end(outcome, f"{UNSCHEDULABLE}: {first.queued.info.key}: {first.message}")
 
-    def _is_still_placed(self, context: BindingContext) -> bool:
-        """Whether a placed member still exists, which may have changed while extenders were awaited."""
-        uid = context.info.uid
-        if self._pods.wants_node(uid) and self._cluster.is_assumed(uid):
-            return True
-        context.unreserve_and_forget(self._cluster)
-        self._queue.done(uid)
-        return False
+    def _drop_gone(self, placed: Iterable[BindingContext]) -> list[BindingContext]:
+        """Undo the placements of members that were deleted while extenders were awaited; the others are returned."""
+        remaining = []
+        for context in placed:
+            uid = context.info.uid
+            if self._pods.wants_node(uid) and self._cluster.is_assumed(uid):
+                remaining.append(context)
+            else:
+                context.unreserve_and_forget(self._cluster)
+                self._queue.done(uid)
+        return remaining
 
     def _run_permit(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[MemberFailure]]:
         permitted, rejected = [], []
@@ -185,10 +197,10 @@ class GangSchedulingCycle:
                 rejected.append(MemberFailure.of_status(context.queued, status))
         return permitted, rejected
 
-    def _barrier_for(
+    def _expect_at_barrier(
         self, gang: Gang, placed: Sequence[BindingContext], remaining: Sequence[QueuedPod]
     ) -> GangBarrier | None:
-        """The barrier for placed members; None when enough members are bound already.
+        """Have the barrier of the gang expect placed members; None when enough members are bound already.
 
         Members that are on their way already share it. The ``remaining`` members are expected as well: deciding about
         them may take longer than the others need to be bound.

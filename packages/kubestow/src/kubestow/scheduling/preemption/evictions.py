@@ -23,14 +23,15 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
-from kubestow.scheduling.background_tasks import BackgroundTasks
+from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
-__all__ = ["Evictions"]
+__all__ = ["Evictions", "PreemptionsInProgress"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,34 +73,42 @@ class _Preemption:
         return f"{self.kind} {name} on node {self.node_name}"
 
 
-class Evictions:
-    """Evicts victims, and clears the nominations of pods that a preemptor displaces."""
+class PreemptionsInProgress:
+    """The pods whose victims are being evicted."""
 
-    def __init__(
-        self,
-        state: SchedulerState,
-        dispatcher: Dispatcher,
-        waiting_pods: WaitingPods,
-        environment: Environment,
-    ) -> None:
-        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
-        self._dispatcher, self._waiting_pods = dispatcher, waiting_pods
-        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
-        self.tasks = BackgroundTasks()
+    def __init__(self, pods: PodStore) -> None:
+        self._pods = pods
         #: The newest preemption of each preemptor, by uid. An older one may still wait for a response.
-        self._preempting: dict[str, _Preemption] = {}
-        #: The preemptions whose last victim is being evicted, or the watch has not shown that it was, by its uid.
-        self._awaited: dict[str, list[_Preemption]] = {}
+        self.newest: dict[str, _Preemption] = {}
 
     def is_preempting(self, uid: str) -> bool:
         """Whether a pod's victims are still being evicted."""
-        preemption = self._preempting.get(uid)
+        preemption = self.newest.get(uid)
         if preemption is None:
             return False
         if preemption.last is None:
             return True
         victim = self._pods.get(preemption.last.uid)
         return victim is not None and not victim.terminating
+
+
+class Evictions:
+    """Evicts victims, and clears the nominations of pods that a preemptor displaces."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        in_progress: PreemptionsInProgress,
+        dispatcher: Dispatcher,
+        waiting_pods: WaitingPods,
+        environment: Environment,
+    ) -> None:
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self.in_progress, self._dispatcher, self._waiting_pods = in_progress, dispatcher, waiting_pods
+        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
+        self.tasks = BackgroundTasks()
+        #: The preemptions whose last victim is being evicted, or the watch has not shown that it was, by its uid.
+        self._awaited: dict[str, list[_Preemption]] = {}
 
     def victim_changed(self, uid: str) -> None:
         """A pod may be terminating or gone: if so, preemptors whose last victim it is may be requeued from now on."""
@@ -114,7 +123,7 @@ class Evictions:
     def _let_go(self, preemption: _Preemption) -> None:
         """Have the queue consider again those preemptors whose victims are no longer being evicted."""
         uids = (preemptor.uid for preemptor in preemption.preemptors)
-        self._queue.preemption_ended([uid for uid in uids if not self.is_preempting(uid)])
+        self._queue.gating.preemption_ended([uid for uid in uids if not self.in_progress.is_preempting(uid)])
 
     def carry_out(self, preemptor: PodInfo, post_filter: PostFilterResults) -> None:
         """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
@@ -164,8 +173,8 @@ class Evictions:
         if not remaining:
             return
         for preemptor in preemption.preemptors:
-            self._preempting[preemptor.uid] = preemption
-        self._queue.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
+            self.in_progress.newest[preemptor.uid] = preemption
+        self._queue.gating.preemption_started(preemptor.uid for preemptor in preemption.preemptors)
         self.tasks.start(self._run(preemption, remaining, lower_priority_nominated))
 
     async def _run(
@@ -188,18 +197,18 @@ class Evictions:
                 error,
                 extra=fields(preemptor=str(preemption), err=str(error)),
             )
-            self._ended(preemption, began, succeeded=False, activate=True)
+            self._end(preemption, began, succeeded=False, activate=True)
         else:
             # If every victim has left already, no further event will requeue the preemptor.
             activate = not any(self._is_on_node(victim, preemption) for victim in victims)
-            self._ended(preemption, began, succeeded=True, activate=activate)
+            self._end(preemption, began, succeeded=True, activate=activate)
 
     def _is_on_node(self, victim: PodInfo, preemption: _Preemption) -> bool:
         """Whether a victim is still placed as it was; one whose binding was cancelled may have been placed anew."""
         placed = self._cluster.placed_pod(victim.uid)
         return placed is not None and placed is preemption.cancelled.get(victim.uid, placed)
 
-    def _ended(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
+    def _end(self, preemption: _Preemption, began: float, *, succeeded: bool, activate: bool) -> None:
         seconds = self._clock.monotonic() - began
         self._observer.evictions_ended(preemption.preemptors[0], succeeded=succeeded, seconds=seconds)
         preemption.is_requested = True
@@ -221,8 +230,8 @@ class Evictions:
 
     def _forget(self, preemption: _Preemption) -> None:
         for preemptor in preemption.preemptors:
-            if self._preempting.get(preemptor.uid) is preemption:
-                del self._preempting[preemptor.uid]
+            if self.in_progress.newest.get(preemptor.uid) is preemption:
+                del self.in_progress.newest[preemptor.uid]
         awaiting = self._awaited.get(preemption.last.uid) if preemption.last is not None else None
         if preemption.last is not None and awaiting is not None:
             awaiting.remove(preemption)

@@ -1,13 +1,19 @@
-"""Gating: PreEnqueue plugins keep pods out of activeQ (semantics 6.4)."""
+"""Gating: PreEnqueue plugins keep pods out of activeQ and backoffQ (semantics 6.4)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.status import Status
+from kubestow.framework.interface import PreEnqueuePlugin
+from kubestow.framework.profile import Profile
+from kubestow.framework.status import Code, Status
+from kubestow.scheduling.interfaces import Clock
+from kubestow.scheduling.queue.places import QueuePlaces
+from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["GatingListener"]
+__all__ = ["Gating", "GatingListener"]
 
 
 class GatingListener(Protocol):
@@ -18,3 +24,73 @@ class GatingListener(Protocol):
 
         The pod's queue entry still shows where the pod was before.
         """
+
+
+class Gating:
+    """Lets pods into activeQ and backoffQ, or gates them."""
+
+    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces, clock: Clock) -> None:
+        self._profiles, self._places, self._clock = profiles, places, clock
+        self._listeners: list[GatingListener] = []
+        #: The pods whose preemption is in progress.
+        self._preempting: set[str] = set()
+
+    def add_listener(self, listener: GatingListener) -> None:
+        """Have a listener hear of every pod that PreEnqueue rejects from now on."""
+        self._listeners.append(listener)
+
+    def enqueue(self, queued: QueuedPod, event: str) -> None:
+        """Move a pod to activeQ unless a PreEnqueue plugin gates it; ``event`` is the label of the cause."""
+        self._places.pods[queued.info.uid] = queued
+        if self._admit(queued, event):
+            self._places.enter_active(queued, event, self._clock.monotonic())
+
+    def back_off(self, queued: QueuedPod, event: str) -> None:
+        """Have a queued pod back off unless a PreEnqueue plugin gates it."""
+        if self._admit(queued, event):
+            self._places.enter_backoff(queued, event)
+
+    def preemption_started(self, uids: Iterable[str]) -> None:
+        """Evictions for these pods have begun: once gated, they are not looked at until :meth:`preemption_ended`."""
+        self._preempting.update(uids)
+
+    def preemption_ended(self, uids: Iterable[str]) -> None:
+        """The evictions for these pods have ended; the next event that helps them requeues them."""
+        unschedulable = self._places.unschedulable
+        for uid in uids:
+            self._preempting.discard(uid)
+            if unschedulable.is_held(uid):
+                unschedulable.add(self._places.pods[uid])
+
+    def _admit(self, queued: QueuedPod, event: str) -> bool:
+        """Run the PreEnqueue plugins, and gate a pod that one of them rejects; whether the pod is admitted."""
+        info, places = queued.info, self._places
+        runtime = self._profiles[info.spec.scheduler_name].runtime
+        gates = self._gates_of(queued)
+        status = runtime.run_pre_enqueue_plugins(info, gates)
+        if status.ok:
+            places.unschedulable.remove(info.uid)
+            queued.gated_by, queued.gates = "", None
+            return True
+        for listener in self._listeners:
+            listener.pod_gated(info, status)
+        queued.gated_by = status.plugin
+        if status.code is Code.ERROR:
+            # No event is known to help, so the plugins run again after a backoff.
+            places.unschedulable.remove(info.uid)
+            queued.consecutive_errors += 1
+            queued.timestamp = self._clock.monotonic()
+            queued.backoff_expiration = places.backoff_policy.expiration(queued)
+            places.enter_error_backoff(queued, event)
+        else:
+            is_held = any(gate.name == queued.gated_by and gate.gates_during_preemption for gate in gates)
+            places.enter_gated(queued, event, is_held=is_held)
+        return False
+
+    def _gates_of(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        """The PreEnqueue plugins to call for a pod now."""
+        info = queued.info
+        if queued.gates is None or queued.gates[0] is not info:
+            queued.gates = info, self._profiles[info.spec.scheduler_name].runtime.gates_of(info)
+        gates = queued.gates[1]
+        return gates if info.uid in self._preempting else [gate for gate in gates if not gate.gates_during_preemption]

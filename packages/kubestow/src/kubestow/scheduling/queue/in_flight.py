@@ -75,13 +75,12 @@ class PodsInFlight:
     def remove(self, uid: str) -> None:
         """A pod is no longer in flight."""
         self._popped_at.pop(uid, None)
-        if not self._popped_at:
-            self._drop(len(self._events))
-        elif len(self._events) > _COMPACTION_THRESHOLD:
+        unneeded = len(self._events)
+        if self._popped_at:
+            if unneeded <= _COMPACTION_THRESHOLD:
+                return
             unneeded = next(iter(self._popped_at.values())) - self._dropped
-            if unneeded > _COMPACTION_THRESHOLD // 2:
-                self._drop(unneeded)
-
-    def _drop(self, count: int) -> None:
-        del self._events[:count]
-        self._dropped += count
+            if unneeded <= _COMPACTION_THRESHOLD // 2:
+                return
+        del self._events[:unneeded]
+        self._dropped += unneeded

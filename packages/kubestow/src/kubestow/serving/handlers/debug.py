@@ -65,7 +65,7 @@ class SchedulingDebugger:
         key = f"{namespace}/{name}"
         if info is None:
             raise StatusError.not_found(f"pod {key} is unknown: it does not exist, or it has terminated")
-        attempt, queued = self._states.last_attempt(info), self._scheduler.queue.get(info.uid)
+        attempt, queued = self._states.last_attempt(info), self._scheduler.queue.pods.get(info.uid)
         content: JSONObject = {"pod": key, "uid": info.uid, "summary": self._states.summary(info)}
         if attempt is not None:
             content["lastAttempt"] = _attempt(attempt)
@@ -114,7 +114,7 @@ class SchedulingDebugger:
         if place is not None and place not in _PLACES:
             raise StatusError(400, "BadRequest", f"place: expected one of {', '.join(_PLACES)}")
         queue = self._scheduler.queue
-        selected = [queued for queued in queue.pending() if place is None or queued.place is _PLACES[place]]
+        selected = [queued for queued in queue.pods.values() if place is None or queued.place is _PLACES[place]]
         selected.sort(key=lambda queued: queued.timestamp)
         limit = _count(request, "limit", _DEFAULT_LIMIT)
         return HTTPResponse.json(

@@ -24,7 +24,7 @@ def outcome(extender: ScriptedExtender) -> tuple[int, int]:
         create_pods(harness, GANG)
         await harness.advance(60)
         found.append((bound_count(harness, GANG), len(remaining(harness, LOW))))
-        assert not harness.scheduler.queue.in_flight_events()
+        assert not harness.scheduler.queue.in_flight.counts()
 
     objects = (node("n", cpu="4"), *LOW, group("train", 3))
     in_virtual_time(scenario, *objects, extenders=[extender], **gang_scheduling())

@@ -71,7 +71,7 @@ def test_changes_during_an_extender_call_are_considered(
         await harness.advance(30)
         ours = [each for each in harness.cluster.pods() if each.spec.scheduling_group is not None]
         assert sum(bool(each.spec.node_name) for each in ours) == expected
-        assert not harness.scheduler.queue.in_flight_events()
+        assert not harness.scheduler.queue.in_flight.counts()
 
     extender = ScriptedExtender("filter")
     in_virtual_time(scenario, node("a", cpu="4"), group("train", 3), extenders=[extender], **GANG_SCHEDULING)

@@ -107,7 +107,7 @@ def test_a_placement_plugin_that_raises_fails_the_attempt_of_the_gang() -> None:
             harness, "train-0"
         )
         harness.cluster.put(member("alone", "missing", cpu="1"))
-        assert not harness.scheduler.queue.in_flight_events()
+        assert not harness.scheduler.queue.in_flight.counts()
 
     in_virtual_time(
         scenario, node("n"), group("train", 2), plugins=[RaisingGenerator], **gang_scheduling("RejectingGenerator")

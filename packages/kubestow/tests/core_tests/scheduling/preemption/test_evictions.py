@@ -29,8 +29,8 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import ObjectReference, Resource
-from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.state import SchedulerState
+from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
@@ -76,12 +76,12 @@ def evictions_on(
     placed = placements_of(*known) if placements is None else placements
     environment = Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1))
     cache: Any = SimpleNamespace(placed_pod=placed.get, drop_nomination=lambda uid: None)
-    queue: Any = SimpleNamespace(
-        activate=lambda uids: activate(*uids), preemption_started=lambda uids: None, preemption_ended=lambda uids: None
-    )
+    gating = SimpleNamespace(preemption_started=lambda uids: None, preemption_ended=lambda uids: None)
+    queue: Any = SimpleNamespace(activate=lambda uids: activate(*uids), gating=gating)
     waiting_pods: Any = SimpleNamespace(preempt=lambda uid: uid in at_permit)
     dispatcher = Dispatcher(environment, known_pod=pods.get)
-    return Evictions(SchedulerState(cache, pods, queue), dispatcher, waiting_pods, environment)
+    state = SchedulerState(cache, pods, queue)
+    return Evictions(state, PreemptionsInProgress(pods), dispatcher, waiting_pods, environment)
 
 
 def placements_of(*infos: PodInfo) -> dict[str, PlacedPod]:
@@ -103,13 +103,13 @@ def test_a_preemptor_is_gated_until_the_watch_shows_its_latest_victim_gone() -> 
         evictions.start(high, "n", victims=[first], lower_priority_nominated=())
         evictions.start(high, "n", victims=[second], lower_priority_nominated=())
         await asyncio.sleep(2)
-        assert evictions.is_preempting(high.uid)
+        assert evictions.in_progress.is_preempting(high.uid)
         await asyncio.wait(list(evictions.tasks))
         for victim in (first, second):
-            assert evictions.is_preempting(high.uid)
+            assert evictions.in_progress.is_preempting(high.uid)
             del placements[victim.uid]
             evictions.victim_changed(victim.uid)
-        assert not evictions.is_preempting(high.uid)
+        assert not evictions.in_progress.is_preempting(high.uid)
 
     run(scenario())
 

@@ -69,7 +69,7 @@ async def follower_rejected(harness: SchedulerHarness) -> None:
 
 
 def place(harness: SchedulerHarness, name: str) -> Place | None:
-    queued = next((q for q in harness.scheduler.queue.pending() if q.info.name == name), None)
+    queued = next((q for q in harness.scheduler.queue.pods.values() if q.info.name == name), None)
     return None if queued is None else queued.place
 
 

@@ -275,10 +275,10 @@ def test_an_event_that_helps_many_pods_moves_some_at_once_and_none_is_scheduled_
     infos = crowd(world)
     late = world.reject(pod("important", priority=1), "NodeName")
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
-    assert world.queue.is_moving
-    assert world.queue.ready
+    assert world.queue.moves.is_moving
+    assert world.queue.is_ready
     assert world.popped() == [late.name, *(info.name for info in infos)]
-    assert not world.queue.is_moving
+    assert not world.queue.moves.is_moving
 
 
 def test_pods_that_are_deleted_before_they_are_moved_are_forgotten() -> None:
@@ -299,15 +299,15 @@ def test_pods_that_are_deleted_before_they_are_moved_are_forgotten() -> None:
         world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
         for info in infos:
             world.queue.delete(info.uid)
-    assert len(world.queue._moves) <= len(infos)
+    assert len(world.queue.moves._helped) <= len(infos)
 
 
 def test_pods_that_were_unschedulable_for_too_long_are_moved_in_steps_too() -> None:
     world = World()
     infos = crowd(world)
     world.clock.seconds += 40_000
-    world.queue.flush()
-    assert world.queue.is_moving
+    world.queue.moves.flush()
+    assert world.queue.moves.is_moving
     assert world.popped() == [info.name for info in infos]
 
 
@@ -318,7 +318,7 @@ def test_pods_that_are_yet_to_be_moved_can_be_deleted_updated_activated_and_help
     world.queue.delete(infos[-1].uid)
     world.queue.update(infos[-2], world.info(pod("p1198", labels={"app": "c"})), [])
     world.queue.activate([infos[-3].uid])
-    queued = world.queue.get(infos[-4].uid)
+    queued = world.queue.moves.settle(infos[-4].uid)
     assert queued is not None
     assert queued.place is Place.ACTIVE
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
@@ -332,7 +332,7 @@ def test_a_pod_that_was_deleted_and_rejected_again_before_it_was_moved_is_not_mo
     world.queue.delete(infos[-1].uid)
     world.queue.move_all_to_active_or_backoff(UNSCHEDULABLE_TIMEOUT)
     assert infos[-1].name not in world.popped()
-    assert world.queue.get(infos[-1].uid) is None
+    assert world.queue.pods.get(infos[-1].uid) is None
 
 
 # -- events with keys --------------------------------------------------------------------------------------------

@@ -125,11 +125,11 @@ def test_a_preemptor_whose_victim_terminates_is_requeued_by_the_next_event() -> 
         await harness.advance(5)
         harness.cluster.remove(others[0])
         await harness.advance(20)
-        attempts = harness.scheduler.queue.get("uid-default-high")
+        attempts = harness.scheduler.queue.pods.get("uid-default-high")
         assert attempts is not None and attempts.attempts == 1
         harness.cluster.remove(others[1])
         await harness.advance(2)
-        again = harness.scheduler.queue.get("uid-default-high")
+        again = harness.scheduler.queue.pods.get("uid-default-high")
         assert again is not None and again.attempts == 2
 
     others = [pod(f"other-{number}", node="elsewhere") for number in range(2)]

@@ -10,7 +10,7 @@ import pytest
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Queued, QueueSortPlugin, SubqueueOrder
-from kubestow.scheduling.queue.subqueues import Subqueues
+from kubestow.scheduling.queue.heaps import Subqueues
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
 
@@ -101,7 +101,7 @@ def test_pods_that_leave_the_queue_close_their_subqueue() -> None:
             harness.cluster.put(team(name, name))
             harness.cluster.remove(harness.cluster.pod(name))
         await harness.settle()
-        assert not harness.scheduler.queue.ready
+        assert not harness.scheduler.queue.is_ready
         harness.cluster.put(team("x", "x"))
         await harness.settle()
         assert harness.node_of("x") == "n"

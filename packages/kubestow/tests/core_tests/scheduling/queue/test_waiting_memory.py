@@ -30,7 +30,7 @@ def test_pods_rejected_by_the_same_plugins_share_the_set_of_these() -> None:
         for name in "ab":
             harness.cluster.put(pod(name, cpu="8"))
         await harness.advance(60)
-        one, other = harness.scheduler.queue.pending()
+        one, other = harness.scheduler.queue.pods.values()
         assert one.rejectors == {"NodeResourcesFit"}
         assert one.rejectors is other.rejectors
         assert one.pending is other.pending
