@@ -6,7 +6,7 @@ from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, EventResource
 from kubestow.framework.event_registration import on
-from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
+from kubestow.framework.invalidation import NEVER, Cycle, InvalidationMask
 
 __all__ = ["ChangedNodes"]
 
@@ -15,7 +15,7 @@ class ChangedNodes:
     """The rows whose node object is new since the last call, as far as some actions on nodes change it."""
 
     def __init__(self, cluster: Cluster, actions: Action) -> None:
-        self._cluster = cluster
+        self._cycle = Cycle(cluster)
         self._mask = InvalidationMask.of((on(EventResource.NODE, Action.ADD | actions),))
         self._generation = NEVER
         #: The objects that were returned last, by node name.
@@ -23,11 +23,12 @@ class ChangedNodes:
 
     def rows(self) -> list[int]:
         """The rows that have changed; all of them in the first call."""
-        if self._generation.is_current(self._cluster):
+        self._cycle.begin()
+        if self._generation == self._cycle.generation:
             return []
-        table = self._cluster.nodes
-        rows = self._generation.invalid_rows(self._cluster, self._mask)
-        self._generation = Generation.of(self._cluster)
+        table = self._cycle.cluster.nodes
+        rows = self._cycle.invalid_rows(self._generation, self._mask)
+        self._generation = self._cycle.generation
         if rows is None:
             rows = [row for row, node in enumerate(table.objects) if self._known.get(table.names[row]) is not node]
             if len(self._known) > len(table):

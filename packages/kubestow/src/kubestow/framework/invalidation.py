@@ -1,8 +1,8 @@
 """When results that depend on the cluster have to be computed again.
 
-Results are kept with the :class:`Generation` of the cluster that they were computed in. The journal lists what has
-changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an :class:`InvalidationMask`
-says which of those bits invalidate the result of one row and which all results.
+Results are kept with the :class:`Generation` of the cluster that they were computed in. A :class:`Cycle` reads from the
+journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an
+:class:`InvalidationMask` says which of those bits invalidate the result of one row and which all results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubestow.cluster.events import POD_BITS
 from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes
 from kubestow.framework.event_registration import EventRegistration, Invalidation
 
-__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
+__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]
 
 ANY_CHANGE = -1
 """Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
@@ -105,33 +105,59 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         """Whether nothing has changed in the cluster since."""
         return self.position == cluster.journal.position and self.structure == cluster.nodes.structure
 
-    def changes(self, cluster: Cluster) -> int:
-        """The event bits of all changes since this generation, ANY_CHANGE when they are unknown.
+
+NEVER = Generation(-1, -1)
+"""The generation of results that have not been computed yet."""
+
+
+class Cycle:
+    """The generation that results are brought up to, and what has changed since those that they were computed in.
+
+    It is shared by all results of a profile, so that the journal is read once for each earlier generation.
+    """
+
+    __slots__ = ("_changes", "cluster", "generation")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.generation = Generation.of(cluster)
+        #: By the position in the journal from which on they are listed; None where that is no longer covered.
+        self._changes: dict[int, Changes | None] = {}
+
+    def begin(self) -> None:
+        """Go on to the present generation of the cluster."""
+        if not self.generation.is_current(self.cluster):
+            self.generation = Generation.of(self.cluster)
+            self._changes = {}
+
+    def changes(self, since: Generation) -> Changes | None:
+        """The changes since a generation, None when they are not known."""
+        if since.structure != self.generation.structure:
+            return None
+        position = since.position
+        if position not in self._changes:
+            self._changes[position] = self.cluster.journal.since(position)
+        return self._changes[position]
+
+    def bits(self, since: Generation) -> int:
+        """The event bits of all changes since a generation, ANY_CHANGE when they are not known.
 
         A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
         one scheduling cycle only can be marked with ANY_CHANGE.
         """
-        if self.structure != cluster.nodes.structure:
-            return ANY_CHANGE
-        changes = cluster.journal.since(self.position)
+        changes = self.changes(since)
         return ANY_CHANGE if changes is None else changes.union | _NEW_CYCLE
 
-    def invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
-        """The rows whose results of this generation are no longer valid; None when all are better computed again."""
-        if self.position == cluster.journal.position:
+    def invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
+        """The rows whose results of a generation are no longer valid; None when all are better computed again."""
+        if since.position == self.generation.position:
             return []
-        if self.structure != cluster.nodes.structure:
-            return None
-        changes = cluster.journal.since(self.position)
-        return None if changes is None else mask.rows(changes, len(cluster.nodes) // _PARTIAL_REFRESH_SHARE)
+        changes = self.changes(since)
+        return None if changes is None else mask.rows(changes, len(self.cluster.nodes) // _PARTIAL_REFRESH_SHARE)
 
-    def few_invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
+    def few_invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
         """The same for results that are so cheap that all are computed again unless FEW_ROWS or less are invalid."""
-        if not 0 <= cluster.journal.position - self.position <= _FEW_CHANGES:
+        if not 0 <= self.generation.position - since.position <= _FEW_CHANGES:
             return None
-        rows = self.invalid_rows(cluster, mask)
+        rows = self.invalid_rows(since, mask)
         return None if rows is None or len(rows) > FEW_ROWS else rows
-
-
-NEVER = Generation(-1, -1)
-"""The generation of results that have not been computed yet."""

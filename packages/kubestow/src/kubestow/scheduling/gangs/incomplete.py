@@ -87,7 +87,7 @@ class IncompleteGangs:
     def _report(self, uid: str) -> None:
         queued = self._queue.get(uid)
         if queued is not None and self._is_gated_by_gang_plugin(uid):
-            status = self._profiles[queued.info.spec.scheduler_name].runtime.gang_admission(queued.info)
+            status = self._profiles[queued.info.spec.scheduler_name].gangs.run_gang_pre_enqueue(queued.info)
             if not status.ok:
                 self._failure_handler.report_gated(queued.info, status.message)
 
@@ -96,7 +96,7 @@ class IncompleteGangs:
         if queued is None:
             return None
         try:
-            return self._profiles[queued.info.spec.scheduler_name].runtime.gang_of(queued.info)
+            return self._profiles[queued.info.spec.scheduler_name].gangs.gang_of(queued.info)
         except PluginError:
             return None  # the pod's own attempt reports it
 

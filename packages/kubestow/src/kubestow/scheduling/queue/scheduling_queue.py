@@ -74,7 +74,7 @@ class SchedulingQueue:
     ) -> None:
         self._profiles, self._hints = profiles, hints
         #: Profiles share one QueueSort plugin; the first one's runtime computes the keys.
-        self._sort = next(iter(profiles.values())).runtime
+        self._sort = next(iter(profiles.values())).queueing
         self._clock, self._observer = environment.clock, environment.observer
         self._backoff_policy = backoff or BackoffPolicy()
         self._max_unschedulable_seconds = max_unschedulable_seconds
@@ -514,7 +514,7 @@ class SchedulingQueue:
     def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         """Run the PreEnqueue plugins; a pod that one of them rejects stays out of activeQ and backoffQ."""
         gates = self._gates_of(queued)
-        runtime = self._profiles[queued.info.spec.scheduler_name].runtime
+        runtime = self._profiles[queued.info.spec.scheduler_name].queueing
         status = runtime.run_pre_enqueue_plugins(queued.info, gates)
         if status.ok:
             self._unschedulable.remove(queued.info.uid)
@@ -549,7 +549,7 @@ class SchedulingQueue:
         """The PreEnqueue plugins to call for a pod now."""
         info = queued.info
         if queued.gates is None or queued.gates[0] is not info:
-            queued.gates = info, self._profiles[info.spec.scheduler_name].runtime.gates_of(info)
+            queued.gates = info, self._profiles[info.spec.scheduler_name].queueing.gates_of(info)
         gates = queued.gates[1]
         return gates if info.uid in self._preempting else [gate for gate in gates if not gate.gates_during_preemption]
 

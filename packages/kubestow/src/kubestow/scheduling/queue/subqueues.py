@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.scheduling.queue.heap import PodHeap
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
@@ -22,7 +22,7 @@ _MIN_PRUNED = 64
 class Subqueues:
     """The pods of activeQ by subqueue. ``sort`` is the runtime of the QueueSort plugin."""
 
-    def __init__(self, sort: FrameworkRuntime) -> None:
+    def __init__(self, sort: QueueingRuntime) -> None:
         self._sort = sort
         self._heaps: dict[Hashable, PodHeap] = {}
         #: How many subqueues there may be before those without pods are dropped.
