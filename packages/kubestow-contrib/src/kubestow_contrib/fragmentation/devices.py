@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.framework.invalidation import NEVER, Cycle, InvalidationMask
 
 __all__ = ["WHOLE", "DeviceResources", "DeviceTable", "Devices", "GpuRequest", "IdleDevices"]
 
@@ -112,7 +112,6 @@ class DeviceTable:
     def __init__(self, cluster: Cluster, resources: DeviceResources, invalidation_mask: InvalidationMask) -> None:
         """The mask says what changes a row: pods that are added or removed, and allocatable amounts of nodes."""
         self._cluster, self._resources = cluster, resources
-        self._cycle = Cycle(cluster)
         self._mask = invalidation_mask
         self._generation = NEVER
         self._idle = IdleDevices.of(np.zeros((0, 0), np.int64))
@@ -211,11 +210,11 @@ class DeviceTable:
     # -- keeping up to date ------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        self._cycle.begin()
-        if not self._stale and self._generation == self._cycle.generation:
+        cycle = self._cluster.cycle
+        if self._generation == cycle.begin() and not self._stale:
             return
         nodes = self._cluster.nodes
-        rows = self._cycle.invalid_rows(self._generation, self._mask)
+        rows = cycle.invalid_rows(self._generation, self._mask)
         if rows is not None:
             rows += [nodes.rows[name] for name in self._stale]
             if any(self._nodes[row] is not nodes.objects[row] for row in rows):
@@ -225,7 +224,7 @@ class DeviceTable:
         else:
             self._refresh_rows(rows)
         self._stale.clear()
-        self._generation = self._cycle.generation
+        self._generation = cycle.generation
 
     def _refresh_all(self) -> None:
         nodes = self._cluster.nodes

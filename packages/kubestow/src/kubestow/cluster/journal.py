@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -44,9 +43,15 @@ _FEW = 64
 class Changes:
     """Entries of the journal, oldest first: what changed as event bits (``bits``), and on which row (``rows``)."""
 
+    __slots__ = ("_rows_with", "bits", "few", "rows", "union")
+
     def __init__(self, rows: array[int] | None = None, bits: array[int] | None = None) -> None:
         self.rows = array("q") if rows is None else rows
         self.bits = array("q") if bits is None else bits
+        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster; and the bits of
+        #: all entries. Both as of the last :meth:`summarize`.
+        self.few: list[Entry] | None = None
+        self.union = 0
         #: The latest result of :meth:`rows_with`, for these bits: several plugins ask for the same.
         self._rows_with: tuple[int, NDArray[np.int64]] | None = None
 
@@ -76,20 +81,15 @@ class Changes:
         bits[(bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
         return Changes(self.rows[:end], array("q", bits.tobytes()))
 
-    @cached_property
-    def few(self) -> list[Entry] | None:
-        """The entries as ``(row, bits)``, None if there are so many that array operations are faster."""
-        return None if len(self.rows) > _FEW else list(self)
-
-    @cached_property
-    def union(self) -> int:
-        """The bits of all entries."""
+    def summarize(self) -> Changes:
+        """Fill in :attr:`few` and :attr:`union` when all entries have been added; the changes are returned."""
         if len(self.rows) > _FEW:
-            return int(np.bitwise_or.reduce(np.frombuffer(self.bits, np.int64)))
-        union = 0
-        for bits in self.bits:
-            union |= bits
-        return union
+            self.union = int(np.bitwise_or.reduce(np.frombuffer(self.bits, np.int64)))
+        else:
+            self.few = list(zip(self.rows, self.bits, strict=True))
+            for bits in self.bits:
+                self.union |= bits
+        return self
 
     def rows_with(self, wanted: int) -> NDArray[np.int64]:
         """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
@@ -140,6 +140,10 @@ class Journal:
 
     def since(self, position: int) -> Changes | None:
         """The changes from a position to now, None when they are no longer known."""
+        entries = self._since(position)
+        return None if entries is None else entries.summarize()
+
+    def _since(self, position: int) -> Changes | None:
         if position > _OFFSET:
             return self._since_on_branch(position)
         start = position - self._dropped
@@ -159,7 +163,7 @@ class Journal:
                     entries.extend(inner.entries)
                 return entries
         rolled_back = self._rolled_back.get(number)
-        later = None if rolled_back is None else self.since(rolled_back.base)
+        later = None if rolled_back is None else self._since(rolled_back.base)
         if rolled_back is None or later is None:
             return None
         entries = rolled_back.entries.undone(offset)

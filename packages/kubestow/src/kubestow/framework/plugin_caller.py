@@ -58,10 +58,6 @@ class PluginCaller:
         self.now = monotonic or _no_clock
         self.observer = observer
 
-    def extension_point(self, name: str) -> ExtensionPointTimer:
-        """Measure an extension point as a whole, in a ``with`` block."""
-        return ExtensionPointTimer(self, name)
-
     def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
         """Call a method of a plugin without validating the result. Raises PluginError for whatever it raises."""
         began = self.now()

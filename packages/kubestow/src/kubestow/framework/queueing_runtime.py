@@ -13,7 +13,7 @@ from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, SubqueueOrder
-from kubestow.framework.plugin_caller import PluginCaller, hashable, may_gate, unless_it_fails
+from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, may_gate, unless_it_fails
 from kubestow.framework.status import SUCCESS, Status
 
 __all__ = ["QueueingRuntime"]
@@ -33,7 +33,7 @@ class QueueingRuntime(PluginCaller):
 
         ``plugins`` are those to call, all that can gate the pod by default.
         """
-        with self.extension_point("PreEnqueue") as timer:
+        with ExtensionPointTimer(self, "PreEnqueue") as timer:
             for plugin in self.gates_of(pod) if plugins is None else plugins:
                 status = self.call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
                 if not status.ok:

@@ -39,10 +39,9 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kubestow.framework.plugin_caller import PluginCaller, hashable, logged_error, truth
+from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, logged_error, truth
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.framework.validation import (
-    as_number,
     as_permission,
     as_post_filter_result,
     as_scores,
@@ -113,7 +112,10 @@ class FrameworkRuntime(PluginCaller):
 
     def run_filter_plugin_on_row(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         """The key of a single node. Raises PluginError."""
-        return as_number(plugin, "Filter", self.call(plugin, "Filter", plugin.filter_row, state, pod, node))
+        key = self.call(plugin, "Filter", plugin.filter_row, state, pod, node)
+        if type(key) is not int:
+            raise unexpected(plugin, "Filter", key, expected="an int")
+        return key
 
     def run_pre_score_plugin(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
         """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
@@ -130,7 +132,10 @@ class FrameworkRuntime(PluginCaller):
 
     def run_score_plugin_on_row(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         """The raw score of a single node. Raises PluginError."""
-        return as_number(plugin, "Score", self.call(plugin, "Score", plugin.score_row, state, pod, node))
+        score = self.call(plugin, "Score", plugin.score_row, state, pod, node)
+        if type(score) is not int:
+            raise unexpected(plugin, "Score", score, expected="an int")
+        return score
 
     def run_normalize_score_plugin(
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes
@@ -153,7 +158,7 @@ class FrameworkRuntime(PluginCaller):
         """
         if not self.plugins.post_filter:
             return
-        with self.extension_point("PostFilter") as timer:
+        with ExtensionPointTimer(self, "PostFilter") as timer:
             for plugin in self.plugins.post_filter:
                 result = self.call(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, filters)
                 timer.ended_with(as_post_filter_result(plugin, result).status)
@@ -163,7 +168,7 @@ class FrameworkRuntime(PluginCaller):
 
     def run_reserve_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """SUCCESS, or the first failure, after which no further plugin is called."""
-        with self.extension_point("Reserve") as timer:
+        with ExtensionPointTimer(self, "Reserve") as timer:
             for plugin in self.plugins.reserve:
                 status = self.call_for_status(plugin, "Reserve", plugin.reserve, state, pod, node_name)
                 if not status.ok:
@@ -172,14 +177,14 @@ class FrameworkRuntime(PluginCaller):
 
     def run_unreserve_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Call Unreserve of all Reserve plugins in reverse order, also of those whose Reserve never ran."""
-        with self.extension_point("Unreserve"):
+        with ExtensionPointTimer(self, "Unreserve"):
             for plugin in reversed(self.plugins.reserve):
                 self.call_for_status(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
 
     def run_permit_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         """SUCCESS with the plugins that delay the pod, or the first failure."""
         timeouts: dict[str, float] = {}
-        with self.extension_point("Permit") as timer:
+        with ExtensionPointTimer(self, "Permit") as timer:
             for plugin in self.plugins.permit:
                 try:
                     result = self.call(plugin, "Permit", plugin.permit, state, pod, node_name)
@@ -199,7 +204,7 @@ class FrameworkRuntime(PluginCaller):
         """Find the PreBind plugins that have work to do for a pod."""
         working: list[PreBindPlugin] = []
         point = "PreBindPreFlight"
-        with self.extension_point(point) as timer:
+        with ExtensionPointTimer(self, point) as timer:
             for plugin in self.plugins.pre_bind:
                 status = self.call_for_status(plugin, point, plugin.pre_bind_pre_flight, state, pod, node_name)
                 if status.ok:
@@ -222,7 +227,7 @@ class FrameworkRuntime(PluginCaller):
         the message of an ERROR.
         """
         serial = itertools.count()
-        with self.extension_point("PreBind") as timer:
+        with ExtensionPointTimer(self, "PreBind") as timer:
             for _, group in itertools.groupby(plugins, lambda plugin: -1 if plugin.parallel else next(serial)):
                 status = await self._run_in_parallel(list(group), state, pod, node_name, cancellation)
                 if not status.ok:
@@ -259,7 +264,7 @@ class FrameworkRuntime(PluginCaller):
 
     async def run_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Call the Bind plugins in order until one does not skip the pod; its status."""
-        with self.extension_point("Bind") as timer:
+        with ExtensionPointTimer(self, "Bind") as timer:
             for plugin in self.plugins.bind:
                 status = await self._call_async(plugin, "Bind", plugin.bind, state, pod, node_name)
                 if status.code is not Code.SKIP:
@@ -268,7 +273,7 @@ class FrameworkRuntime(PluginCaller):
 
     async def run_post_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Call the PostBind plugins; a failure is only logged, since the pod is bound."""
-        with self.extension_point("PostBind"):
+        with ExtensionPointTimer(self, "PostBind"):
             for plugin in self.plugins.post_bind:
                 status = await self._call_async(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
                 if not status.ok and not status.plugin:  # a broken contract has been logged with its plugin

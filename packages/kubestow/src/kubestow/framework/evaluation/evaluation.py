@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import ANY_CHANGE, NEVER, Generation
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
@@ -24,7 +25,7 @@ from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, ScoreSums, best_rows
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import Plugin, PreFilterResult
-from kubestow.framework.invalidation import ANY_CHANGE, NEVER, Cycle, Generation
+from kubestow.framework.plugin_caller import ExtensionPointTimer
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
@@ -49,7 +50,7 @@ class Evaluation:
     """The results of the plugins that apply to pods of one group of shapes.
 
     ``results`` are by plugin, in the order of the plan; ``sums`` are those of the scores that are not normalized; the
-    ``cycle`` is that of all evaluations of the profile. ``similar`` is an evaluation that has all of the results that
+    ``similar`` is an evaluation that has all of the results that
     have been computed before.
     """
 
@@ -59,11 +60,11 @@ class Evaluation:
         results: Mapping[Plugin, PluginResults],
         sums: ScoreSums,
         runtime: FrameworkRuntime,
-        cycle: Cycle,
+        cluster: Cluster,
         similar: Evaluation | None = None,
     ) -> None:
         self.plan, self.results = plan, results
-        self._runtime, self._cycle = runtime, cycle
+        self._runtime, self._cluster = runtime, cluster
         self._pre_filters = [results[plugin] for plugin in plan.pre_filters]
         self._filters = filters = [results[plugin] for plugin in plan.filters]
         self._scores = [(results[plugin], weight) for plugin, weight in plan.scores]
@@ -117,15 +118,15 @@ class Evaluation:
 
         Plugins see the whole cluster in either case. Raises PluginError.
         """
-        cluster = self._cycle.cluster
-        with self._runtime.extension_point("PreFilter") as timer:
+        cluster = self._cluster
+        with ExtensionPointTimer(self._runtime, "PreFilter") as timer:
             self._begin_cycle()
             pre_filtered = self._run_pre_filters(pod)
             filters = CycleFilterRunner(cluster, pod, self._filters)
             if pre_filtered.rejection is not None:
                 timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
-        with self._runtime.extension_point("Filter") as timer:
+        with ExtensionPointTimer(self._runtime, "Filter") as timer:
             found = self._filter_nodes(pod, filters, pre_filtered, within)
             if found.error is not None:
                 timer.ended_with(found.error)
@@ -136,7 +137,7 @@ class Evaluation:
 
         Raises PluginError.
         """
-        cluster = self._cycle.cluster
+        cluster = self._cluster
         self._begin_cycle()
         pre_filtered = self._run_pre_filters(pod)
         filters = CycleFilterRunner(cluster, pod, self._filters)
@@ -146,8 +147,8 @@ class Evaluation:
         self.cycle_count += 1
         for results in self._uncached:
             results.invalidate()
-        self._cycle.begin()
-        self._changes = self._cycle.bits(self._filtered)
+        self._cluster.cycle.begin()
+        self._changes = self._cluster.cycle.bits(self._filtered)
 
     def _run_pre_filters(self, pod: PodInfo) -> PreFiltered:
         """Run PreFilter in order (semantics 4.3): only UnschedulableAndUnresolvable and errors end it at once."""
@@ -156,7 +157,7 @@ class Evaluation:
         plugins: tuple[str, ...] = ()
         for position, results in enumerate(self._pre_filters, 1):
             if self._changes & results.filter_bits:
-                results.refresh_pre_filter(self._cycle, pod)
+                results.refresh_pre_filter(self._cluster, pod)
             self._pre_filters_called = position
             result = results.pre_filter_result
             plugin = results.plugin.name
@@ -178,7 +179,7 @@ class Evaluation:
         self, pod: PodInfo, filters: CycleFilterRunner, pre_filtered: PreFiltered, within: Mask | None
     ) -> Feasibility:
         """Filter the nodes that PreFilter has left; the node that the pod is nominated to is tried first, alone."""
-        cluster = self._cycle.cluster
+        cluster = self._cluster
         candidates = pre_filtered.mask(cluster)
         if within is not None:
             candidates = candidates & within
@@ -201,7 +202,7 @@ class Evaluation:
         self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask, kept: FeasibleRows | None = None
     ) -> Feasibility:
         """Filter the candidates in order; what is ``kept`` of earlier cycles is used only when these are all nodes."""
-        cluster = self._cycle.cluster
+        cluster = self._cluster
         passing = candidates
         nominated_rejections: Sequence[Rejection] = filters.nominated_rejections(candidates) if kept is None else ()
         for rejection in nominated_rejections:
@@ -217,7 +218,7 @@ class Evaluation:
                 if results.skips_filter:
                     continue
             elif self._changes & results.filter_bits:
-                results.refresh_filter(self._cycle, pod)
+                results.refresh_filter(self._cluster, pod)
             if kept is not None and (among_passing or (results.verdict is not None and results.verdict.has_errors)):
                 for _, _, passes in verdicts:
                     passing = passing & passes
@@ -236,9 +237,9 @@ class Evaluation:
             verdicts.append((results.plugin.name, verdict, passes_filter))
             if kept is None:
                 passing = passing & passes_filter
-        self._filtered = self._cycle.generation
+        self._filtered = self._cluster.cycle.generation
         if kept is not None:
-            kept.update(self._cycle)
+            kept.update(cluster)
         return Feasibility(
             passing if kept is None else kept.passing,
             int(np.count_nonzero(passing)) if kept is None else kept.count,
@@ -253,22 +254,22 @@ class Evaluation:
 
     def score_by_plugin(self, pod: PodInfo, rows: Rows) -> Iterator[ScoreResult]:
         """Each plugin's scores of the feasible rows; plugins that skip are left out. Raises PluginError."""
-        nodes = Nodes(self._cycle.cluster.nodes, rows)
+        nodes = Nodes(self._cluster.nodes, rows)
         self._begin_scoring(pod, nodes)
         for results, weight in self._scores:
             if results.bound_plugin.scores_feasible_set:
                 raw = results.score(pod, nodes)
             else:
                 if self._changes & results.score_bits:
-                    results.refresh_scores(self._cycle, pod)
+                    results.refresh_scores(self._cluster, pod)
                 raw = None if results.scores is None else results.scores[rows]
             if raw is not None:
                 yield ScoreResult(results.plugin.name, weight, raw, results.normalize(pod, raw, nodes))
 
     def compute_totals(self, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all plugins' scores per feasible row, int64. Raises PluginError."""
-        with self._runtime.extension_point("Score"):
-            nodes = Nodes(self._cycle.cluster.nodes, rows)
+        with ExtensionPointTimer(self._runtime, "Score"):
+            nodes = Nodes(self._cluster.nodes, rows)
             self._begin_scoring(pod, nodes)
             totals = np.zeros(len(nodes), np.int64)
             constant = 0
@@ -277,15 +278,15 @@ class Evaluation:
                     raw = results.score(pod, nodes)
                 else:
                     if self._changes & results.score_bits:
-                        results.refresh_scores(self._cycle, pod)
+                        results.refresh_scores(self._cluster, pod)
                     if results.scores is not None and results.scores_are_zero:
-                        constant += results.normalize_zero(pod, self._cycle.cluster).item(0) * weight
+                        constant += results.normalize_zero(pod, self._cluster).item(0) * weight
                         continue
                     raw = None if results.scores is None else results.scores[rows]
                 if raw is not None:
                     scores = results.normalize(pod, raw, nodes)
                     totals += scores if weight == 1 else scores * weight
-            self._scored = self._cycle.generation
+            self._scored = self._cluster.cycle.generation
             totals += constant
             return totals
 
@@ -294,21 +295,21 @@ class Evaluation:
         ranking = self._ranking
         if ranking is None or feasibility.ranked_in != self.cycle_count:
             return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
-        with self._runtime.extension_point("Score"):
-            self._cycle.begin()
-            self._changes = self._cycle.bits(self._scored)
+        with ExtensionPointTimer(self._runtime, "Score"):
+            self._cluster.cycle.begin()
+            self._changes = self._cluster.cycle.bits(self._scored)
             for results, _ in self._scores:
                 if self._changes & results.score_bits:
-                    results.refresh_scores(self._cycle, pod)
-            self._scored = self._cycle.generation
-            ranking.update(self._cycle, pod, feasibility)
+                    results.refresh_scores(self._cluster, pod)
+            self._scored = self._cluster.cycle.generation
+            ranking.update(self._cluster, pod, feasibility)
         return ranking.find_best()
 
     def _begin_scoring(self, pod: PodInfo, nodes: Nodes) -> None:
         for results in self._pre_scores_alone:
             results.run_pre_score(pod, nodes)
-        self._cycle.begin()
-        self._changes = self._cycle.bits(self._scored)
+        self._cluster.cycle.begin()
+        self._changes = self._cluster.cycle.bits(self._scored)
 
 
 def _filter_passing(results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:

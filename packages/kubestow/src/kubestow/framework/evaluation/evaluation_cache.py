@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER
 from kubestow.cluster.pods.shape_cache import ShapeCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
 from kubestow.cluster.weak_cache import WeakCache
@@ -22,7 +23,6 @@ from kubestow.framework.evaluation.plan import BoundPlugin, Plan
 from kubestow.framework.evaluation.ranking import ScoreSums
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin
-from kubestow.framework.invalidation import NEVER, Cycle
 from kubestow.framework.runtime import FrameworkRuntime
 
 __all__ = ["EvaluationCache"]
@@ -172,7 +172,7 @@ class EvaluationCache:
     """The evaluations of a profile, and the results that they share."""
 
     def __init__(self, runtime: FrameworkRuntime, cluster: Cluster) -> None:
-        self._runtime, self._cycle = runtime, Cycle(cluster)
+        self._runtime, self._cluster = runtime, cluster
         self._dependencies = _Dependencies(runtime)
         self._epoch, self._epoch_checked = 0, NEVER
         self._by_group: ShapeCache[_Cached] = ShapeCache(
@@ -207,7 +207,7 @@ class EvaluationCache:
         group = self._dependencies.group(pod)
         found = self._by_group.get(group)
         if found is None:
-            self._by_group.resize(_BUDGET // (_BYTES + _BYTES_PER_NODE * len(self._cycle.cluster.nodes)))
+            self._by_group.resize(_BUDGET // (_BYTES + _BYTES_PER_NODE * len(self._cluster.nodes)))
         if found is None or found.epoch != self._epoch:
             made = self._new(pod, self._dependencies.common(pod, group), found)
             found = made if made is found else self._by_group.put(group, made)
@@ -220,12 +220,12 @@ class EvaluationCache:
         return self._dependencies.group(pod)
 
     def _enter_epoch(self) -> None:
-        self._cycle.begin()
-        if self._epoch_checked != self._cycle.generation:
-            if self._cycle.bits(self._epoch_checked) & self._dependencies.bits:
+        cycle = self._cluster.cycle
+        if self._epoch_checked != cycle.begin():
+            if cycle.bits(self._epoch_checked) & self._dependencies.bits:
                 self._epoch += 1
                 self._dependencies.begin_epoch()
-            self._epoch_checked = self._cycle.generation
+            self._epoch_checked = cycle.generation
 
     def _new(self, pod: PodInfo, common: _Common, earlier: _Cached | None = None) -> _Cached:
         """An evaluation for pods like this one; the earlier one if it would be made from the same in this epoch."""
@@ -249,7 +249,7 @@ class EvaluationCache:
             results = {p: self._results_of(p, signatures[p]) for p in plan.plugins}
         summed = tuple([(results[plugin], weight) for plugin, weight in plan.row_wise])
         sums = self._sums.get(summed) or self._sums.put(summed, ScoreSums(summed, plan.row_wise_mask))
-        evaluation = Evaluation(plan, results, sums, self._runtime, self._cycle, similar)
+        evaluation = Evaluation(plan, results, sums, self._runtime, self._cluster, similar)
         return _Cached(evaluation, common, premises, self._epoch)
 
     def _results_of(self, plugin: Plugin, signature: Hashable | None) -> PluginResults:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kubestow.cluster.invalidation import RESULT_CHANGES, InvalidationMask
+from kubestow.framework.event_registration import invalidation_mask
 from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from kubestow.framework.invalidation import RESULT_CHANGES, InvalidationMask
 from kubestow.framework.runtime import FrameworkRuntime
 
 __all__ = ["BoundPlugin", "Plan"]
@@ -34,7 +35,7 @@ class BoundPlugin:
         runs_pre_filter, runs_pre_score = plugin in runtime.plugins.pre_filter, plugin in runtime.plugins.pre_score
         self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
         self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
-        self.invalidation_mask = InvalidationMask.of(plugin.events_to_register)
+        self.invalidation_mask = invalidation_mask(plugin.events_to_register)
         #: The event bits that may invalidate any of its results.
         self.invalidating_bits = self.invalidation_mask.bits | RESULT_CHANGES
 

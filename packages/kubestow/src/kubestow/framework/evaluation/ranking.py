@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.feasibility import Feasibility, Mask
 from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.result_cache import PluginResults
-from kubestow.framework.invalidation import NEVER, Cycle, Generation, InvalidationMask
 
 __all__ = ["FeasibleRows", "Ranking", "ScoreSums", "best_rows"]
 
@@ -35,12 +36,12 @@ class FeasibleRows:
         self.passing: Mask = np.zeros(0, np.bool_)
         self.count = 0
 
-    def update(self, cycle: Cycle) -> None:
+    def update(self, cluster: Cluster) -> None:
         """Take over the verdicts of the filters, which have to be up to date."""
-        rows = cycle.few_invalid_rows(self._generation, self._invalidation_mask)
+        rows = cluster.cycle.few_invalid_rows(self._generation, self._invalidation_mask)
         masks = [results.passes for results in self._filters if results.passes is not None]
         if rows is None:
-            self.passing = masks[0].copy() if masks else np.ones(len(cycle.cluster.nodes), np.bool_)
+            self.passing = masks[0].copy() if masks else np.ones(len(cluster.nodes), np.bool_)
             for mask in masks[1:]:
                 self.passing &= mask
             self.count = int(np.count_nonzero(self.passing))
@@ -50,7 +51,7 @@ class FeasibleRows:
                 if passes != self.passing[row]:
                     self.passing[row] = passes
                     self.count += 1 if passes else -1
-        self._generation = cycle.generation
+        self._generation = cluster.cycle.generation
 
 
 class ScoreSums:
@@ -63,25 +64,25 @@ class ScoreSums:
         #: The sums, int64, one per row.
         self.sums: NDArray[np.int64] = np.zeros(0, np.int64)
 
-    def update(self, cycle: Cycle, before: Generation, rows: list[int] | None) -> None:
+    def update(self, cluster: Cluster, before: Generation, rows: list[int] | None) -> None:
         """Take over the scores of the plugins, which have to be up to date.
 
         ``rows`` are those that may have been invalidated since ``before``, None if these are many.
         """
-        if self._generation == cycle.generation:
+        if self._generation == cluster.cycle.generation:
             return
         if self._generation != before:
-            rows = cycle.few_invalid_rows(self._generation, self._invalidation_mask)
+            rows = cluster.cycle.few_invalid_rows(self._generation, self._invalidation_mask)
         scores = [(r.scores, weight) for r, weight in self._scores if r.scores is not None and not r.scores_are_zero]
         if rows is None:
             weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
-            self.sums = weighted[0].copy() if weighted else np.zeros(len(cycle.cluster.nodes), np.int64)
+            self.sums = weighted[0].copy() if weighted else np.zeros(len(cluster.nodes), np.int64)
             for of_plugin in weighted[1:]:
                 self.sums += of_plugin
         else:
             for row in rows:
                 self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
-        self._generation = cycle.generation
+        self._generation = cluster.cycle.generation
 
 
 class Ranking:
@@ -104,12 +105,12 @@ class Ranking:
         self._highest = _INFEASIBLE
         self._best: NDArray[np.intp] | None = None
 
-    def update(self, cycle: Cycle, pod: PodInfo, feasibility: Feasibility) -> None:
+    def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
         """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
         before, self._generation = self._generation, NEVER  # should a plugin fail
-        rows = cycle.few_invalid_rows(before, self._invalidation_mask)
-        self._sums.update(cycle, before, rows)
-        if self._normalize(cycle, pod, feasibility, before) or rows is None:
+        rows = cluster.cycle.few_invalid_rows(before, self._invalidation_mask)
+        self._sums.update(cluster, before, rows)
+        if self._normalize(cluster, pod, feasibility, before) or rows is None:
             self._add_up(feasibility)
         else:
             for row in rows:
@@ -119,7 +120,7 @@ class Ranking:
                     if self._normalized is not None:
                         total += self._normalized.item(row)
                 self._set_total(row, total)
-        self._generation = cycle.generation
+        self._generation = cluster.cycle.generation
 
     def find_best(self) -> NDArray[np.intp]:
         """The rows with the highest total, intp, in order; valid until the next update."""
@@ -128,14 +129,14 @@ class Ranking:
             self._best = np.equal(self._totals, self._highest).nonzero()[0]
         return self._best
 
-    def _normalize(self, cycle: Cycle, pod: PodInfo, feasibility: Feasibility, before: Generation) -> bool:
+    def _normalize(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility, before: Generation) -> bool:
         """Bring the normalized scores up to date; whether any may have changed since a generation."""
         some = []
         for results, weight in self._normalizing:
             if results.scores is None:
                 continue
             if results.scores_are_zero:
-                results.normalize_zero(pod, cycle.cluster)  # the plugin may fail
+                results.normalize_zero(pod, cluster)  # the plugin may fail
             else:
                 some.append((results, results.scores, weight))
         if not some:
@@ -143,18 +144,18 @@ class Ranking:
             return changed
         if (
             self._normalized is not None
-            and not cycle.bits(before) & self._normalizing_bits
+            and not cluster.cycle.bits(before) & self._normalizing_bits
             and np.array_equal(self._totals != _INFEASIBLE, feasibility.passing)
         ):
             return False
         rows = feasibility.rows
-        nodes = Nodes(cycle.cluster.nodes, rows)
+        nodes = Nodes(cluster.nodes, rows)
         parts = [results.normalize(pod, scores[rows], nodes) * weight for results, scores, weight in some]
         normalized = sum(parts[1:], start=parts[0])
         if feasibility.count == len(feasibility.passing):
             self._normalized = normalized
         else:
-            self._normalized = np.zeros(len(cycle.cluster.nodes), np.int64)
+            self._normalized = np.zeros(len(cluster.nodes), np.int64)
             self._normalized[rows] = normalized
         return True
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.plan import BoundPlugin
-from kubestow.framework.interface import PreFilterResult
-from kubestow.framework.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, Cycle, InvalidationMask
+from kubestow.framework.interface import MAX_SCORE, PreFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.framework.validation import in_range, number_in_range
+from kubestow.framework.validation import in_range, out_of_range
 
 __all__ = ["PluginResults"]
 
@@ -100,35 +100,35 @@ class PluginResults:
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
-    def refresh_pre_filter(self, cycle: Cycle, pod: PodInfo) -> None:
+    def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the PreFilter result up to date: PreFilter runs when all filter results have been invalidated."""
-        if self._pre_filtered == cycle.generation:
+        if self._pre_filtered == cluster.cycle.generation:
             return
-        rows = cycle.invalid_rows(self._filtered, self.bound_plugin.invalidation_mask)
+        rows = cluster.cycle.invalid_rows(self._filtered, self.bound_plugin.invalidation_mask)
         caches_filter = self.bound_plugin.caches_filter
         if rows is None or (rows and not caches_filter):
             state = CycleState()
             plugin = self.bound_plugin.pre_filter_plugin
             if plugin is not None:
-                result = self.bound_plugin.runtime.run_pre_filter_plugin(plugin, state, pod, cycle.cluster.all_nodes())
+                result = self.bound_plugin.runtime.run_pre_filter_plugin(plugin, state, pod, cluster.all_nodes())
                 self.pre_filter_result = result
                 self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
             self._reset(state)
-        self._invalid_rows, self._pre_filtered = rows, cycle.generation
+        self._invalid_rows, self._pre_filtered = rows, cluster.cycle.generation
         if not caches_filter:
-            self._filtered, self.filter_bits = cycle.generation, self._invalidating_bits
+            self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
 
-    def refresh_filter(self, cycle: Cycle, pod: PodInfo) -> None:
+    def refresh_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
-        if self._filtered == cycle.generation:
+        if self._filtered == cluster.cycle.generation:
             return
-        self.refresh_pre_filter(cycle, pod)
+        self.refresh_pre_filter(cluster, pod)
         if self._invalid_rows is None:
-            verdict = None if self.skips_filter else self.run_filter(pod, cycle.cluster.all_nodes())
+            verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
             self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
         elif self._invalid_rows and not self.skips_filter:
-            self._filter_rows(cycle.cluster, pod, self._invalid_rows)
-        self._filtered, self.filter_bits = cycle.generation, self._invalidating_bits
+            self._filter_rows(cluster, pod, self._invalid_rows)
+        self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -162,22 +162,28 @@ class PluginResults:
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
-    def refresh_scores(self, cycle: Cycle, pod: PodInfo) -> None:
+    def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        rows = cycle.invalid_rows(self._scored, self.bound_plugin.invalidation_mask)
+        rows = cluster.cycle.invalid_rows(self._scored, self.bound_plugin.invalidation_mask)
         if rows is None:
-            self.scores = self.score(pod, cycle.cluster.all_nodes())
+            self.scores = self.score(pod, cluster.all_nodes())
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self._normalized_zero = None
         elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
+            plugin = self.bound_plugin.score_plugin
+            assert plugin is not None
             for row in rows:
-                score = self.scores[row] = self._run_score_on_row(pod, NodeRow(cycle.cluster.nodes, row))
+                node = NodeRow(cluster.nodes, row)
+                score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
+                if not (0 <= score <= MAX_SCORE or self.bound_plugin.normalizes):
+                    raise out_of_range(plugin, "Score", score)
+                self.scores[row] = score
                 self.scores_are_zero = self.scores_are_zero and not score
         elif rows and self.scores is not None:
-            nodes = _view(cycle.cluster, rows)
+            nodes = _view(cluster, rows)
             scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
             self.scores_are_zero = self.scores_are_zero and not scores.any()
-        self._scored, self.score_bits = cycle.generation, self._invalidating_bits
+        self._scored, self.score_bits = cluster.cycle.generation, self._invalidating_bits
 
     def run_pre_score(self, pod: PodInfo, nodes: Nodes) -> Status:
         """Run PreScore, if it is enabled: SUCCESS, or SKIP to leave Score out."""
@@ -210,12 +216,6 @@ class PluginResults:
         assert plugin is not None
         scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
-
-    def _run_score_on_row(self, pod: PodInfo, node: NodeRow) -> int:
-        plugin = self.bound_plugin.score_plugin
-        assert plugin is not None
-        score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
-        return score if self.bound_plugin.normalizes else number_in_range(plugin, "Score", score)
 
 
 def _view(cluster: Cluster, rows: list[int]) -> Nodes:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.framework.interface import MAX_SCORE
-from kubestow.framework.invalidation import FEW_ROWS, NEVER, Cycle, Generation, InvalidationMask
 
 __all__ = ["KeptBalances", "NodeBalances", "balance_of_node"]
 
@@ -78,7 +78,7 @@ class KeptBalances:
     """
 
     def __init__(self, cluster: Cluster, *, pod_bits: int, node_bits: int) -> None:
-        self._cycle = Cycle(cluster)
+        self._cluster = cluster
         self._invalidation_mask = InvalidationMask(row_bits=pod_bits, all_bits=node_bits)
         self._by_resources: BoundedCache[tuple[str, ...], _Kept] = BoundedCache(_KEPT)
 
@@ -87,20 +87,20 @@ class KeptBalances:
         kept = self._by_resources.get(resources)
         if kept is None:
             kept = self._by_resources.put(resources, _Kept(_NO_BALANCES, NEVER))
-        self._cycle.begin()
-        if kept.generation != self._cycle.generation:
-            invalid = self._cycle.invalid_rows(kept.generation, self._invalidation_mask)
+        cycle = self._cluster.cycle
+        if kept.generation != cycle.begin():
+            invalid = cycle.invalid_rows(kept.generation, self._invalidation_mask)
             if invalid is None:
-                nodes = self._cycle.cluster.all_nodes()
+                nodes = self._cluster.all_nodes()
                 usages = [(nodes.allocatable(name), nodes.requested(name)) for name in resources]
                 kept.balances = NodeBalances.of(usages)
             else:
                 self._refresh(kept.balances, resources, invalid)
-            kept.generation = self._cycle.generation
+            kept.generation = cycle.generation
         return kept.balances.on(rows)
 
     def _refresh(self, balances: NodeBalances, resources: Sequence[str], rows: Sequence[int]) -> None:
-        table = self._cycle.cluster.nodes
+        table = self._cluster.nodes
         if len(rows) > FEW_ROWS:
             some = np.array(rows, np.intp)
             nodes = Nodes(table, some)

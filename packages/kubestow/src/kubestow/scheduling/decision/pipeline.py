@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
@@ -31,7 +32,6 @@ from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.evaluation.ranking import best_rows
 from kubestow.framework.interface import PostFilterResult
-from kubestow.framework.invalidation import NEVER, Generation
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.node_selection import TieBreak, select_node
@@ -179,7 +179,7 @@ class _Cycle:
         within = self._scope.rows(self._cluster)
         self._feasibility = feasibility = evaluation.find_feasible(self._evaluated_pod, within)
         if self._extenders is not None:
-            self._generation, self._cycle_number = Generation.of(self._cluster), evaluation.cycle_count
+            self._generation, self._cycle_number = self._cluster.cycle.generation, evaluation.cycle_count
         if feasibility.error is not None:
             raise _FilterFailed(feasibility.error.message)
         return feasibility
@@ -192,7 +192,7 @@ class _Cycle:
         if self._extenders is None:
             return True
         assert self._evaluation is not None
-        return self._evaluation.cycle_count == self._cycle_number and self._generation.is_current(self._cluster)
+        return self._evaluation.cycle_count == self._cycle_number and self._generation == self._cluster.cycle.begin()
 
     # -- extenders -----------------------------------------------------------------------------------------------
 

@@ -7,15 +7,13 @@ journal what has changed since, as event bits per row of the node table (:mod:`k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes
-from kubestow.framework.event_registration import EventRegistration, Invalidation
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
+from kubestow.cluster.nodes.table import NodeTable
 
 __all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]
 
@@ -39,17 +37,6 @@ class InvalidationMask:
 
     row_bits: int = 0
     all_bits: int = 0
-
-    @classmethod
-    def of(cls, registrations: Iterable[EventRegistration]) -> InvalidationMask:
-        """The mask for the events that a plugin registers."""
-        row_bits = all_bits = 0
-        for registration in registrations:
-            if registration.invalidates is Invalidation.ROW:
-                row_bits |= registration.event.bits
-            elif registration.invalidates is Invalidation.ALL:
-                all_bits |= registration.event.bits
-        return cls(row_bits, all_bits)
 
     def __or__(self, other: InvalidationMask) -> InvalidationMask:
         """The mask for results that depend on both."""
@@ -96,15 +83,6 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     position: int
     structure: int
 
-    @classmethod
-    def of(cls, cluster: Cluster) -> Generation:
-        """The present generation."""
-        return cls(cluster.journal.position, cluster.nodes.structure)
-
-    def is_current(self, cluster: Cluster) -> bool:
-        """Whether nothing has changed in the cluster since."""
-        return self.position == cluster.journal.position and self.structure == cluster.nodes.structure
-
 
 NEVER = Generation(-1, -1)
 """The generation of results that have not been computed yet."""
@@ -113,22 +91,27 @@ NEVER = Generation(-1, -1)
 class Cycle:
     """The generation that results are brought up to, and what has changed since those that they were computed in.
 
-    It is shared by all results of a profile, so that the journal is read once for each earlier generation.
+    A cluster has one for all caches of results, so that the journal is read once for each earlier generation.
     """
 
-    __slots__ = ("_changes", "cluster", "generation")
+    __slots__ = ("_changes", "_journal", "_most_rows", "_nodes", "generation")
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.generation = Generation.of(cluster)
+    def __init__(self, journal: Journal, nodes: NodeTable) -> None:
+        self._journal, self._nodes = journal, nodes
+        self.generation = Generation(journal.position, nodes.structure)
         #: By the position in the journal from which on they are listed; None where that is no longer covered.
         self._changes: dict[int, Changes | None] = {}
+        #: With more invalid rows than this, all are computed again.
+        self._most_rows = len(nodes) // _PARTIAL_REFRESH_SHARE
 
-    def begin(self) -> None:
-        """Go on to the present generation of the cluster."""
-        if not self.generation.is_current(self.cluster):
-            self.generation = Generation.of(self.cluster)
+    def begin(self) -> Generation:
+        """Go on to the present generation of the cluster, which is returned."""
+        generation, position, structure = self.generation, self._journal.position, self._nodes.structure
+        if generation.position != position or generation.structure != structure:
+            self.generation = generation = Generation(position, structure)
             self._changes = {}
+            self._most_rows = len(self._nodes) // _PARTIAL_REFRESH_SHARE
+        return generation
 
     def changes(self, since: Generation) -> Changes | None:
         """The changes since a generation, None when they are not known."""
@@ -136,7 +119,7 @@ class Cycle:
             return None
         position = since.position
         if position not in self._changes:
-            self._changes[position] = self.cluster.journal.since(position)
+            self._changes[position] = self._journal.since(position)
         return self._changes[position]
 
     def bits(self, since: Generation) -> int:
@@ -152,8 +135,8 @@ class Cycle:
         """The rows whose results of a generation are no longer valid; None when all are better computed again."""
         if since.position == self.generation.position:
             return []
-        changes = self.changes(since)
-        return None if changes is None else mask.rows(changes, len(self.cluster.nodes) // _PARTIAL_REFRESH_SHARE)
+        changes = self._changes.get(since.position) or self.changes(since)
+        return None if changes is None else mask.rows(changes, self._most_rows)
 
     def few_invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
         """The same for results that are so cheap that all are computed again unless FEW_ROWS or less are invalid."""
