@@ -78,12 +78,12 @@ class Run:
     def arrive(self, info: PodInfo, gpu_milli: int) -> None:
         if info.shape in self.rejected:
             return
-        evaluation = self.profile.evaluations.of(self.cache, info)
-        feasibility = evaluation.feasible(self.cache, info)
+        evaluation = self.profile.evaluations.of(info)
+        feasibility = evaluation.find_feasible(info)
         if not feasibility.count:
             self.rejected.add(info.shape)
             return
-        best = evaluation.best(self.cache, info, feasibility)
+        best = evaluation.find_best(info, feasibility)
         node_name = self.cache.nodes.names[select_node(self.cache, best, FirstByName())]
         self.cache.assume(info, node_name)
         status = self.profile.runtime.run_reserve_plugins(evaluation.state(), info, node_name)

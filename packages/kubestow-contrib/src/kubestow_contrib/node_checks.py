@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner
-from kubestow.framework.invalidation import InvalidationMask
 from kubestow.framework.status import Status, Verdict
 
 __all__ = ["NodeChecks"]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.invalidation import Generation
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
@@ -31,7 +32,6 @@ from kubestow.framework.interface import (
     PreFilterPlugin,
     ReservePlugin,
 )
-from kubestow.framework.invalidation import Generation
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.plugin import DefaultPreemption
@@ -110,8 +110,8 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         cluster, kept = self.handle.cluster, self._kept
         if not cluster.has_nominations:
             return _Requests(pod.requests, pod.requests)
-        if kept is None or kept.pod is not pod or not kept.generation.is_current(cluster):
-            kept = self._kept = _Kept(pod, Generation.of(cluster), self._requests_with_nominated(pod))
+        if kept is None or kept.pod is not pod or kept.generation != cluster.cycle.begin():
+            kept = self._kept = _Kept(pod, cluster.cycle.generation, self._requests_with_nominated(pod))
         return kept.requests
 
     def _requests_with_nominated(self, pod: PodInfo) -> _Requests:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
 
 __all__ = ["WHOLE", "DeviceResources", "DeviceTable", "Devices", "GpuRequest", "IdleDevices"]
 
@@ -210,10 +210,11 @@ class DeviceTable:
     # -- keeping up to date ------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        if not self._stale and self._generation.is_current(self._cluster):
+        cycle = self._cluster.cycle
+        if self._generation == cycle.begin() and not self._stale:
             return
         nodes = self._cluster.nodes
-        rows = self._generation.invalid_rows(self._cluster, self._mask)
+        rows = cycle.invalid_rows(self._generation, self._mask)
         if rows is not None:
             rows += [nodes.rows[name] for name in self._stale]
             if any(self._nodes[row] is not nodes.objects[row] for row in rows):
@@ -223,7 +224,7 @@ class DeviceTable:
         else:
             self._refresh_rows(rows)
         self._stale.clear()
-        self._generation = Generation.of(self._cluster)
+        self._generation = cycle.generation
 
     def _refresh_all(self) -> None:
         nodes = self._cluster.nodes

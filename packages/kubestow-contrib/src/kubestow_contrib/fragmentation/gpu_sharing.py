@@ -19,7 +19,7 @@ from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
+from kubestow.framework.event_registration import invalidation_mask, on
 from kubestow.framework.interface import (
     FilterPlugin,
     Handle,
@@ -28,7 +28,6 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.invalidation import InvalidationMask
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
 
@@ -67,7 +66,7 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = DeviceResources(args.gpu_resource, args.gpu_milli_resource, args.index_annotation)
-        mask = InvalidationMask.of(self.events_to_register)
+        mask = invalidation_mask(self.events_to_register)
         self.devices = DeviceTable(handle.cluster, self._resources, mask)
 
     def request(self, pod: PodInfo) -> GpuRequest:

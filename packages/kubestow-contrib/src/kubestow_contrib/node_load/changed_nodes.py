@@ -5,8 +5,8 @@ from __future__ import annotations
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, EventResource
-from kubestow.framework.event_registration import on
-from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
+from kubestow.cluster.invalidation import NEVER
+from kubestow.framework.event_registration import invalidation_mask, on
 
 __all__ = ["ChangedNodes"]
 
@@ -16,18 +16,19 @@ class ChangedNodes:
 
     def __init__(self, cluster: Cluster, actions: Action) -> None:
         self._cluster = cluster
-        self._mask = InvalidationMask.of((on(EventResource.NODE, Action.ADD | actions),))
+        self._mask = invalidation_mask((on(EventResource.NODE, Action.ADD | actions),))
         self._generation = NEVER
         #: The objects that were returned last, by node name.
         self._known: dict[str, Node] = {}
 
     def rows(self) -> list[int]:
         """The rows that have changed; all of them in the first call."""
-        if self._generation.is_current(self._cluster):
+        cycle = self._cluster.cycle
+        if self._generation == cycle.begin():
             return []
         table = self._cluster.nodes
-        rows = self._generation.invalid_rows(self._cluster, self._mask)
-        self._generation = Generation.of(self._cluster)
+        rows = cycle.invalid_rows(self._generation, self._mask)
+        self._generation = cycle.generation
         if rows is None:
             rows = [row for row, node in enumerate(table.objects) if self._known.get(table.names[row]) is not node]
             if len(self._known) > len(table):

@@ -191,7 +191,7 @@ def test_a_queue_with_a_mistake_admits_no_pods_until_it_is_corrected(objects: li
         assert queued is not None
         assert queued.gated_by == "Volcano"
         profiles = harness.scheduler.profiles
-        status = profiles["default-scheduler"].runtime.run_pre_enqueue_plugins(queued.info)
+        status = profiles["default-scheduler"].queueing.run_pre_enqueue_plugins(queued.info)
         assert status.message.startswith(expected)
         harness.cluster.put(queue("q"))
         await harness.advance(10)

@@ -32,9 +32,9 @@ def are_independent(cluster: Cluster, profile: Profile, pod: PodInfo) -> bool:
     """
     if not fill_independently(cluster, profile, pod):
         return False
-    evaluation = profile.evaluations.of(cluster, pod)
-    feasibility = evaluation.feasible(cluster, pod)
-    evaluation.totals(cluster, pod, feasibility.rows)
+    evaluation = profile.evaluations.of(pod)
+    feasibility = evaluation.find_feasible(pod)
+    evaluation.compute_totals(pod, feasibility.rows)
     return evaluation.is_local()
 
 
@@ -50,8 +50,8 @@ def fill_independently(cluster: Cluster, profile: Profile, pod: PodInfo) -> bool
         return False
     if any(plugin.name not in _RESERVE_FOR_CLAIMS for plugin in runtime.plugins.reserve):
         return False
-    evaluation = profile.evaluations.of(cluster, pod)
-    feasibility = evaluation.feasible(cluster, pod)
+    evaluation = profile.evaluations.of(pod)
+    feasibility = evaluation.find_feasible(pod)
     return feasibility.error is None and feasibility.count > 0 and evaluation.filters_are_local()
 
 
@@ -63,11 +63,11 @@ def place_in_rounds(cluster: Cluster, profile: Profile, copies: Iterator[PodInfo
     totals_by_node: dict[str, list[int]] = {}
     pod = next(copies)
     while True:
-        evaluation = profile.evaluations.of(cluster, pod)
-        feasibility = evaluation.feasible(cluster, pod)
+        evaluation = profile.evaluations.of(pod)
+        feasibility = evaluation.find_feasible(pod)
         if not feasibility.count:
             return totals_by_node
-        totals = evaluation.totals(cluster, pod, feasibility.rows)
+        totals = evaluation.compute_totals(pod, feasibility.rows)
         for name, total in zip(Nodes(cluster.nodes, feasibility.rows).names, totals.tolist(), strict=True):
             totals_by_node.setdefault(name, []).append(total)
             cluster.assume(pod, name)
@@ -81,7 +81,7 @@ def place_as_many(cluster: Cluster, profile: Profile, copies: Sequence[PodInfo])
     """
     placed = 0
     while placed < len(copies):
-        feasibility = profile.evaluations.of(cluster, copies[placed]).feasible(cluster, copies[placed])
+        feasibility = profile.evaluations.of(copies[placed]).find_feasible(copies[placed])
         if not feasibility.count:
             break
         for name, pod in zip(Nodes(cluster.nodes, feasibility.rows).names, copies[placed:], strict=False):

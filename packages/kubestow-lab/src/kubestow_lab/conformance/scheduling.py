@@ -154,7 +154,7 @@ class _Replay:
             return {"result": "error", "message": f'profile not found for scheduler name "{info.spec.scheduler_name}"'}
         if info.terminating:
             return {"result": "error", "message": f"skip schedule deleting pod: {info.key}"}
-        admission = profile.runtime.run_pre_enqueue_plugins(info)
+        admission = profile.queueing.run_pre_enqueue_plugins(info)
         if not admission.ok:
             return {"result": "gated", "preenqueue": _status(admission)}
         if info.status.nominated_node_name:
@@ -229,7 +229,7 @@ def _result(cluster: Cluster, decision: Decision) -> Object:
     result |= _filter_statuses(cluster, decision)
     if len(feasible) == 1:
         return result | {"best": feasible}
-    results = decision.evaluation.scores(cluster, decision.pod, decision.candidates)
+    results = decision.evaluation.score_by_plugin(decision.pod, decision.candidates)
     weighted = {result.plugin: result.weighted for result in results}
     total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
     best = total.max()

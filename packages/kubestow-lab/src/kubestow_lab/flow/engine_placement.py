@@ -49,8 +49,8 @@ class EnginePlacement:
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
         within = np.zeros(len(cluster.nodes), np.bool_)
         within[cluster.nodes.rows[node_name]] = True
-        evaluation = profile.evaluations.of(cluster, pod)
-        found = evaluation.feasible(cluster, pod, within)
+        evaluation = profile.evaluations.of(pod)
+        found = evaluation.find_feasible(pod, within)
         if found.error is not None or not found.count:
             return False
         state = evaluation.state()
@@ -66,17 +66,17 @@ class EnginePlacement:
         for pod, node_name in assignments:
             profile = self._profiles[pod.spec.scheduler_name]
             if _reserves(profile):
-                state = profile.evaluations.of(self._cluster, pod).state()
+                state = profile.evaluations.of(pod).state()
                 profile.runtime.run_unreserve_plugins(state, pod, node_name)
 
     def place_anywhere(self, pod: PodInfo) -> bool:
         """Place a pod on the node with the highest total, the first of these by name. Raises PluginError."""
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
-        evaluation = profile.evaluations.of(cluster, pod)
-        found = evaluation.feasible(cluster, pod)
+        evaluation = profile.evaluations.of(pod)
+        found = evaluation.find_feasible(pod)
         if found.error is not None or not found.count:
             return False
-        totals = evaluation.totals(cluster, pod, found.rows)
+        totals = evaluation.compute_totals(pod, found.rows)
         names = Nodes(cluster.nodes, found.rows).names
         return self.place(pod, min(names[position] for position in np.flatnonzero(totals == totals.max())))
 
@@ -85,7 +85,7 @@ class EnginePlacement:
         groups: dict[object, list[Assignment]] = {}
         for pod, node_name in assignments:
             profile = self._profiles[pod.spec.scheduler_name]
-            key = -pod.priority, pod.spec.scheduler_name, profile.evaluations.group(self._cluster, pod)
+            key = -pod.priority, pod.spec.scheduler_name, profile.evaluations.group(pod)
             groups.setdefault(key, []).append((pod, node_name))
         return [refused for group in groups.values() for refused in self._place_group(group)]
 
@@ -108,7 +108,7 @@ class EnginePlacement:
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
         if _reserves(profile):
             return None
-        capacity = PodCapacity.of(cluster, profile.evaluations, pod, max(wanted.values()))
+        capacity = PodCapacity.of(profile.evaluations, pod, max(wanted.values()))
         if capacity is None:
             return None
         rows = np.array([cluster.nodes.rows[name] for name in wanted], np.intp)

@@ -81,7 +81,7 @@ def why_not_modelled(profile: Profile, pod: PodInfo) -> str:
         return "has volumes"
     if pod.spec.resource_claims:
         return "has resource claims"
-    if profile.runtime.gang_of(pod) is not None:
+    if profile.gangs.gang_of(pod) is not None:
         return "is in a gang"
     fit = _fit(profile)
     if fit is None:
@@ -110,7 +110,7 @@ def formulate(
     for pod in pods:
         profile = profiles[pod.spec.scheduler_name]
         unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
-        key = pod.spec.scheduler_name, profile.evaluations.group(cluster, pod), unscheduled
+        key = pod.spec.scheduler_name, profile.evaluations.group(pod), unscheduled
         groups.setdefault(key, []).append(pod)
     nodes = cluster.all_nodes()
     merged: dict[object, tuple[PodClass, Mask, Amounts, list[PodInfo]]] = {}
@@ -118,7 +118,7 @@ def formulate(
     for members in groups.values():
         pod = members[0]
         profile = profiles[pod.spec.scheduler_name]
-        found = profile.evaluations.of(cluster, pod).feasible(cluster, pod)
+        found = profile.evaluations.of(pod).find_feasible(pod)
         feasible = _relaxed(found, len(nodes)) if relaxed else _passing(found, len(nodes))
         if not found.filters.is_node_local:
             interacting.update(member.uid for member in members)

@@ -71,7 +71,7 @@ class EndState:
                 self._fixed.append(pod)
             else:
                 self.unmodelled[info.key] = reason
-        elif not node_name and not (status := profile.runtime.run_pre_enqueue_plugins(info)).ok:
+        elif not node_name and not (status := profile.queueing.run_pre_enqueue_plugins(info)).ok:
             self.ineligible[info.key] = f"gated by {status.plugin}"
         else:
             self.pods[info.uid] = info.pod

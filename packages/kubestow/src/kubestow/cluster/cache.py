@@ -17,6 +17,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.catalog import Catalog, KubernetesObject
 from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import Cycle
 from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
@@ -76,6 +77,8 @@ class Cluster:
     def __init__(self) -> None:
         self.nodes = NodeTable()
         self.journal = Journal()
+        #: What has changed since cached results were computed.
+        self.cycle = Cycle(self.journal, self.nodes)
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,6 @@ _OFFSET = (1 << _OFFSET_BITS) - 1
 _ADD_OR_DELETE = int(Action.ADD | Action.DELETE)
 Entry = tuple[int, int]
 
-#: So many results of :meth:`Journal.since` are remembered, since results of different age are refreshed together.
-_MOST_KNOWN = 4
-
 #: More entries than this are looked through with NumPy.
 _FEW = 64
 
@@ -48,23 +45,51 @@ class Changes:
 
     __slots__ = ("_rows_with", "bits", "few", "rows", "union")
 
-    def __init__(self, rows: array[int], bits: array[int]) -> None:
-        self.rows, self.bits = rows, bits
+    def __init__(self, rows: array[int] | None = None, bits: array[int] | None = None) -> None:
+        self.rows = array("q") if rows is None else rows
+        self.bits = array("q") if bits is None else bits
+        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster; and the bits of
+        #: all entries. Both as of the last :meth:`summarize`.
+        self.few: list[Entry] | None = None
+        self.union = 0
         #: The latest result of :meth:`rows_with`, for these bits: several plugins ask for the same.
         self._rows_with: tuple[int, NDArray[np.int64]] | None = None
-        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster.
-        self.few: list[Entry] | None = None
-        #: The bits of all entries.
-        self.union = 0
-        if len(rows) > _FEW:
-            self.union = int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64)))
-        else:
-            self.few = list(zip(rows, bits, strict=True))
-            for _, entry_bits in self.few:
-                self.union |= entry_bits
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return zip(self.rows, self.bits, strict=True)
+
+    def append(self, row: int, bits: int) -> None:
+        """Add an entry."""
+        self.rows.append(row)
+        self.bits.append(bits)
+
+    def extend(self, later: Changes) -> None:
+        """Add later entries."""
+        self.rows.extend(later.rows)
+        self.bits.extend(later.bits)
+
+    def from_(self, start: int) -> Changes:
+        """A copy of the entries from a position on."""
+        return Changes(self.rows[start:], self.bits[start:])
+
+    def undone(self, end: int) -> Changes:
+        """The reversals of the entries up to a position: what was added is deleted again, and the other way round."""
+        bits = np.array(self.bits[:end], np.int64)
+        bits[(bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
+        return Changes(self.rows[:end], array("q", bits.tobytes()))
+
+    def summarize(self) -> Changes:
+        """Fill in :attr:`few` and :attr:`union` when all entries have been added; the changes are returned."""
+        if len(self.rows) > _FEW:
+            self.union = int(np.bitwise_or.reduce(np.frombuffer(self.bits, np.int64)))
+        else:
+            self.few = list(zip(self.rows, self.bits, strict=True))
+            for bits in self.bits:
+                self.union |= bits
+        return self
 
     def rows_with(self, wanted: int) -> NDArray[np.int64]:
         """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
@@ -79,57 +104,19 @@ class Changes:
         return result
 
 
-class _Entries:
-    """A list of ``(row, bits)`` as two arrays."""
-
-    __slots__ = ("_bits", "_rows")
-
-    def __init__(self, rows: array[int] | None = None, bits: array[int] | None = None) -> None:
-        self._rows = array("q") if rows is None else rows
-        self._bits = array("q") if bits is None else bits
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return zip(self._rows, self._bits, strict=True)
-
-    def append(self, row: int, bits: int) -> None:
-        self._rows.append(row)
-        self._bits.append(bits)
-
-    def extend(self, other: _Entries) -> None:
-        self._rows.extend(other._rows)
-        self._bits.extend(other._bits)
-
-    def from_(self, start: int) -> _Entries:
-        """A copy of the entries from a position on."""
-        return _Entries(self._rows[start:], self._bits[start:])
-
-    def undone(self, end: int) -> _Entries:
-        """The reversals of the entries up to a position: what was added is deleted again, and the other way round."""
-        bits = np.array(self._bits[:end], np.int64)
-        bits[(bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
-        return _Entries(self._rows[:end], array("q", bits.tobytes()))
-
-    def changes(self) -> Changes:
-        return Changes(self._rows, self._bits)
-
-
-@dataclass(slots=True)
-class _Branch:
+class _Branch(NamedTuple):
     """The entries written under one simulation; ``base`` is the position at which it began."""
 
     number: int
     base: int
-    entries: _Entries = field(default_factory=_Entries)
+    entries: Changes
 
 
 class Journal:
     """A bounded list of ``(row, bits)``. Equal positions stand for equal states of the cluster."""
 
     def __init__(self) -> None:
-        self._entries = _Entries()
+        self._entries = Changes()
         self._dropped = 0
         self._branches: list[_Branch] = []
         self._branch_count = 0
@@ -137,9 +124,6 @@ class Journal:
         self._rolled_back_entries = 0
         #: The current position, after all entries.
         self.position = 0
-        #: Results of :meth:`since` by where they start, and the position at which they end.
-        self._known: dict[int, Changes | None] = {}
-        self._known_until = 0
 
     def write(self, row: int, bits: int) -> None:
         """Record that a row (or EVERY_ROW) changed in the ways that ``bits`` names."""
@@ -155,18 +139,11 @@ class Journal:
             self._dropped += _KEPT
 
     def since(self, position: int) -> Changes | None:
-        """The changes from a position to now, None when they are no longer known. They must not be modified."""
-        if self._known_until != self.position:
-            self._known, self._known_until = {}, self.position
-        elif position in self._known:
-            return self._known[position]
+        """The changes from a position to now, None when they are no longer known."""
         entries = self._since(position)
-        changes = None if entries is None else entries.changes()
-        if len(self._known) < _MOST_KNOWN:
-            self._known[position] = changes
-        return changes
+        return None if entries is None else entries.summarize()
 
-    def _since(self, position: int) -> _Entries | None:
+    def _since(self, position: int) -> Changes | None:
         if position > _OFFSET:
             return self._since_on_branch(position)
         start = position - self._dropped
@@ -177,7 +154,7 @@ class Journal:
             entries.extend(branch.entries)
         return entries
 
-    def _since_on_branch(self, position: int) -> _Entries | None:
+    def _since_on_branch(self, position: int) -> Changes | None:
         number, offset = position >> _OFFSET_BITS, position & _OFFSET
         for depth, branch in enumerate(self._branches):
             if branch.number == number:
@@ -198,7 +175,7 @@ class Journal:
     def branch(self) -> None:
         """Begin a branch at the current position, inside those that have not ended yet."""
         self._branch_count += 1
-        self._branches.append(_Branch(self._branch_count, self.position))
+        self._branches.append(_Branch(self._branch_count, self.position, Changes()))
 
     def roll_back(self, depth: int, undone: int) -> None:
         """End the branch of this depth (1: the outermost), and those inside it, and return to where it began.

@@ -91,7 +91,7 @@ class ProfileExtender:
             return [(name, 0) for name in known]
         info, evaluation, _ = self._evaluate(pod)
         rows = np.array(sorted(known.values()), np.intp)
-        totals = evaluation.totals(self._cluster, info, rows)
+        totals = evaluation.compute_totals(info, rows)
         scores: NDArray[np.int64] = (totals * MAX_SCORE + highest // 2) // highest
         table = self._cluster.nodes
         return [(table.names[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
@@ -121,8 +121,8 @@ class ProfileExtender:
         # kube-scheduler itself evaluates the nominated node of the pod first.
         status = msgspec.structs.replace(pod.status, nominated_node_name="")
         info = self._cluster.shapes.info(msgspec.structs.replace(pod, status=status))
-        evaluation = self._profile.evaluations.of(self._cluster, info)
-        feasible = evaluation.feasible(self._cluster, info)
+        evaluation = self._profile.evaluations.of(info)
+        feasible = evaluation.find_feasible(info)
         if feasible.error is not None:
             raise KubestowError(feasible.error.message)
         return info, evaluation, feasible

@@ -8,16 +8,26 @@ False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["EVERYTHING", "EventFilter", "EventRegistration", "Hint", "HintKey", "Invalidation", "on"]
+__all__ = [
+    "EVERYTHING",
+    "EventFilter",
+    "EventRegistration",
+    "Hint",
+    "HintKey",
+    "Invalidation",
+    "invalidation_mask",
+    "on",
+]
 
 Hint = Callable[[PodInfo, Any, Any], bool]
 """A queueing hint: whether an event, given as (pod, old object, new object), can make one rejected pod schedulable."""
@@ -51,6 +61,17 @@ class EventRegistration:
     event_filter: EventFilter | None = None
     #: Spares calls of the hint for pods whose :meth:`~kubestow.framework.interface.Plugin.hint_keys` lack the key.
     hint_key: HintKey | None = None
+
+
+def invalidation_mask(registrations: Iterable[EventRegistration]) -> InvalidationMask:
+    """What invalidates the results of a plugin that registers these events."""
+    row_bits = all_bits = 0
+    for registration in registrations:
+        if registration.invalidates is Invalidation.ROW:
+            row_bits |= registration.event.bits
+        elif registration.invalidates is Invalidation.ALL:
+            all_bits |= registration.event.bits
+    return InvalidationMask(row_bits, all_bits)
 
 
 def on(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -40,7 +41,6 @@ from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration
-from kubestow.framework.invalidation import InvalidationMask
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
 __all__ = [

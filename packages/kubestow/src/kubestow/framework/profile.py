@@ -25,6 +25,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import GangPlugin, GangPreemptionPlugin, GangSource
+from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -45,6 +46,7 @@ from kubestow.framework.observer import PluginObserver
 from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.plugin_arguments import decode_arguments
 from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
 
@@ -105,7 +107,7 @@ class _Implements(Mapping[str, frozenset[str]]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """The plugins of one schedulerName, the runtime that calls them, and the cache of their results."""
+    """The plugins of one schedulerName, what calls them, and the cache of their results."""
 
     scheduler_name: str
     #: The percentage of nodes after which no further feasible nodes are searched for.
@@ -115,6 +117,8 @@ class Profile:
     #: All plugins, each once.
     plugins: Sequence[Plugin]
     runtime: FrameworkRuntime
+    queueing: QueueingRuntime
+    gangs: GangRuntime
     evaluations: EvaluationCache
 
     @property
@@ -139,7 +143,8 @@ def build_profile(
     PluginError when a plugin cannot be constructed.
     """
     instances = _Instances(configured, registry, handle)
-    runtime = FrameworkRuntime(_by_extension_point(instances), monotonic=monotonic, observer=observer)
+    plugins = _by_extension_point(instances)
+    runtime = FrameworkRuntime(plugins, monotonic=monotonic, observer=observer)
     percentage = configured.percentage_of_nodes_to_score
     sampling = configured.args.get(NODE_SAMPLING)
     return Profile(
@@ -148,7 +153,9 @@ def build_profile(
         isinstance(sampling, NodeSamplingArgs) and sampling.adaptive,
         tuple(instances.by_name.values()),
         runtime,
-        EvaluationCache(runtime, handle.cluster.has_placed),
+        QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
+        GangRuntime(plugins, monotonic=monotonic, observer=observer),
+        EvaluationCache(runtime, handle.cluster),
     )
 
 

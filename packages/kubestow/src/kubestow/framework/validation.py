@@ -32,6 +32,7 @@ __all__ = [
     "as_status",
     "as_verdict",
     "in_range",
+    "out_of_range",
     "unexpected",
 ]
 
@@ -135,30 +136,17 @@ def as_scores(plugin: Plugin, extension_point: str, result: Any, count: int) -> 
     return _checked_array(plugin, extension_point, result, _SCORES, count)
 
 
-def as_number(plugin: Plugin, extension_point: str, result: Any) -> int:
-    """The key or raw score of a single node if it is an int. Raises PluginError otherwise."""
-    if type(result) is not int:
-        raise unexpected(plugin, extension_point, result, expected="an int")
-    return result
-
-
 def in_range(plugin: Plugin, extension_point: str, scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """Normalized scores, if they are 0 to 100. Raises PluginError in kube-scheduler's words otherwise."""
     unsigned = scores.view(np.uint64)  # in which negative numbers are huge
     if len(scores) and unsigned[unsigned.argmax()] > MAX_SCORE:
         culprit = next(score for score in scores.tolist() if not 0 <= score <= MAX_SCORE)
-        raise _out_of_range(plugin, extension_point, culprit)
+        raise out_of_range(plugin, extension_point, culprit)
     return scores
 
 
-def number_in_range(plugin: Plugin, extension_point: str, score: int) -> int:
-    """The same for the score of a single node."""
-    if not 0 <= score <= MAX_SCORE:
-        raise _out_of_range(plugin, extension_point, score)
-    return score
-
-
-def _out_of_range(plugin: Plugin, extension_point: str, score: int) -> PluginError:
+def out_of_range(plugin: Plugin, extension_point: str, score: int) -> PluginError:
+    """The error for a normalized score that is not 0 to 100, in kube-scheduler's words."""
     problem = (
         f'plugin "{plugin.name}" returns an invalid score {score}, '
         f"it should in the range of [0, {MAX_SCORE}] after normalizing"

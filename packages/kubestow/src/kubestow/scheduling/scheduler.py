@@ -328,12 +328,12 @@ class Scheduler:
             return
         profile = self.profiles[info.spec.scheduler_name]
         try:
-            gang = profile.runtime.gang_of(info)
+            gang = profile.gangs.gang_of(info)
         except PluginError as error:
             gang, admission = None, Status.error(str(error))
         else:
             # A pod without a gang may name a group that was deleted after the pod had passed PreEnqueue.
-            admission = profile.runtime.gang_admission(info) if gang is None else SUCCESS
+            admission = profile.gangs.run_gang_pre_enqueue(info) if gang is None else SUCCESS
         if gang is not None:
             await self._gang_cycle.schedule(gang, queued, profile)
         elif admission.ok:

@@ -173,6 +173,6 @@ class PluginHarness(BaseHandle):
         if not isinstance(decision, Scheduled):
             return {}
         names = Nodes(self.cluster.nodes, decision.candidates).names
-        results = decision.evaluation.scores(self.cluster, decision.pod, decision.candidates)
+        results = decision.evaluation.score_by_plugin(decision.pod, decision.candidates)
         scores = next((result.weighted for result in results if result.plugin == plugin), None)
         return {} if scores is None else dict(zip(names, scores.tolist(), strict=True))

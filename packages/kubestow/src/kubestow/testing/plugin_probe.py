@@ -135,8 +135,8 @@ class PluginProbe:
 
 def describe_results(profile: Profile, cluster: Cluster, info: PodInfo) -> dict[str, str]:
     """The result of a profile for each node: a rejection, feasible, or a score. Raises PluginError."""
-    evaluation = profile.evaluations.of(cluster, info)
-    feasible = evaluation.feasible(cluster, info)
+    evaluation = profile.evaluations.of(info)
+    feasible = evaluation.find_feasible(info)
     if feasible.error is not None:
         raise PluginError(feasible.error.plugin, "Filter", feasible.error.message)
     names = cluster.nodes.names
@@ -147,7 +147,7 @@ def describe_results(profile: Profile, cluster: Cluster, info: PodInfo) -> dict[
             results[names[row]] = _describe(diagnosis.status(int(row)))
     if feasible.count:
         nodes = Nodes(cluster.nodes, feasible.rows)
-        for result in evaluation.scores(cluster, info, feasible.rows):
+        for result in evaluation.score_by_plugin(info, feasible.rows):
             scores = result.weighted.tolist()
             results |= {name: f"score {score}" for name, score in zip(nodes.names, scores, strict=True)}
     return results

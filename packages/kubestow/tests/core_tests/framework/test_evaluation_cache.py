@@ -28,15 +28,15 @@ def test_evaluations_and_plugin_results_are_dropped_with_the_least_recently_used
     evaluations = harness.profiles["default-scheduler"].evaluations
     before = results_alive()
     infos = [harness.info(pod(f"p{number}", cpu=f"{number + 1}m", labels={"n": str(number)})) for number in range(100)]
-    first = evaluations.of(harness.cluster, infos[0])
+    first = evaluations.of(infos[0])
     alive = []
     for start in (0, 50):
         for info in infos[start : start + 50]:
-            evaluations.of(harness.cluster, info)
+            evaluations.of(info)
         alive.append(results_alive() - before)
     assert alive[0] == alive[1]
-    assert evaluations.of(harness.cluster, infos[99]) is evaluations.of(harness.cluster, infos[99])
-    assert evaluations.of(harness.cluster, infos[0]) is not first
+    assert evaluations.of(infos[99]) is evaluations.of(infos[99])
+    assert evaluations.of(infos[0]) is not first
 
 
 class PreparesName(PreFilterPlugin):
@@ -54,9 +54,9 @@ def test_pods_that_differ_in_their_requests_share_no_uncached_results() -> None:
     harness = PluginHarness([node("a")], profile=profile, plugins=[PreparesName])
     evaluations = harness.profiles["default-scheduler"].evaluations
     infos = [harness.info(pod("small", cpu="1")), harness.info(pod("large", cpu="2"))]
-    evaluated = [evaluations.of(harness.cluster, info) for info in infos]
+    evaluated = [evaluations.of(info) for info in infos]
     for evaluation, info in zip(evaluated, infos, strict=True):
-        evaluation.feasible(harness.cluster, info)
+        evaluation.find_feasible(info)
     assert [evaluation.state()[str] for evaluation in evaluated] == ["small", "large"]
 
 

@@ -47,7 +47,7 @@ WORLD = PluginHarness(
     plugins=[Halves],
     profile={"plugins": {"multiPoint": {"enabled": [{"name": "Halves", "weight": 2}]}}},
 )
-RUNTIME = WORLD.profiles["default-scheduler"].runtime
+RUNTIME = WORLD.profiles["default-scheduler"].gangs
 GANG = Gang("g", "uid", 1, 1.0, WORLD.cluster.pod_groups.members(PodGroupName(*"abc")))
 
 
@@ -64,7 +64,7 @@ def best(monkeypatch: pytest.MonkeyPatch, *, normalizes: Any = None, **scores: A
     monkeypatch.setattr(Halves, "scores", scores)
     if normalizes is not None:
         monkeypatch.setattr(Halves, "normalizes", staticmethod(normalizes))
-    return RUNTIME.best_placement(GANG, [Proposal(placed_pod(name, 0), []) for name in scores], WORLD.random)
+    return RUNTIME.choose_placement(GANG, [Proposal(placed_pod(name, 0), []) for name in scores], WORLD.random)
 
 
 @pytest.mark.parametrize("anywhere", [None, SUCCESS])

@@ -17,7 +17,7 @@ MOST = 7
 
 def capacity(harness: PluginHarness, pending: Pod) -> PodCapacity | None:
     evaluations = harness.profiles["default-scheduler"].evaluations
-    return PodCapacity.of(harness.cluster, evaluations, harness.info(pending), MOST)
+    return PodCapacity.of(evaluations, harness.info(pending), MOST)
 
 
 def tried(harness: PluginHarness, pending: Pod, name: str) -> int:

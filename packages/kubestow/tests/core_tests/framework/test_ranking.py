@@ -86,7 +86,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 def fresh(profile: Profile, cluster: Cluster, info: PodInfo) -> Evaluation:
     """An evaluation without anything kept."""
-    return EvaluationCache(profile.runtime, cluster.has_placed).of(cluster, info)
+    return EvaluationCache(profile.runtime, cluster).of(info)
 
 
 class RankingMachine(RuleBasedStateMachine):
@@ -161,14 +161,14 @@ class RankingMachine(RuleBasedStateMachine):
         self.compare(info)
         decision = DecisionPipeline(self.cluster, self.harness.profiles, RandomTie(Random(self.seed))).decide(info)
         whole = fresh(profile, self.cluster, info)
-        found = whole.feasible(self.cluster, info)
+        found = whole.find_feasible(info)
         if not isinstance(decision, Scheduled):
             assert not found.count
             return False
         rows = decision.candidates
         chosen = self.cluster.nodes.rows[decision.node_name]
         if decision.candidate_count > 1:
-            totals = whole.totals(self.cluster, info, rows)
+            totals = whole.compute_totals(info, rows)
             best = Nodes(self.cluster.nodes, rows).row_numbers[totals == totals.max()]
             assert chosen == (best[0] if len(best) == 1 else best[Random(self.seed).randrange(len(best))])
         self.cluster.assume(info, decision.node_name)
@@ -176,17 +176,17 @@ class RankingMachine(RuleBasedStateMachine):
 
     def compare(self, info: PodInfo) -> None:
         kept, whole = (
-            self.profile_under_test.evaluations.of(self.cluster, info),
+            self.profile_under_test.evaluations.of(info),
             fresh(self.profile_under_test, self.cluster, info),
         )
         every_node = np.ones(len(self.cluster.nodes), np.bool_)  # a scope, for which nothing is kept
-        found, expected = kept.feasible(self.cluster, info), whole.feasible(self.cluster, info, every_node)
+        found, expected = kept.find_feasible(info), whole.find_feasible(info, every_node)
         assert (found.count, found.passing.tolist()) == (expected.count, expected.passing.tolist())
         assert found.diagnose().message() == expected.diagnose().message()
         if expected.count:
-            totals = whole.totals(self.cluster, info, expected.rows)
+            totals = whole.compute_totals(info, expected.rows)
             best = Nodes(self.cluster.nodes, expected.rows).row_numbers[totals == totals.max()]
-            assert kept.best(self.cluster, info, found).tolist() == best.tolist()
+            assert kept.find_best(info, found).tolist() == best.tolist()
 
     @invariant()
     def kept_results_equal_those_computed_anew(self) -> None:

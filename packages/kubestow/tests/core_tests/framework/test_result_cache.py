@@ -62,7 +62,7 @@ def described(decision: Decision, harness: PluginHarness) -> object:
         return decision.message, sorted(rejectors_of(decision))
     nodes = Nodes(harness.cluster.nodes, decision.candidates)
     assert decision.evaluation is not None
-    scores = decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates)
+    scores = decision.evaluation.score_by_plugin(decision.pod, decision.candidates)
     return decision.node_name, nodes.names, {found.plugin: found.weighted.tolist() for found in scores}
 
 

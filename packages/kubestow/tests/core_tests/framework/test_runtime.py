@@ -27,6 +27,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.observer import PluginObserver
 from kubestow.framework.profile import Profile
+from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.testing import PluginHarness, node, pod
@@ -62,6 +63,7 @@ class Fixture:
         profile: Profile = self.harness.profiles["default-scheduler"]
         self.observer = Recorder()
         self.runtime = FrameworkRuntime(profile.runtime.plugins, observer=self.observer)
+        self.queueing = QueueingRuntime(profile.runtime.plugins, observer=self.observer)
         self.pod = self.harness.info(pod("p"))
         self.binding = CycleState(), self.pod, "n"
 
@@ -81,7 +83,7 @@ def test_pre_enqueue_stops_at_the_first_failure_and_names_its_plugin() -> None:
     second = returning("Second", PreEnqueuePlugin, pre_enqueue=lambda self, pod: Status.unschedulable("not yet"))
     third = returning("Third", PreEnqueuePlugin, pre_enqueue=fails)
     fixture = Fixture(first, second, third)
-    assert fixture.runtime.run_pre_enqueue_plugins(fixture.pod) == Status.unschedulable("not yet").by("Second")
+    assert fixture.queueing.run_pre_enqueue_plugins(fixture.pod) == Status.unschedulable("not yet").by("Second")
     assert [plugin for plugin, _, _ in fixture.observer.calls] == ["First", "Second"]
     assert fixture.observer.ended == [("PreEnqueue", Code.UNSCHEDULABLE)]
 
@@ -223,28 +225,30 @@ async def test_the_first_failure_cancels_the_plugins_beside_it() -> None:
 def test_a_queueing_hint_decides_unless_it_fails(hint: Any, queues: bool, outcome: str) -> None:
     fixture = Fixture()
     registration = on(EventResource.NODE, Action.ALL, hint=hint)
-    assert fixture.runtime.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED) is queues
+    assert (
+        fixture.queueing.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED) is queues
+    )
     assert fixture.observer.hints == [("Zones", NODE_ADDED.label, outcome)]
 
 
 def test_without_a_hint_every_event_requeues() -> None:
     fixture = Fixture()
     registration = on(EventResource.NODE, Action.ALL)
-    assert fixture.runtime.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED)
+    assert fixture.queueing.run_queueing_hint("Zones", registration, fixture.pod, None, None, event=NODE_ADDED)
     assert fixture.observer.hints == []
 
 
 @pytest.mark.parametrize(("event_filter", "passes"), [(None, True), (lambda old, new: False, False), (fails, True)])
 def test_an_event_filter_decides_unless_it_fails(event_filter: Any, passes: bool) -> None:
     registration = on(EventResource.NODE, Action.ALL, event_filter=event_filter)
-    assert Fixture().runtime.run_event_filter("Zones", registration, None, None) is passes
+    assert Fixture().queueing.run_event_filter("Zones", registration, None, None) is passes
 
 
 def test_a_slow_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ticks = iter(range(100))
     plugins = Fixture(returning("Slow", PreEnqueuePlugin, pre_enqueue=lambda self, pod: SUCCESS)).runtime.plugins
     fixture = Fixture()
-    runtime = FrameworkRuntime(plugins, monotonic=lambda: 1.5 * next(ticks))
+    queueing = QueueingRuntime(plugins, monotonic=lambda: 1.5 * next(ticks))
     with caplog.at_level(logging.WARNING):
-        assert runtime.run_pre_enqueue_plugins(fixture.pod).ok
+        assert queueing.run_pre_enqueue_plugins(fixture.pod).ok
     assert caplog.messages == ["plugin Slow took 1.5 s at PreEnqueue; nothing else is scheduled meanwhile"]

@@ -1,4 +1,4 @@
-"""Only the framework runtime calls plugins: no other module of kubestow calls a method of an extension point.
+"""Only the runtimes of the framework call plugins: no other module of kubestow calls a method of an extension point.
 
 The source is searched for expressions that use such a method. An expression counts when its object is a plugin (by its
 name, by its annotation, or because it iterates over plugins), or when no class but plugins has a method of that name.
@@ -22,7 +22,9 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile_plugins import ProfilePlugins
 
 SOURCE = Path(kubestow.__file__).parent
-RUNTIME = SOURCE / "framework" / "runtime.py"
+RUNTIMES = [
+    SOURCE / "framework" / f"{name}.py" for name in ("runtime", "queueing_runtime", "gang_runtime", "plugin_caller")
+]
 
 BASES = {
     name: kind
@@ -43,9 +45,9 @@ SEQUENCES = {field.name for field in fields(ProfilePlugins)}
 
 
 def modules() -> list[Path]:
-    """Every module but the runtime, the plugins themselves, and the descheduler, whose plugins are others."""
+    """Every module but the runtimes, the plugins themselves, and the descheduler, whose plugins are others."""
     apart = {"plugins", "descheduling"}
-    return [p for p in SOURCE.rglob("*.py") if p != RUNTIME and p.relative_to(SOURCE).parts[0] not in apart]
+    return [p for p in SOURCE.rglob("*.py") if p not in RUNTIMES and p.relative_to(SOURCE).parts[0] not in apart]
 
 
 @cache
@@ -56,7 +58,7 @@ def parsed(path: Path) -> ast.Module:
 @cache
 def ambiguous_names() -> frozenset[str]:
     """The names of methods and fields that other classes have, too."""
-    nodes = (node for path in (*modules(), RUNTIME) for node in ast.walk(parsed(path)))
+    nodes = (node for path in (*modules(), *RUNTIMES) for node in ast.walk(parsed(path)))
     classes = (node for node in nodes if isinstance(node, ast.ClassDef) and not is_plugin_class(node))
     return frozenset(name for node in classes for member in node.body for name in _names(member))
 

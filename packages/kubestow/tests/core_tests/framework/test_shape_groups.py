@@ -181,7 +181,7 @@ class ReplayedCluster:
             return decision.message, sorted(rejectors_of(decision))
         nodes = Nodes(self.harness.cluster.nodes, decision.candidates)
         assert decision.evaluation is not None
-        scores = decision.evaluation.scores(self.harness.cluster, decision.pod, decision.candidates)
+        scores = decision.evaluation.score_by_plugin(decision.pod, decision.candidates)
         return decision.node_name, nodes.names, {found.plugin: found.weighted.tolist() for found in scores}
 
 
@@ -218,7 +218,7 @@ def indexed(number: int) -> Pod:
 def evaluations(harness: PluginHarness, probes: Sequence[Pod]) -> int:
     """The number of distinct evaluations of some pods."""
     cached = harness.profiles["default-scheduler"].evaluations
-    return len({id(cached.of(harness.cluster, harness.info(probe))) for probe in probes})
+    return len({id(cached.of(harness.info(probe))) for probe in probes})
 
 
 def test_the_pods_of_a_stateful_set_share_an_evaluation_until_a_service_tells_them_apart() -> None:

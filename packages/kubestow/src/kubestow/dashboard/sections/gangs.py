@@ -51,7 +51,7 @@ class GangsSection(WholeSection):
         """How many members must have nodes at the same time; None if the profile does not schedule the group as one."""
         profile = self._scheduler.profiles.get(info.spec.scheduler_name)
         try:
-            gang = None if profile is None else profile.runtime.gang_of(info)
+            gang = None if profile is None else profile.gangs.gang_of(info)
         except PluginError:
             return None
         return None if gang is None else gang.min_count

@@ -142,7 +142,7 @@ class CounterfactualSearch:
         except InvalidObject:
             return None
         with change.on_cluster(scheduler.cache):
-            if not self._profile.runtime.run_pre_enqueue_plugins(info).ok:
+            if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
                 return None
             decision = scheduler.pipeline.decide(info, self._scope)
             if not isinstance(decision, Scheduled):
@@ -164,7 +164,7 @@ class CounterfactualSearch:
             info = cache.shapes.info(change.on_pod(unbound(pod.pod)))
         except InvalidObject:
             return False
-        if not runtime.run_pre_enqueue_plugins(info).ok:
+        if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
             return False
         decision = self._scheduler.pipeline.decide(info, self._scope)
         if not isinstance(decision, Scheduled):

@@ -252,13 +252,13 @@ def evaluate_nodes(cache: ClusterCache, profile: Profile, pod: PodInfo) -> tuple
     The feasibility is valid until the next scheduling cycle. Raises PluginError, and KubestowError with the message of
     the scheduler where a plugin returns an error.
     """
-    evaluation = profile.evaluations.of(cache, pod)
-    feasibility = evaluation.feasible(cache, pod)
+    evaluation = profile.evaluations.of(pod)
+    feasibility = evaluation.find_feasible(pod)
     if feasibility.error is not None:
         raise KubestowError(feasibility.error.message)
     filters = [_Filter.of(result) for result in feasibility.filter_results()]
     rows = Nodes(cache.nodes, feasibility.rows).row_numbers
-    results = list(evaluation.scores(cache, pod, feasibility.rows)) if len(rows) else []
+    results = list(evaluation.score_by_plugin(pod, feasibility.rows)) if len(rows) else []
     totals = sum((result.weighted for result in results), start=np.zeros(len(rows), np.int64))
     order = np.lexsort((cache.nodes.name_rank()[rows], -totals))
     left_out, status = _left_out(feasibility)

@@ -97,7 +97,7 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
     profile = scheduler.profile(found)
     info = scheduler.cache.shapes.info(unbound(found))
     scheduler.cache.observe_pod(info)
-    gate = profile.runtime.run_pre_enqueue_plugins(info)
+    gate = profile.queueing.run_pre_enqueue_plugins(info)
     decision = _decide(scheduler, found, info)
     evaluated, feasibility = evaluate_nodes(scheduler.cache, profile, info)
     changes: tuple[Counterfactual, ...] = ()

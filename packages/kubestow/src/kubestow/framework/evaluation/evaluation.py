@@ -7,25 +7,25 @@ for the rows that have changed; the feasible nodes are then an AND of masks, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import ANY_CHANGE, NEVER, Generation
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.evaluation.feasibility import Feasibility, Mask, PreFiltered
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner, over_all_rows
 from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, ScoreSums, best_rows
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import Plugin, PreFilterResult
-from kubestow.framework.invalidation import ANY_CHANGE, NEVER, Generation
+from kubestow.framework.plugin_caller import ExtensionPointTimer
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
@@ -49,8 +49,9 @@ class ScoreResult(NamedTuple):
 class Evaluation:
     """The results of the plugins that apply to pods of one group of shapes.
 
-    ``results`` are by plugin, in the order of the plan. ``sums`` are those of the scores that are not normalized.
-    ``similar`` is an evaluation that has all of the results that have been computed before.
+    ``results`` are by plugin, in the order of the plan; ``sums`` are those of the scores that are not normalized; the
+    ``similar`` is an evaluation that has all of the results that
+    have been computed before.
     """
 
     def __init__(
@@ -59,16 +60,17 @@ class Evaluation:
         results: Mapping[Plugin, PluginResults],
         sums: ScoreSums,
         runtime: FrameworkRuntime,
+        cluster: Cluster,
         similar: Evaluation | None = None,
     ) -> None:
-        self._runtime = runtime
-        self._results = list(results.values())
+        self.plan, self.results = plan, results
+        self._runtime, self._cluster = runtime, cluster
         self._pre_filters = [results[plugin] for plugin in plan.pre_filters]
         self._filters = filters = [results[plugin] for plugin in plan.filters]
         self._scores = [(results[plugin], weight) for plugin, weight in plan.scores]
         #: The plugins with PreScore that do not score.
         self._pre_scores_alone = [results[plugin] for plugin in plan.pre_scores_alone]
-        self._uncached = [each for each in self._results if not each.cached]
+        self._uncached = [each for each in results.values() if not each.cached]
         #: What most cycles bring up to date row by row; None where plugins are called for all rows in every cycle.
         self._feasible_rows: FeasibleRows | None = None
         self._ranking: Ranking | None = None
@@ -80,8 +82,8 @@ class Evaluation:
         #: The generations in which all filters, and all scores, were last up to date.
         self._filtered: Generation = NEVER if similar is None else similar._filtered
         self._scored: Generation = NEVER if similar is None else similar._scored
-        #: The generation that results are being brought up to, and the event bits of the changes until then.
-        self._now, self._changes = NEVER, ANY_CHANGE
+        #: The event bits of the changes between the last of these and the cycle.
+        self._changes = ANY_CHANGE
         #: How many PreFilter plugins were called in the last cycle; a rejection ends it early.
         self._pre_filters_called = 0
         #: How many cycles have begun, for any pods of the group. Each one replaces the uncached results.
@@ -90,15 +92,14 @@ class Evaluation:
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins have prepared in this cycle, and keeps later writes to itself."""
         skipped = self._pre_filters[self._pre_filters_called :]
-        called = [results for results in self._results if results not in skipped] if skipped else self._results
-        return CycleState(*[results.state for results in called])
+        return CycleState(*[results.state for results in self.results.values() if results not in skipped])
 
     def is_local(self) -> bool:
         """Whether a further pod of this shape changes nothing but the filter results and the total of its own node.
 
         The last cycle must have been scored. Then copies of a pod can be placed without evaluating in between.
         """
-        if self._uncached or any(results.depends_on_other_nodes for results in self._results):
+        if self._uncached or any(results.depends_on_other_nodes for results in self.results.values()):
             return False
         return not any(results.depends_on_feasible_nodes for results, _ in self._scores)
 
@@ -112,52 +113,51 @@ class Evaluation:
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
-    def feasible(self, cluster: Cluster, pod: PodInfo, within: Mask | None = None) -> Feasibility:
+    def find_feasible(self, pod: PodInfo, within: Mask | None = None) -> Feasibility:
         """Find the nodes that pass all filters (semantics 5.3), among some (bool, one per node) or all.
 
         Plugins see the whole cluster in either case. Raises PluginError.
         """
-        began, extension_point = self._runtime.now(), "PreFilter"
-        try:
-            self._start_cycle(cluster)
-            pre_filtered = self._run_pre_filters(cluster, pod)
+        cluster = self._cluster
+        with ExtensionPointTimer(self._runtime, "PreFilter") as timer:
+            self._begin_cycle()
+            pre_filtered = self._run_pre_filters(pod)
             filters = CycleFilterRunner(cluster, pod, self._filters)
             if pre_filtered.rejection is not None:
-                self._runtime.extension_point_ended("PreFilter", pre_filtered.rejection.code, began)
+                timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
-            self._runtime.extension_point_ended("PreFilter", Code.SUCCESS, began)
-            began, extension_point = self._runtime.now(), "Filter"
-            found = self._filter_nodes(cluster, pod, filters, pre_filtered, within)
-        except PluginError:
-            self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
-            raise
-        self._runtime.extension_point_ended("Filter", Code.SUCCESS if found.error is None else Code.ERROR, began)
-        return found
+        with ExtensionPointTimer(self._runtime, "Filter") as timer:
+            found = self._filter_nodes(pod, filters, pre_filtered, within)
+            if found.error is not None:
+                timer.ended_with(found.error)
+            return found
 
-    def run_pre_filter(self, cluster: Cluster, pod: PodInfo) -> tuple[CycleFilterRunner, Mask] | None:
+    def run_pre_filter(self, pod: PodInfo) -> tuple[CycleFilterRunner, Mask] | None:
         """Run PreFilter alone: the filters, and the nodes that are left (bool); None when PreFilter rejects the pod.
 
         Raises PluginError.
         """
-        self._start_cycle(cluster)
-        pre_filtered = self._run_pre_filters(cluster, pod)
+        cluster = self._cluster
+        self._begin_cycle()
+        pre_filtered = self._run_pre_filters(pod)
         filters = CycleFilterRunner(cluster, pod, self._filters)
         return None if pre_filtered.rejection is not None else (filters, pre_filtered.mask(cluster))
 
-    def _start_cycle(self, cluster: Cluster) -> None:
+    def _begin_cycle(self) -> None:
         self.cycle_count += 1
         for results in self._uncached:
             results.invalidate()
-        self._now, self._changes = Generation.of(cluster), self._filtered.changes(cluster)
+        self._cluster.cycle.begin()
+        self._changes = self._cluster.cycle.bits(self._filtered)
 
-    def _run_pre_filters(self, cluster: Cluster, pod: PodInfo) -> PreFiltered:
+    def _run_pre_filters(self, pod: PodInfo) -> PreFiltered:
         """Run PreFilter in order (semantics 4.3): only UnschedulableAndUnresolvable and errors end it at once."""
         rejection: Status | None = None
         names: frozenset[str] | None = None
         plugins: tuple[str, ...] = ()
         for position, results in enumerate(self._pre_filters, 1):
             if self._changes & results.filter_bits:
-                results.refresh_pre_filter(cluster, pod, self._now)
+                results.refresh_pre_filter(self._cluster, pod)
             self._pre_filters_called = position
             result = results.pre_filter_result
             plugin = results.plugin.name
@@ -176,67 +176,35 @@ class Evaluation:
         return PreFiltered(rejection, names, plugins)
 
     def _filter_nodes(
-        self,
-        cluster: Cluster,
-        pod: PodInfo,
-        filters: CycleFilterRunner,
-        pre_filtered: PreFiltered,
-        within: Mask | None,
+        self, pod: PodInfo, filters: CycleFilterRunner, pre_filtered: PreFiltered, within: Mask | None
     ) -> Feasibility:
         """Filter the nodes that PreFilter has left; the node that the pod is nominated to is tried first, alone."""
-        every_node = within is None and pre_filtered.node_names is None
-        if every_node and not pod.status.nominated_node_name and not cluster.has_nominations:
-            kept = self._update_feasible_rows(cluster, pod, filters, pre_filtered)
-            if kept is not None:
-                return kept
+        cluster = self._cluster
         candidates = pre_filtered.mask(cluster)
         if within is not None:
             candidates = candidates & within
-        nominated = cluster.nodes.rows.get(pod.status.nominated_node_name)
+        nomination = pod.status.nominated_node_name
+        nominated = cluster.nodes.rows.get(nomination) if nomination else None
         if nominated is not None and (within is None or within[nominated]):
             alone = np.zeros(len(cluster.nodes), np.bool_)
             alone[nominated] = True
-            found = self._run_filters(cluster, pod, filters, alone)
+            found = self._run_filters(pod, filters, alone)
             if found.count:
                 return found
             candidates = candidates | alone  # it has been filtered, so its status is its own
-        found = self._run_filters(cluster, pod, filters, candidates)
+        every_node = within is None and pre_filtered.node_names is None and not nomination
+        kept = self._feasible_rows if every_node and not cluster.has_nominations else None
+        found = self._run_filters(pod, filters, candidates, kept)
         found.pre_filtered, found.within = pre_filtered, within
         return found
 
-    def _update_feasible_rows(
-        self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, pre_filtered: PreFiltered
-    ) -> Feasibility | None:
-        """The feasible nodes of a cycle in which every node is a candidate; None if they have to be found afresh."""
-        kept = self._feasible_rows
-        if kept is None:
-            return None
-        verdicts: list[tuple[str, Verdict, Mask]] = []
-        for results in self._filters:
-            if results.bound_plugin.filters_passing_nodes:
-                if not results.skips_filter:
-                    return None
-                continue
-            if self._changes & results.filter_bits:
-                results.refresh_filter(cluster, pod, self._now)
-            if results.verdict is not None and results.passes is not None:
-                if results.verdict.has_errors:
-                    return None
-                verdicts.append((results.plugin.name, results.verdict, results.passes))
-        self._filtered = self._now
-        kept.update(cluster, self._now)
-        return Feasibility(
-            kept.passing,
-            kept.count,
-            filters,
-            candidates=pre_filtered.mask(cluster),
-            verdicts=verdicts,
-            pre_filtered=pre_filtered,
-        )
-
-    def _run_filters(self, cluster: Cluster, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask) -> Feasibility:
+    def _run_filters(
+        self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask, kept: FeasibleRows | None = None
+    ) -> Feasibility:
+        """Filter the candidates in order; what is ``kept`` of earlier cycles is used only when these are all nodes."""
+        cluster = self._cluster
         passing = candidates
-        nominated_rejections = filters.nominated_rejections(passing)
+        nominated_rejections: Sequence[Rejection] = filters.nominated_rejections(candidates) if kept is None else ()
         for rejection in nominated_rejections:
             if rejection.verdict.has_errors and (
                 error := _first_error(cluster, rejection.plugin, rejection.verdict, rejection.where)
@@ -245,133 +213,112 @@ class Evaluation:
             passing = passing & ~rejection.where
         verdicts: list[tuple[str, Verdict, Mask]] = []
         for results in self._filters:
-            if results.bound_plugin.filters_passing_nodes:
-                verdict = self._filter_passing(results, cluster, pod, passing)
-                passes = None if verdict is None else verdict.passes
+            among_passing = results.bound_plugin.filters_passing_nodes
+            if among_passing:
+                if results.skips_filter:
+                    continue
+            elif self._changes & results.filter_bits:
+                results.refresh_filter(self._cluster, pod)
+            if kept is not None and (among_passing or (results.verdict is not None and results.verdict.has_errors)):
+                for _, _, passes in verdicts:
+                    passing = passing & passes
+                kept = None
+            if among_passing:
+                verdict = _filter_passing(results, cluster, pod, passing)
+                passes_filter = None if verdict is None else verdict.passes
             else:
-                if self._changes & results.filter_bits:
-                    results.refresh_filter(cluster, pod, self._now)
-                verdict, passes = results.verdict, results.passes
-            if verdict is None or passes is None:
+                verdict, passes_filter = results.verdict, results.passes
+            if verdict is None or passes_filter is None:
                 continue
-            if verdict.has_errors and (error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes)):
+            if verdict.has_errors and (
+                error := _first_error(cluster, results.plugin.name, verdict, passing & ~passes_filter)
+            ):
                 return _failed(cluster, filters, error)
-            verdicts.append((results.plugin.name, verdict, passes))
-            passing = passing & passes
-        self._filtered = self._now
-        count = int(np.count_nonzero(passing))
+            verdicts.append((results.plugin.name, verdict, passes_filter))
+            if kept is None:
+                passing = passing & passes_filter
+        self._filtered = self._cluster.cycle.generation
+        if kept is not None:
+            kept.update(cluster)
         return Feasibility(
-            passing,
-            count,
+            passing if kept is None else kept.passing,
+            int(np.count_nonzero(passing)) if kept is None else kept.count,
             filters,
+            ranked_in=0 if kept is None else self.cycle_count,
             candidates=candidates,
             nominated_rejections=nominated_rejections,
             verdicts=verdicts,
         )
 
-    def _filter_passing(self, results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
-        """The verdict of an uncached filter, which runs only on the nodes that have passed; over all rows."""
-        if results.skips_filter or not passing.any():
-            return None
-        nodes = Nodes(cluster.nodes, np.flatnonzero(passing))
-        verdict = results.run_filter(pod, nodes)
-        return None if verdict is None else over_all_rows(verdict, nodes)
-
     # -- scoring -------------------------------------------------------------------------------------------------
 
-    def scores(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> Iterator[ScoreResult]:
+    def score_by_plugin(self, pod: PodInfo, rows: Rows) -> Iterator[ScoreResult]:
         """Each plugin's scores of the feasible rows; plugins that skip are left out. Raises PluginError."""
-        nodes = Nodes(cluster.nodes, rows)
-        self._run_pre_scores_alone(pod, nodes)
-        self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
+        nodes = Nodes(self._cluster.nodes, rows)
+        self._begin_scoring(pod, nodes)
         for results, weight in self._scores:
-            raw = self._raw(results, cluster, pod, nodes)
+            if results.bound_plugin.scores_feasible_set:
+                raw = results.score(pod, nodes)
+            else:
+                if self._changes & results.score_bits:
+                    results.refresh_scores(self._cluster, pod)
+                raw = None if results.scores is None else results.scores[rows]
             if raw is not None:
                 yield ScoreResult(results.plugin.name, weight, raw, results.normalize(pod, raw, nodes))
 
-    def totals(self, cluster: Cluster, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
+    def compute_totals(self, pod: PodInfo, rows: Rows) -> NDArray[np.int64]:
         """The weighted sum of all plugins' scores per feasible row, int64. Raises PluginError."""
-        began = self._runtime.now()
-        try:
-            totals = self._weighted_sum(cluster, pod, Nodes(cluster.nodes, rows))
-        except PluginError as error:
-            self._scoring_failed(error, began)
-            raise
-        self._runtime.extension_point_ended("Score", Code.SUCCESS, began)
-        return totals
+        with ExtensionPointTimer(self._runtime, "Score"):
+            nodes = Nodes(self._cluster.nodes, rows)
+            self._begin_scoring(pod, nodes)
+            totals = np.zeros(len(nodes), np.int64)
+            constant = 0
+            for results, weight in self._scores:
+                if results.bound_plugin.scores_feasible_set:
+                    raw = results.score(pod, nodes)
+                else:
+                    if self._changes & results.score_bits:
+                        results.refresh_scores(self._cluster, pod)
+                    if results.scores is not None and results.scores_are_zero:
+                        constant += results.normalize_zero(pod, self._cluster).item(0) * weight
+                        continue
+                    raw = None if results.scores is None else results.scores[rows]
+                if raw is not None:
+                    scores = results.normalize(pod, raw, nodes)
+                    totals += scores if weight == 1 else scores * weight
+            self._scored = self._cluster.cycle.generation
+            totals += constant
+            return totals
 
-    def best(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
+    def find_best(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
         """The feasible rows with the highest total, intp, in order; there must be feasible ones. Raises PluginError."""
-        ranking, kept = self._ranking, self._feasible_rows
-        if ranking is None or kept is None or feasibility.passing is not kept.passing:
-            return best_rows(self.totals(cluster, pod, feasibility.rows), feasibility.rows)
-        began = self._runtime.now()
-        try:
-            self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
+        ranking = self._ranking
+        if ranking is None or feasibility.ranked_in != self.cycle_count:
+            return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
+        with ExtensionPointTimer(self._runtime, "Score"):
+            self._cluster.cycle.begin()
+            self._changes = self._cluster.cycle.bits(self._scored)
             for results, _ in self._scores:
                 if self._changes & results.score_bits:
-                    results.refresh_scores(cluster, pod, self._now)
-            self._scored = self._now
-            ranking.update(cluster, pod, feasibility, self._now)
-        except PluginError as error:
-            self._scoring_failed(error, began)
-            raise
-        self._runtime.extension_point_ended("Score", Code.SUCCESS, began)
-        return ranking.best()
+                    results.refresh_scores(self._cluster, pod)
+            self._scored = self._cluster.cycle.generation
+            ranking.update(self._cluster, pod, feasibility)
+        return ranking.find_best()
 
-    def _scoring_failed(self, error: PluginError, began: float) -> None:
-        extension_point = "PreScore" if error.extension_point == "PreScore" else "Score"
-        self._runtime.extension_point_ended(extension_point, Code.ERROR, began)
-
-    def _weighted_sum(self, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        self._run_pre_scores_alone(pod, nodes)
-        constant = 0
-        varying: list[NDArray[np.int64]] = []
-        self._now, self._changes = Generation.of(cluster), self._scored.changes(cluster)
-        for results, weight in self._scores:
-            scores = self._normalized(results, cluster, pod, nodes)
-            if scores is None:
-                continue
-            if len(scores) == 1:
-                constant += int(scores[0]) * weight
-            else:
-                varying.append(scores if weight == 1 else scores * weight)
-        self._scored = self._now
-        totals = varying[0] + constant if varying else np.full(len(nodes), constant, np.int64)
-        for scores in varying[1:]:
-            totals += scores
-        return totals
-
-    def _run_pre_scores_alone(self, pod: PodInfo, nodes: Nodes) -> None:
+    def _begin_scoring(self, pod: PodInfo, nodes: Nodes) -> None:
         for results in self._pre_scores_alone:
-            results.skips_scoring(pod, nodes)
+            results.run_pre_score(pod, nodes)
+        self._cluster.cycle.begin()
+        self._changes = self._cluster.cycle.bits(self._scored)
 
-    def _normalized(
-        self, results: PluginResults, cluster: Cluster, pod: PodInfo, nodes: Nodes
-    ) -> NDArray[np.int64] | None:
-        """A plugin's normalized scores, int64: one per node, or a single one for all of them; None when it skips."""
-        plugin = results.bound_plugin.score_plugin
-        assert plugin is not None
-        if plugin.scores_feasible_set:
-            raw = results.score_feasible(pod, nodes)
-            return None if raw is None else results.normalize(pod, raw, nodes)
-        if self._changes & results.score_bits:
-            results.refresh_scores(cluster, pod, self._now)
-        if results.scores is None:
-            return None
-        if results.scores_are_zero:
-            return results.normalized_zero(pod, cluster)
-        return results.normalize(pod, results.scores[nodes.rows], nodes)
 
-    def _raw(self, results: PluginResults, cluster: Cluster, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
-        """A plugin's raw scores, int64, one per node; None when it skips."""
-        plugin = results.bound_plugin.score_plugin
-        assert plugin is not None
-        if plugin.scores_feasible_set:
-            return results.score_feasible(pod, nodes)
-        if self._changes & results.score_bits:
-            results.refresh_scores(cluster, pod, self._now)
-        return None if results.scores is None else results.scores[nodes.rows]
+def _filter_passing(results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
+    """The verdict of an uncached filter, which runs only on the nodes that have passed; over all rows."""
+    if not passing.any():
+        return None
+    nodes = Nodes(cluster.nodes, np.flatnonzero(passing))
+    verdict = results.run_filter(pod, nodes)
+    return None if verdict is None else over_all_rows(verdict, nodes)
 
 
 def _failed(cluster: Cluster, filters: CycleFilterRunner, error: Status) -> Feasibility:

@@ -45,6 +45,8 @@ class Feasibility:
     filters: CycleFilterRunner
     error: Status | None = None
     diagnosis: Diagnosis | None = None
+    #: The number of the cycle whose ranking covers these nodes; 0 where their totals have to be computed.
+    ranked_in: int = 0
     #: What the diagnosis is made from: the nodes that were filtered, the verdicts on them, and where those pass.
     candidates: Mask | None = None
     nominated_rejections: Sequence[Rejection] = ()

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
+from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.evaluation.result_cache import PluginResults
-from kubestow.framework.invalidation import InvalidationMask
 from kubestow.framework.status import Verdict
 
 __all__ = ["CycleFilterRunner", "over_all_rows"]

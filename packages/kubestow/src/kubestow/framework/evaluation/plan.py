@@ -4,31 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kubestow.framework.evaluation.result_cache import BoundPlugin
-from kubestow.framework.interface import Plugin
-from kubestow.framework.invalidation import InvalidationMask
+from kubestow.cluster.invalidation import RESULT_CHANGES, InvalidationMask
+from kubestow.framework.event_registration import invalidation_mask
+from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from kubestow.framework.runtime import FrameworkRuntime
 
-__all__ = ["Plan"]
+__all__ = ["BoundPlugin", "Plan"]
+
+
+class BoundPlugin:
+    """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.
+
+    ``filter_plugin`` and the like are the plugin itself where the extension point is enabled, otherwise None.
+    """
+
+    def __init__(self, plugin: Plugin, runtime: FrameworkRuntime) -> None:
+        self.plugin = plugin
+        self.runtime = runtime
+        self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
+        #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
+        self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
+        self.caches_filter = self.filter_plugin is not None and not self.filters_passing_nodes
+        self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        #: Whether the raw scores depend on the set of feasible nodes, so that they are not cached.
+        self.scores_feasible_set = self.score_plugin is None or self.score_plugin.scores_feasible_set
+        #: Whether Filter and Score have forms for single rows.
+        self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
+        self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
+        self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
+        runs_pre_filter, runs_pre_score = plugin in runtime.plugins.pre_filter, plugin in runtime.plugins.pre_score
+        self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
+        self.invalidation_mask = invalidation_mask(plugin.events_to_register)
+        #: The event bits that may invalidate any of its results.
+        self.invalidating_bits = self.invalidation_mask.bits | RESULT_CHANGES
 
 
 class Plan:
     """The plugins that apply to a pod, in order. Scores have weights; PreScore plugins that do not score are apart."""
-
-    __slots__ = (
-        "filter_mask",
-        "filters",
-        "normalizing",
-        "normalizing_mask",
-        "plugins",
-        "pre_filters",
-        "pre_scores_alone",
-        "ranking_mask",
-        "ranks",
-        "request_readers",
-        "row_wise",
-        "row_wise_mask",
-        "scores",
-    )
 
     def __init__(
         self,

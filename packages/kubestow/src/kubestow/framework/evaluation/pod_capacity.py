@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
@@ -37,7 +36,6 @@ class PodCapacity:
     @classmethod
     def of(
         cls,
-        cluster: Cluster,
         evaluations: EvaluationCache,
         pod: PodInfo,
         most: int,
@@ -49,7 +47,7 @@ class PodCapacity:
         """
         if pod.shape.spec.volumes or pod.spec.resource_claims:
             return None
-        pre_filtered = evaluations.of(cluster, pod).run_pre_filter(cluster, pod)
+        pre_filtered = evaluations.of(pod).run_pre_filter(pod)
         if pre_filtered is None or not pre_filtered[0].is_node_local:
             return None
         filters, candidates = pre_filtered

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.feasibility import Feasibility, Mask
 from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.result_cache import PluginResults
-from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
 
 __all__ = ["FeasibleRows", "Ranking", "ScoreSums", "best_rows"]
 
@@ -36,9 +36,9 @@ class FeasibleRows:
         self.passing: Mask = np.zeros(0, np.bool_)
         self.count = 0
 
-    def update(self, cluster: Cluster, now: Generation) -> None:
+    def update(self, cluster: Cluster) -> None:
         """Take over the verdicts of the filters, which have to be up to date."""
-        rows = self._generation.few_invalid_rows(cluster, self._invalidation_mask)
+        rows = cluster.cycle.few_invalid_rows(self._generation, self._invalidation_mask)
         masks = [results.passes for results in self._filters if results.passes is not None]
         if rows is None:
             self.passing = masks[0].copy() if masks else np.ones(len(cluster.nodes), np.bool_)
@@ -51,7 +51,7 @@ class FeasibleRows:
                 if passes != self.passing[row]:
                     self.passing[row] = passes
                     self.count += 1 if passes else -1
-        self._generation = now
+        self._generation = cluster.cycle.generation
 
 
 class ScoreSums:
@@ -64,15 +64,15 @@ class ScoreSums:
         #: The sums, int64, one per row.
         self.sums: NDArray[np.int64] = np.zeros(0, np.int64)
 
-    def update(self, cluster: Cluster, now: Generation, before: Generation, rows: list[int] | None) -> None:
+    def update(self, cluster: Cluster, before: Generation, rows: list[int] | None) -> None:
         """Take over the scores of the plugins, which have to be up to date.
 
         ``rows`` are those that may have been invalidated since ``before``, None if these are many.
         """
-        if self._generation is now:
+        if self._generation == cluster.cycle.generation:
             return
-        if self._generation is not before:
-            rows = self._generation.few_invalid_rows(cluster, self._invalidation_mask)
+        if self._generation != before:
+            rows = cluster.cycle.few_invalid_rows(self._generation, self._invalidation_mask)
         scores = [(r.scores, weight) for r, weight in self._scores if r.scores is not None and not r.scores_are_zero]
         if rows is None:
             weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
@@ -82,7 +82,7 @@ class ScoreSums:
         else:
             for row in rows:
                 self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
-        self._generation = now
+        self._generation = cluster.cycle.generation
 
 
 class Ranking:
@@ -105,19 +105,24 @@ class Ranking:
         self._highest = _INFEASIBLE
         self._best: NDArray[np.intp] | None = None
 
-    def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility, now: Generation) -> None:
+    def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
         """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
         before, self._generation = self._generation, NEVER  # should a plugin fail
-        rows = before.few_invalid_rows(cluster, self._invalidation_mask)
-        self._sums.update(cluster, now, before, rows)
+        rows = cluster.cycle.few_invalid_rows(before, self._invalidation_mask)
+        self._sums.update(cluster, before, rows)
         if self._normalize(cluster, pod, feasibility, before) or rows is None:
             self._add_up(feasibility)
         else:
             for row in rows:
-                self._set_total(row, self._total(row) if feasibility.passing[row] else _INFEASIBLE)
-        self._generation = now
+                total = _INFEASIBLE
+                if feasibility.passing[row]:
+                    total = self._sums.sums.item(row)
+                    if self._normalized is not None:
+                        total += self._normalized.item(row)
+                self._set_total(row, total)
+        self._generation = cluster.cycle.generation
 
-    def best(self) -> NDArray[np.intp]:
+    def find_best(self) -> NDArray[np.intp]:
         """The rows with the highest total, intp, in order; valid until the next update."""
         if self._best is None:
             self._highest = self._totals.item(self._totals.argmax())
@@ -131,7 +136,7 @@ class Ranking:
             if results.scores is None:
                 continue
             if results.scores_are_zero:
-                results.normalized_zero(pod, cluster)  # the plugin may fail
+                results.normalize_zero(pod, cluster)  # the plugin may fail
             else:
                 some.append((results, results.scores, weight))
         if not some:
@@ -139,7 +144,7 @@ class Ranking:
             return changed
         if (
             self._normalized is not None
-            and not before.changes(cluster) & self._normalizing_bits
+            and not cluster.cycle.bits(before) & self._normalizing_bits
             and np.array_equal(self._totals != _INFEASIBLE, feasibility.passing)
         ):
             return False
@@ -153,10 +158,6 @@ class Ranking:
             self._normalized = np.zeros(len(cluster.nodes), np.int64)
             self._normalized[rows] = normalized
         return True
-
-    def _total(self, row: int) -> int:
-        total: int = self._sums.sums.item(row)
-        return total if self._normalized is None else total + self._normalized.item(row)
 
     def _set_total(self, row: int, total: int) -> None:
         before = self._totals.item(row)

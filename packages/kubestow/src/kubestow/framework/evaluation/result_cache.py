@@ -15,101 +15,25 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import (
-    FilterPlugin,
-    Plugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ScorePlugin,
-)
-from kubestow.framework.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, RESULT_CHANGES, Generation, InvalidationMask
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.evaluation.plan import BoundPlugin
+from kubestow.framework.interface import MAX_SCORE, PreFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
-from kubestow.framework.validation import in_range, number_in_range
+from kubestow.framework.validation import in_range, out_of_range
 
-__all__ = ["BoundPlugin", "PluginResults"]
+__all__ = ["PluginResults"]
 
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
-
-
-class BoundPlugin:
-    """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.
-
-    ``filter_plugin`` and the like are the plugin itself where the extension point is enabled, otherwise None.
-    """
-
-    __slots__ = (
-        "caches_filter",
-        "filter_plugin",
-        "filters_passing_nodes",
-        "filters_rows",
-        "invalidating_bits",
-        "invalidation_mask",
-        "normalizes",
-        "plugin",
-        "pre_filter_plugin",
-        "pre_score_plugin",
-        "runtime",
-        "score_plugin",
-        "scores_feasible_set",
-        "scores_rows",
-    )
-
-    def __init__(
-        self, plugin: Plugin, runtime: FrameworkRuntime, *, runs_pre_filter: bool, runs_pre_score: bool
-    ) -> None:
-        self.plugin = plugin
-        self.runtime = runtime
-        self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
-        #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
-        self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
-        self.caches_filter = self.filter_plugin is not None and not self.filters_passing_nodes
-        self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
-        #: Whether the raw scores depend on the set of feasible nodes, so that they are not cached.
-        self.scores_feasible_set = self.score_plugin is None or self.score_plugin.scores_feasible_set
-        #: Whether Filter and Score have forms for single rows.
-        self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
-        self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
-        self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
-        self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
-        self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
-        self.invalidation_mask = InvalidationMask.of(plugin.events_to_register)
-        #: The event bits that may invalidate any of its results.
-        self.invalidating_bits = self.invalidation_mask.bits | RESULT_CHANGES
 
 
 class PluginResults:
     """One plugin's results for pods of one signature; with ``cached`` False they are valid for one cycle only.
 
-    A scheduling cycle refreshes them with its ``now``, the :class:`Generation` object that it was begun with, before
-    it reads them; doing that twice in a cycle costs nothing.
+    A scheduling cycle refreshes them before it reads them; doing that twice in a cycle costs nothing.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_filtered",
-        "_invalid_rows",
-        "_invalidating_bits",
-        "_normalized_zero",
-        "_pre_filtered",
-        "_scored",
-        "bound_plugin",
-        "cached",
-        "filter_bits",
-        "passes",
-        "plugin",
-        "pre_filter_result",
-        "score_bits",
-        "scores",
-        "scores_are_zero",
-        "skips_filter",
-        "state",
-        "verdict",
-    )
 
     def __init__(self, bound_plugin: BoundPlugin, *, cached: bool) -> None:
         self.bound_plugin = bound_plugin
@@ -166,6 +90,7 @@ class PluginResults:
 
     def invalidate(self) -> None:
         """Have everything computed again."""
+        self._pre_filtered = NEVER
         self._reset(CycleState())
 
     def _reset(self, state: CycleState) -> None:
@@ -175,11 +100,11 @@ class PluginResults:
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
-    def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+    def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the PreFilter result up to date: PreFilter runs when all filter results have been invalidated."""
-        if self._pre_filtered is now:
+        if self._pre_filtered == cluster.cycle.generation:
             return
-        rows = self._filtered.invalid_rows(cluster, self.bound_plugin.invalidation_mask)
+        rows = cluster.cycle.invalid_rows(self._filtered, self.bound_plugin.invalidation_mask)
         caches_filter = self.bound_plugin.caches_filter
         if rows is None or (rows and not caches_filter):
             state = CycleState()
@@ -189,21 +114,21 @@ class PluginResults:
                 self.pre_filter_result = result
                 self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
             self._reset(state)
-        self._invalid_rows, self._pre_filtered = rows, now
+        self._invalid_rows, self._pre_filtered = rows, cluster.cycle.generation
         if not caches_filter:
-            self._filtered, self.filter_bits = now, self._invalidating_bits
+            self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
 
-    def refresh_filter(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+    def refresh_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
-        if self._filtered is now:
+        if self._filtered == cluster.cycle.generation:
             return
-        self.refresh_pre_filter(cluster, pod, now)
+        self.refresh_pre_filter(cluster, pod)
         if self._invalid_rows is None:
             verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
             self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
         elif self._invalid_rows and not self.skips_filter:
             self._filter_rows(cluster, pod, self._invalid_rows)
-        self._filtered, self.filter_bits = now, self._invalidating_bits
+        self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -212,68 +137,66 @@ class PluginResults:
         return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
 
     def _filter_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
-        if not self._filter_one_by_one(cluster, pod, rows):
-            self._filter_together(cluster, pod, rows)
-
-    def _filter_one_by_one(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> bool:
-        """Filter a few rows without arrays; False if there are too many, or the plugin has no form for single rows."""
+        """Filter some rows: a few one after another, without arrays, if the plugin has a form for single rows."""
         plugin = self.bound_plugin.filter_plugin
-        if not self.bound_plugin.filters_rows or len(rows) > FEW_ROWS or self.verdict is None or self.passes is None:
-            return False
-        assert plugin is not None
-        for row in rows:
-            node = NodeRow(cluster.nodes, row)
-            key = self.bound_plugin.runtime.run_filter_plugin_on_row(plugin, self.state, pod, node)
-            self.verdict.keys[row], self.passes[row] = key, not key
-        return True
-
-    def _filter_together(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
-        nodes = _view(cluster, rows)
-        verdict = self.run_filter(pod, nodes)
-        if verdict is None and self.verdict is None:
+        verdict, passes = self.verdict, self.passes
+        if self.bound_plugin.filters_rows and len(rows) <= FEW_ROWS and verdict is not None and passes is not None:
+            assert plugin is not None
+            for row in rows:
+                node = NodeRow(cluster.nodes, row)
+                key = self.bound_plugin.runtime.run_filter_plugin_on_row(plugin, self.state, pod, node)
+                verdict.keys[row], passes[row] = key, not key
             return
-        if self.verdict is None or self.passes is None:
-            assert verdict is not None
-            self.verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), verdict.legend)
-            self.passes = self.verdict.passes
-        keys = 0 if verdict is None else verdict.keys
-        self.verdict.keys[nodes.rows], self.passes[nodes.rows] = keys, np.equal(keys, 0)
-        if verdict is not None:
-            self.verdict.legend = verdict.legend
-            self.verdict.has_errors |= verdict.has_errors
+        nodes = _view(cluster, rows)
+        update = self.run_filter(pod, nodes)
+        if verdict is None or passes is None:
+            if update is None:
+                return
+            self.verdict = verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), update.legend)
+            self.passes = passes = verdict.passes
+        keys = 0 if update is None else update.keys
+        verdict.keys[nodes.rows], passes[nodes.rows] = keys, np.equal(keys, 0)
+        if update is not None:
+            verdict.legend = update.legend
+            verdict.has_errors |= update.has_errors
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
-    def refresh_scores(self, cluster: Cluster, pod: PodInfo, now: Generation) -> None:
+    def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        rows = self._scored.invalid_rows(cluster, self.bound_plugin.invalidation_mask)
+        rows = cluster.cycle.invalid_rows(self._scored, self.bound_plugin.invalidation_mask)
         if rows is None:
-            nodes = cluster.all_nodes()
-            self.scores = None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
-            self.scores_are_zero = self.scores is not None and _are_zero(self.scores)
+            self.scores = self.score(pod, cluster.all_nodes())
+            self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self._normalized_zero = None
         elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
+            plugin = self.bound_plugin.score_plugin
+            assert plugin is not None
             for row in rows:
-                score = self.scores[row] = self._run_score_on_row(pod, NodeRow(cluster.nodes, row))
+                node = NodeRow(cluster.nodes, row)
+                score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
+                if not (0 <= score <= MAX_SCORE or self.bound_plugin.normalizes):
+                    raise out_of_range(plugin, "Score", score)
+                self.scores[row] = score
                 self.scores_are_zero = self.scores_are_zero and not score
         elif rows and self.scores is not None:
             nodes = _view(cluster, rows)
             scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
             self.scores_are_zero = self.scores_are_zero and not scores.any()
-        self._scored, self.score_bits = now, self._invalidating_bits
+        self._scored, self.score_bits = cluster.cycle.generation, self._invalidating_bits
 
-    def skips_scoring(self, pod: PodInfo, nodes: Nodes) -> bool:
-        """Run PreScore; whether it returns a skip."""
+    def run_pre_score(self, pod: PodInfo, nodes: Nodes) -> Status:
+        """Run PreScore, if it is enabled: SUCCESS, or SKIP to leave Score out."""
         plugin = self.bound_plugin.pre_score_plugin
-        return (
-            plugin is not None and not self.bound_plugin.runtime.run_pre_score_plugin(plugin, self.state, pod, nodes).ok
-        )
+        if plugin is None:
+            return SUCCESS
+        return self.bound_plugin.runtime.run_pre_score_plugin(plugin, self.state, pod, nodes)
 
-    def score_feasible(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
-        """Raw scores of the feasible nodes alone, for a plugin whose scores depend on which nodes those are."""
-        return None if self.skips_scoring(pod, nodes) else self._run_score(pod, nodes)
+    def score(self, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64] | None:
+        """Run PreScore and Score on some nodes, without the cache; None when PreScore returns a skip."""
+        return self._run_score(pod, nodes) if self.run_pre_score(pod, nodes).ok else None
 
-    def normalized_zero(self, pod: PodInfo, cluster: Cluster) -> NDArray[np.int64]:
+    def normalize_zero(self, pod: PodInfo, cluster: Cluster) -> NDArray[np.int64]:
         """What a raw score of 0 is normalized to when all scores are 0, int64 of one entry."""
         if self._normalized_zero is None:
             assert self.scores is not None
@@ -293,18 +216,6 @@ class PluginResults:
         assert plugin is not None
         scores = self.bound_plugin.runtime.run_score_plugin(plugin, self.state, pod, nodes)
         return scores if self.bound_plugin.normalizes else in_range(plugin, "Score", scores)
-
-    def _run_score_on_row(self, pod: PodInfo, node: NodeRow) -> int:
-        plugin = self.bound_plugin.score_plugin
-        assert plugin is not None
-        score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
-        return score if self.bound_plugin.normalizes else number_in_range(plugin, "Score", score)
-
-
-def _are_zero(scores: NDArray[np.int64]) -> bool:
-    if len(scores) and scores.item(0):
-        return False
-    return not np.count_nonzero(scores)
 
 
 def _view(cluster: Cluster, rows: list[int]) -> Nodes:

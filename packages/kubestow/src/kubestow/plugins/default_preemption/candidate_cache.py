@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubestow.cluster.bounded_cache import BoundedCache
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.interface import FilterRunner, Handle
-from kubestow.framework.invalidation import NEVER, Generation, InvalidationMask
 from kubestow.plugins.default_preemption.candidates import Candidates
 
 __all__ = ["CandidateCache"]
@@ -31,16 +32,16 @@ class CandidateCache:
     """Candidates by pod shape."""
 
     def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+        self._cluster = handle.cluster
         self._entries: BoundedCache[Shape, _Entry] = BoundedCache(_MIN_SHAPES)
 
     def get(self, pod: PodInfo, filters: FilterRunner, budgets_version: int) -> Candidates:
         """The valid candidates for pods of this shape; empty for a new shape."""
         entry = self._entries.get(pod.shape)
         if entry is None:
-            self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._handle.cluster.nodes))))
+            self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._cluster.nodes))))
             entry = self._entries.put(pod.shape, _Entry())
-        return entry.refresh(self._handle, filters, budgets_version)
+        return entry.refresh(self._cluster, filters, budgets_version)
 
 
 class _Entry:
@@ -52,17 +53,18 @@ class _Entry:
         self._depends_on: tuple[Sequence[object], int] = ((), -1)
         self._candidates: Candidates
 
-    def refresh(self, handle: Handle, filters: FilterRunner, budgets_version: int) -> Candidates:
+    def refresh(self, cluster: Cluster, filters: FilterRunner, budgets_version: int) -> Candidates:
         """Drop results that are no longer valid."""
         mask = filters.invalidation_mask
         depends_on = (filters.active, budgets_version)
         invalid = None
+        generation = cluster.cycle.begin()
         if mask is not None and depends_on == self._depends_on:
-            invalid = self._generation.invalid_rows(handle.cluster, mask | _DEPENDENCIES)
+            invalid = cluster.cycle.invalid_rows(self._generation, mask | _DEPENDENCIES)
         if invalid is None:
-            self._candidates = Candidates(handle.cluster.nodes)
+            self._candidates = Candidates(cluster.nodes)
         else:
             self._candidates.invalidate(invalid)
         self._depends_on = depends_on
-        self._generation = Generation.of(handle.cluster)
+        self._generation = generation
         return self._candidates

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.framework.interface import MAX_SCORE
-from kubestow.framework.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
 
 __all__ = ["KeptBalances", "NodeBalances", "balance_of_node"]
 
@@ -87,15 +87,16 @@ class KeptBalances:
         kept = self._by_resources.get(resources)
         if kept is None:
             kept = self._by_resources.put(resources, _Kept(_NO_BALANCES, NEVER))
-        if not kept.generation.is_current(self._cluster):
-            invalid = kept.generation.invalid_rows(self._cluster, self._invalidation_mask)
+        cycle = self._cluster.cycle
+        if kept.generation != cycle.begin():
+            invalid = cycle.invalid_rows(kept.generation, self._invalidation_mask)
             if invalid is None:
                 nodes = self._cluster.all_nodes()
                 usages = [(nodes.allocatable(name), nodes.requested(name)) for name in resources]
                 kept.balances = NodeBalances.of(usages)
             else:
                 self._refresh(kept.balances, resources, invalid)
-            kept.generation = Generation.of(self._cluster)
+            kept.generation = cycle.generation
         return kept.balances.on(rows)
 
     def _refresh(self, balances: NodeBalances, resources: Sequence[str], rows: Sequence[int]) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.invalidation import NEVER
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
@@ -31,7 +32,6 @@ from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.evaluation.ranking import best_rows
 from kubestow.framework.interface import PostFilterResult
-from kubestow.framework.invalidation import NEVER, Generation
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
 from kubestow.scheduling.decision.node_selection import TieBreak, select_node
@@ -163,9 +163,9 @@ class _Cycle:
             return int(Nodes(self._cluster.nodes, scored).row_numbers[0])
         assert self._evaluation is not None
         if rows is None:
-            best = self._evaluation.best(self._cluster, self._evaluated_pod, feasibility)
+            best = self._evaluation.find_best(self._evaluated_pod, feasibility)
         else:
-            totals = self._evaluation.totals(self._cluster, self._evaluated_pod, rows)
+            totals = self._evaluation.compute_totals(self._evaluated_pod, rows)
             best = best_rows(totals if extra_scores is None else totals + extra_scores, rows)
         return select_node(self._cluster, best, ties)
 
@@ -175,11 +175,11 @@ class _Cycle:
         if feasibility is not None and self._is_current():
             return feasibility
         # The plugins that apply to the pod may be others by now, too.
-        self._evaluation = evaluation = self._profile.evaluations.of(self._cluster, self._pod)
+        self._evaluation = evaluation = self._profile.evaluations.of(self._pod)
         within = self._scope.rows(self._cluster)
-        self._feasibility = feasibility = evaluation.feasible(self._cluster, self._evaluated_pod, within)
+        self._feasibility = feasibility = evaluation.find_feasible(self._evaluated_pod, within)
         if self._extenders is not None:
-            self._generation, self._cycle_number = Generation.of(self._cluster), evaluation.cycle_count
+            self._generation, self._cycle_number = self._cluster.cycle.generation, evaluation.cycle_count
         if feasibility.error is not None:
             raise _FilterFailed(feasibility.error.message)
         return feasibility
@@ -192,7 +192,7 @@ class _Cycle:
         if self._extenders is None:
             return True
         assert self._evaluation is not None
-        return self._evaluation.cycle_count == self._cycle_number and self._generation.is_current(self._cluster)
+        return self._evaluation.cycle_count == self._cycle_number and self._generation == self._cluster.cycle.begin()
 
     # -- extenders -----------------------------------------------------------------------------------------------
 

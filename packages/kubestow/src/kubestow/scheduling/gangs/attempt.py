@@ -95,7 +95,7 @@ class GangAttempt:
 
         The plugin is called once per attempt, so that its result cannot change while extenders are awaited.
         """
-        return self.profile.runtime.preempts_as_a_whole(self.gang)
+        return self.profile.gangs.preempts_as_a_whole(self.gang)
 
     @property
     def vetoed(self) -> frozenset[str]:
@@ -113,7 +113,7 @@ class GangAttempt:
 
     def end(self, outcome: GangOutcome, message: str) -> None:
         """Report the end of the attempt to the gang's plugin and to the observer."""
-        self.profile.runtime.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
+        self.profile.gangs.gang_attempt_ended(self.gang, outcome, message, began=self.began, decided=self.decided)
 
     def summary(self, placeable: int) -> str:
         """How many members the gang needs and how many fit, in its first placement if there are several."""

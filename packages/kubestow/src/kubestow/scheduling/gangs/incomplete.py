@@ -89,13 +89,13 @@ class IncompleteGangs:
     def _report(self, uid: str) -> None:
         queued = self._queue.moves.settle(uid)
         if queued is not None and self._is_gated_by_gang_plugin(queued):
-            status = self._profiles[queued.info.spec.scheduler_name].runtime.gang_admission(queued.info)
+            status = self._profiles[queued.info.spec.scheduler_name].gangs.run_gang_pre_enqueue(queued.info)
             if not status.ok:
                 self._failure_handler.report_gated(queued.info, status.message)
 
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         try:
-            return self._profiles[pod.spec.scheduler_name].runtime.gang_of(pod)
+            return self._profiles[pod.spec.scheduler_name].gangs.gang_of(pod)
         except PluginError:
             return None  # the pod's own attempt reports it
 

@@ -73,7 +73,7 @@ async def search_placements(
     if len(fitting) == 1:
         return fitting[0][0]
     proposals = [proposal for _, proposal in fitting]
-    return fitting[attempt.profile.runtime.best_placement(attempt.gang, proposals, random)][0]
+    return fitting[attempt.profile.gangs.choose_placement(attempt.gang, proposals, random)][0]
 
 
 def _proposal(assignments: Assignments, name: str, nodes: Sequence[str], cluster: Cluster) -> Proposal:
@@ -95,7 +95,7 @@ def _by_capacity(
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        counted = PodCapacity.of(cluster, profile.evaluations, samples[shape], count)
+        counted = PodCapacity.of(profile.evaluations, samples[shape], count)
         if counted is None:
             return placements
         per_node = counted.on(cluster.all_nodes())

@@ -32,7 +32,7 @@ class GangPlacer:
     async def place(self, attempt: GangAttempt) -> MemberPlacement | Status:
         """Place the members: in the best topology placement of the gang, or anywhere. Raises PluginError."""
         pods = [queued.info for queued in attempt.pods]
-        placements = attempt.profile.runtime.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
+        placements = attempt.profile.gangs.generate_placements(attempt.gang, pods, self._cluster.all_nodes())
         if placements is None:
             return await self._place_within(attempt, WHOLE_CLUSTER)
         if isinstance(placements, Status):
@@ -107,7 +107,7 @@ class GangPlacer:
             if self._extenders.take_part(info):
                 return info.shape
             try:
-                return attempt.profile.evaluations.group(self._cluster, info)
+                return attempt.profile.evaluations.group(info)
             except PluginError:  # the decision fails with it, too
                 return info.shape
 

@@ -93,7 +93,7 @@ class GangPreemption:
         """Let the gang preempt as a whole."""
         infos = [queued.info for queued in attempt.pods]
         scope = Scope(excluded=attempt.vetoed, preempts=False, calls_extenders=False)
-        evictable = attempt.profile.runtime.evictable_units(attempt.gang, infos)
+        evictable = attempt.profile.gangs.evictable_units(attempt.gang, infos)
         if isinstance(evictable, Status):
             attempt.preemption_message = evictable.message
             attempt.keeps_nominations = evictable.code is Code.PENDING

@@ -124,7 +124,7 @@ class _CountedCapacity:
         pods = [queued.info for queued in attempt.pods]
         if len({pod.shape for pod in pods}) != 1:
             return None
-        capacity = PodCapacity.of(cluster, attempt.profile.evaluations, pods[0], attempt.needed, within)
+        capacity = PodCapacity.of(attempt.profile.evaluations, pods[0], attempt.needed, within)
         return None if capacity is None else cls(evictable, capacity, cluster=cluster, needed=attempt.needed)
 
     async def fits(self, removed: Mask) -> bool:

@@ -65,7 +65,7 @@ class Gating:
     def _admit(self, queued: QueuedPod, event: str) -> bool:
         """Run the PreEnqueue plugins, and gate a pod that one of them rejects; whether the pod is admitted."""
         info, places = queued.info, self._places
-        runtime = self._profiles[info.spec.scheduler_name].runtime
+        runtime = self._profiles[info.spec.scheduler_name].queueing
         gates = self._gates_of(queued)
         status = runtime.run_pre_enqueue_plugins(info, gates)
         if status.ok:
@@ -91,6 +91,6 @@ class Gating:
         """The PreEnqueue plugins to call for a pod now."""
         info = queued.info
         if queued.gates is None or queued.gates[0] is not info:
-            queued.gates = info, self._profiles[info.spec.scheduler_name].runtime.gates_of(info)
+            queued.gates = info, self._profiles[info.spec.scheduler_name].queueing.gates_of(info)
         gates = queued.gates[1]
         return gates if info.uid in self._preempting else [gate for gate in gates if not gate.gates_during_preemption]

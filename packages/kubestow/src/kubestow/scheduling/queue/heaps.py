@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.log_fields import fields
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
@@ -95,7 +95,7 @@ class Subqueues:
     ``sort`` is the runtime of the QueueSort plugin.
     """
 
-    def __init__(self, sort: FrameworkRuntime) -> None:
+    def __init__(self, sort: QueueingRuntime) -> None:
         self._sort = sort
         self._heaps: dict[Hashable, PodHeap] = {}
         #: How many subqueues there may be before those without pods are dropped.

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.heaps import PodHeap, Subqueues
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
@@ -67,7 +67,7 @@ class QueuePlaces:
 
     def __init__(
         self,
-        sort: FrameworkRuntime,
+        sort: QueueingRuntime,
         unschedulable: UnschedulablePods,
         *,
         backoff: BackoffPolicy,

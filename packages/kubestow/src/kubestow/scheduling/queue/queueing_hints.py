@@ -87,7 +87,7 @@ class QueueingHints:
     def signatures(self, pod: PodInfo, plugins: Iterable[str]) -> HintSignatures:
         """The hint signatures of a pod that these plugins rejected."""
         name = pod.spec.scheduler_name
-        hinting, runtime = self._hinting[name], self._profiles[name].runtime
+        hinting, runtime = self._hinting[name], self._profiles[name].queueing
         return tuple(
             (plugin, () if plugin not in hinting else runtime.hint_signature(hinting[plugin], pod))
             for plugin in plugins
@@ -96,14 +96,14 @@ class QueueingHints:
     def keys(self, pod: PodInfo, plugins: Iterable[str]) -> dict[str, frozenset[Hashable] | None]:
         """The hint keys of a pod for those of these plugins that have keyed events; None where all keys are its."""
         name = pod.spec.scheduler_name
-        keyed, runtime = self._keyed[name], self._profiles[name].runtime
+        keyed, runtime = self._keyed[name], self._profiles[name].queueing
         return {plugin: runtime.hint_keys(keyed[plugin], pod) for plugin in plugins if plugin in keyed}
 
     def keys_of(self, registrations: Registrations, old: Any, new: Any) -> dict[str, set[Hashable] | None]:
         """The plugins that registered an event, with the keys of the pods that it can help; None for all pods."""
         found: dict[str, set[Hashable] | None] = {}
         for scheduler_name, by_plugin in registrations.items():
-            runtime = self._profiles[scheduler_name].runtime
+            runtime = self._profiles[scheduler_name].queueing
             for plugin, matching in by_plugin.items():
                 keys = {runtime.run_hint_key(plugin, each, old, new) for each in matching}
                 known = found.setdefault(plugin, set())
@@ -137,7 +137,7 @@ class QueueingHints:
                 plugin: registrations
                 for plugin, registrations in plugins.items()
                 if any(
-                    self._profiles[scheduler_name].runtime.run_event_filter(plugin, registration, old, new)
+                    self._profiles[scheduler_name].queueing.run_event_filter(plugin, registration, old, new)
                     for registration in registrations
                 )
             }
@@ -205,7 +205,7 @@ class EventDecisions:
         return known
 
     def _call(self, pod: PodInfo, plugin: str, registrations: Sequence[EventRegistration]) -> bool:
-        run = self._profiles[pod.spec.scheduler_name].runtime.run_queueing_hint
+        run = self._profiles[pod.spec.scheduler_name].queueing.run_queueing_hint
         return any(run(plugin, each, pod, self._old, self._new, event=self.event) for each in registrations)
 
 

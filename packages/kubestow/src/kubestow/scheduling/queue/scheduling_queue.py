@@ -53,7 +53,7 @@ class SchedulingQueue:
         self._hints, self._clock = hints, environment.clock
         self.places = QueuePlaces(
             # Profiles share one QueueSort plugin; the first one's runtime computes the keys.
-            next(iter(profiles.values())).runtime,
+            next(iter(profiles.values())).queueing,
             UnschedulablePods(hints.signatures, hints.keys),
             backoff=backoff or BackoffPolicy(),
             observer=environment.observer,

@@ -87,7 +87,7 @@ class SchedulingDebugger:
             return {"nodes": 0, "feasible": 0}
         try:
             profile = self._scheduler.profiles[info.spec.scheduler_name]
-            feasible = profile.evaluations.of(cluster, info).feasible(cluster, info)
+            feasible = profile.evaluations.of(info).find_feasible(info)
             if feasible.error is not None:
                 return {"nodes": total, "error": feasible.error.message}
             content: JSONObject = {"nodes": total, "feasible": feasible.count}

@@ -116,9 +116,9 @@ def test_verdicts_totals_and_message_are_those_of_the_pipeline(
         return
     assert decision.evaluation is not None
     names = Nodes(harness.cluster.nodes, decision.candidates).names
-    totals = decision.evaluation.totals(harness.cluster, decision.pod, decision.candidates).tolist()
+    totals = decision.evaluation.compute_totals(decision.pod, decision.candidates).tolist()
     assert {name: found.node(name).total for name in names} == dict(zip(names, totals, strict=True))
-    for result in decision.evaluation.scores(harness.cluster, decision.pod, decision.candidates):
+    for result in decision.evaluation.score_by_plugin(decision.pod, decision.candidates):
         for name, weighted in zip(names, result.weighted.tolist(), strict=True):
             assert next(s for s in found.node(name).scores if s.plugin == result.plugin).weighted == weighted
     assert found.best(1)[0].node == decision.node_name

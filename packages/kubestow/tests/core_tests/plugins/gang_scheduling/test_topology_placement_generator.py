@@ -12,8 +12,8 @@ from kubestow.api.core import Pod
 from kubestow.cluster.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.framework.gang import Gang
+from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.placement import Placement, Proposal
-from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
 from kubestow.testing import PluginHarness, node, pod
@@ -42,8 +42,8 @@ class Groups(PluginHarness):
         self.gang = Gang(name, "uid-train", 2, 300.0, self.cluster.pod_groups.members(name))
 
     @property
-    def runtime(self) -> FrameworkRuntime:
-        return self.profiles["default-scheduler"].runtime
+    def runtime(self) -> GangRuntime:
+        return self.profiles["default-scheduler"].gangs
 
     def generated(self) -> dict[str, list[str]] | Status | None:
         found = self.runtime.generate_placements(self.gang, [], self.cluster.all_nodes())
@@ -95,7 +95,7 @@ def test_a_placement_that_takes_more_pods_scores_higher() -> None:
     harness = Groups()
     one, two = members(2, "train", cpu="1m")
     assert (
-        harness.runtime.best_placement(
+        harness.runtime.choose_placement(
             harness.gang, [harness.proposal("a", one), harness.proposal("b", one, two)], harness.random
         )
         == 1
@@ -106,7 +106,7 @@ def test_among_placements_that_take_as_many_pods_the_fullest_scores_highest() ->
     harness = Groups()
     pair = members(2, "train", cpu="1")
     assert (
-        harness.runtime.best_placement(
+        harness.runtime.choose_placement(
             harness.gang, [harness.proposal("a", *pair), harness.proposal("b", *pair)], harness.random
         )
         == 1
@@ -116,7 +116,7 @@ def test_among_placements_that_take_as_many_pods_the_fullest_scores_highest() ->
 def test_one_of_several_equal_placements_is_picked_at_random() -> None:
     harness = Groups()
     same = [harness.proposal("b", *members(1, "train"))] * 3
-    assert {harness.runtime.best_placement(harness.gang, same, harness.random) for _ in range(60)} == {0, 1, 2}
+    assert {harness.runtime.choose_placement(harness.gang, same, harness.random) for _ in range(60)} == {0, 1, 2}
 
 
 def test_node_changes_and_deleted_members_requeue_the_group() -> None:

@@ -151,7 +151,7 @@ def test_a_copy_evaluated_during_the_call_does_not_replace_what_plugins_have_pre
 
         async def evaluate_a_copy(verb: str) -> None:
             copy = cluster.shapes.info(pod("copy"))
-            assert profile.evaluations.of(cluster, copy).feasible(cluster, copy).count == 2
+            assert profile.evaluations.of(copy).find_feasible(copy).count == 2
 
         extender.during_call = evaluate_a_copy
         harness.cluster.put(pod("p"))

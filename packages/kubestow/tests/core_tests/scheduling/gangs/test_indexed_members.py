@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, member
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -83,7 +82,7 @@ def test_members_that_share_a_failure_would_fail_alike(
     minimum = data.draw(st.integers(1, count))
     shared = outcome(nodes, existing, gang, minimum)
 
-    def alone(self: EvaluationCache, cluster: Cluster, pod: PodInfo) -> str:
+    def alone(self: EvaluationCache, pod: PodInfo) -> str:
         return pod.uid
 
     with mock.patch.object(EvaluationCache, "group", alone):

@@ -113,8 +113,8 @@ def test_subqueues_without_pods_are_dropped() -> None:
     """A standby scheduler pops nothing, and pods of ever new subqueues come and go."""
 
     async def scenario(harness: SchedulerHarness) -> None:
-        runtime = harness.scheduler.profiles["default-scheduler"].runtime
-        subqueues, tickets = Subqueues(runtime), count(1)
+        queueing = harness.scheduler.profiles["default-scheduler"].queueing
+        subqueues, tickets = Subqueues(queueing), count(1)
         kept = [QueuedPod(harness.scheduler.cluster.shapes.info(team(name, name)), 0.0) for name in ("x", "y")]
         for queued in kept:
             subqueues.push(0, next(tickets), queued)

@@ -1,23 +1,21 @@
 """When results that depend on the cluster have to be computed again.
 
-Results are kept with the :class:`Generation` of the cluster that they were computed in. The journal lists what has
-changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an :class:`InvalidationMask`
-says which of those bits invalidate the result of one row and which all results.
+Results are kept with the :class:`Generation` of the cluster that they were computed in. A :class:`Cycle` reads from the
+journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an
+:class:`InvalidationMask` says which of those bits invalidate the result of one row and which all results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes
-from kubestow.framework.event_registration import EventRegistration, Invalidation
+from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
+from kubestow.cluster.nodes.table import NodeTable
 
-__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Generation", "InvalidationMask"]
+__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]
 
 ANY_CHANGE = -1
 """Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
@@ -39,17 +37,6 @@ class InvalidationMask:
 
     row_bits: int = 0
     all_bits: int = 0
-
-    @classmethod
-    def of(cls, registrations: Iterable[EventRegistration]) -> InvalidationMask:
-        """The mask for the events that a plugin registers."""
-        row_bits = all_bits = 0
-        for registration in registrations:
-            if registration.invalidates is Invalidation.ROW:
-                row_bits |= registration.event.bits
-            elif registration.invalidates is Invalidation.ALL:
-                all_bits |= registration.event.bits
-        return cls(row_bits, all_bits)
 
     def __or__(self, other: InvalidationMask) -> InvalidationMask:
         """The mask for results that depend on both."""
@@ -96,42 +83,64 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     position: int
     structure: int
 
-    @classmethod
-    def of(cls, cluster: Cluster) -> Generation:
-        """The present generation."""
-        return cls(cluster.journal.position, cluster.nodes.structure)
 
-    def is_current(self, cluster: Cluster) -> bool:
-        """Whether nothing has changed in the cluster since."""
-        return self.position == cluster.journal.position and self.structure == cluster.nodes.structure
+NEVER = Generation(-1, -1)
+"""The generation of results that have not been computed yet."""
 
-    def changes(self, cluster: Cluster) -> int:
-        """The event bits of all changes since this generation, ANY_CHANGE when they are unknown.
+
+class Cycle:
+    """The generation that results are brought up to, and what has changed since those that they were computed in.
+
+    A cluster has one for all caches of results, so that the journal is read once for each earlier generation.
+    """
+
+    __slots__ = ("_changes", "_journal", "_most_rows", "_nodes", "generation")
+
+    def __init__(self, journal: Journal, nodes: NodeTable) -> None:
+        self._journal, self._nodes = journal, nodes
+        self.generation = Generation(journal.position, nodes.structure)
+        #: By the position in the journal from which on they are listed; None where that is no longer covered.
+        self._changes: dict[int, Changes | None] = {}
+        #: With more invalid rows than this, all are computed again.
+        self._most_rows = len(nodes) // _PARTIAL_REFRESH_SHARE
+
+    def begin(self) -> Generation:
+        """Go on to the present generation of the cluster, which is returned."""
+        generation, position, structure = self.generation, self._journal.position, self._nodes.structure
+        if generation.position != position or generation.structure != structure:
+            self.generation = generation = Generation(position, structure)
+            self._changes = {}
+            self._most_rows = len(self._nodes) // _PARTIAL_REFRESH_SHARE
+        return generation
+
+    def changes(self, since: Generation) -> Changes | None:
+        """The changes since a generation, None when they are not known."""
+        if since.structure != self.generation.structure:
+            return None
+        position = since.position
+        if position not in self._changes:
+            self._changes[position] = self._journal.since(position)
+        return self._changes[position]
+
+    def bits(self, since: Generation) -> int:
+        """The event bits of all changes since a generation, ANY_CHANGE when they are not known.
 
         A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
         one scheduling cycle only can be marked with ANY_CHANGE.
         """
-        if self.structure != cluster.nodes.structure:
-            return ANY_CHANGE
-        changes = cluster.journal.since(self.position)
+        changes = self.changes(since)
         return ANY_CHANGE if changes is None else changes.union | _NEW_CYCLE
 
-    def invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
-        """The rows whose results of this generation are no longer valid; None when all are better computed again."""
-        if self.position == cluster.journal.position:
+    def invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
+        """The rows whose results of a generation are no longer valid; None when all are better computed again."""
+        if since.position == self.generation.position:
             return []
-        if self.structure != cluster.nodes.structure:
-            return None
-        changes = cluster.journal.since(self.position)
-        return None if changes is None else mask.rows(changes, len(cluster.nodes) // _PARTIAL_REFRESH_SHARE)
+        changes = self._changes.get(since.position) or self.changes(since)
+        return None if changes is None else mask.rows(changes, self._most_rows)
 
-    def few_invalid_rows(self, cluster: Cluster, mask: InvalidationMask) -> list[int] | None:
+    def few_invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
         """The same for results that are so cheap that all are computed again unless FEW_ROWS or less are invalid."""
-        if not 0 <= cluster.journal.position - self.position <= _FEW_CHANGES:
+        if not 0 <= self.generation.position - since.position <= _FEW_CHANGES:
             return None
-        rows = self.invalid_rows(cluster, mask)
+        rows = self.invalid_rows(since, mask)
         return None if rows is None or len(rows) > FEW_ROWS else rows
-
-
-NEVER = Generation(-1, -1)
-"""The generation of results that have not been computed yet."""

@@ -1,0 +1,164 @@
+"""Calls of plugins: one method at a time, measured, and with every failure turned into data.
+
+An exception, or a result that breaks the contract (:mod:`.validation`), becomes a
+:class:`~kubestow.errors.PluginError`; where the extension point returns a status, the error is logged and becomes an
+ERROR status. Either way it costs one pod one attempt. Each call is reported to the :class:`PluginObserver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any, Self, TypeVar
+
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
+from kubestow.framework.interface import Plugin, PreEnqueuePlugin
+from kubestow.framework.observer import PluginObserver
+from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.status import Code, Status
+from kubestow.framework.validation import as_status
+from kubestow.log_fields import fields
+
+__all__ = ["ExtensionPointTimer", "PluginCaller", "hashable", "logged_error", "may_gate", "truth", "unless_it_fails"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
+H = TypeVar("H", bound=Hashable)
+
+#: What a synchronous call of a plugin may raise. None of it may end the scheduler, not even ``sys.exit()``; and where
+#: nothing is awaited, a CancelledError is no cancellation.
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+#: A synchronous call that takes longer than this, in seconds, is logged.
+_SLOW_CALL = 1.0
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+class PluginCaller:
+    """Calls the plugins of one profile.
+
+    ``monotonic`` is the clock, in seconds; without one all calls take no time. Calls are reported to the ``observer``.
+    """
+
+    def __init__(
+        self,
+        plugins: ProfilePlugins,
+        *,
+        monotonic: Callable[[], float] | None = None,
+        observer: PluginObserver | None = None,
+    ) -> None:
+        self.plugins = plugins
+        #: The time of the clock in seconds.
+        self.now = monotonic or _no_clock
+        self.observer = observer
+
+    def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+        """Call a method of a plugin without validating the result. Raises PluginError for whatever it raises."""
+        began = self.now()
+        try:
+            result = method(*arguments)
+        except _FAILURES as error:
+            if not isinstance(error, PluginError):
+                wrapped = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+                self.report(plugin, extension_point, wrapped, began)
+                raise wrapped from error
+            self.report(plugin, extension_point, error, began)
+            raise
+        seconds = self.now() - began
+        if seconds > _SLOW_CALL:
+            _log.warning(
+                "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
+                plugin.name,
+                seconds,
+                extension_point,
+                extra=fields(plugin=plugin.name, extensionPoint=extension_point, seconds=round(seconds, 1)),
+            )
+        if self.observer is not None:
+            self.observer.plugin_called(plugin.name, extension_point, result, seconds)
+        return result
+
+    def report(self, plugin: Plugin, extension_point: str, result: Any, began: float) -> None:
+        """Report the end of a call to the observer."""
+        if self.observer is not None:
+            self.observer.plugin_called(plugin.name, extension_point, result, self.now() - began)
+
+    def call_for_status(
+        self, plugin: Plugin, extension_point: str, method: Callable[..., Status | None], *arguments: Any
+    ) -> Status:
+        """Call a method that returns a status; an ERROR when the plugin breaks its contract."""
+        try:
+            return as_status(plugin, extension_point, self.call(plugin, extension_point, method, *arguments))
+        except PluginError as error:
+            return logged_error(error)
+
+
+class ExtensionPointTimer:
+    """Reports how long an extension point takes and its code: SUCCESS unless set, ERROR after a PluginError."""
+
+    __slots__ = ("_began", "_caller", "_code", "_extension_point")
+
+    def __init__(self, caller: PluginCaller, extension_point: str) -> None:
+        self._caller, self._extension_point = caller, extension_point
+        self._began, self._code = caller.now(), Code.SUCCESS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def ended_with(self, status: Status) -> Status:
+        """Report this status, which is returned."""
+        self._code = status.code
+        return status
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        observer = self._caller.observer
+        if observer is None:
+            return
+        extension_point, code = self._extension_point, self._code
+        if isinstance(error, PluginError):
+            code = Code.ERROR
+            if error.extension_point == "PreScore":  # it runs together with Score
+                extension_point = "PreScore"
+        observer.extension_point_ended(extension_point, code, self._caller.now() - self._began)
+
+
+def unless_it_fails(otherwise: U, plugin: str, called: str, call: Callable[[], T], **subject: str) -> T | U:
+    """The result of a call that orders or moves pods in the queue; ``otherwise`` if the plugin fails, which is logged.
+
+    ``subject`` are the pod and the event in question.
+    """
+    try:
+        return call()
+    except _FAILURES:
+        what = ", ".join(f"{kind} {name}" for kind, name in subject.items())
+        extra = fields(plugin=plugin, call=called, **subject)
+        _log.exception("plugin %s failed at %s%s", plugin, called, f" for {what}" if what else "", extra=extra)
+        return otherwise
+
+
+def logged_error(error: PluginError) -> Status:
+    """The ERROR status for a broken contract, which the log has in full."""
+    extra = fields(plugin=error.plugin, extensionPoint=error.extension_point, err=error.problem)
+    _log.error("%s", error, exc_info=error.__cause__, extra=extra)
+    return Status(Code.ERROR, (error.problem,), error.plugin)
+
+
+def may_gate(plugin: PreEnqueuePlugin, pod: PodInfo) -> bool:
+    """Whether a PreEnqueue plugin can gate a pod; one that fails to say so can."""
+    return unless_it_fails(True, plugin.name, "may_gate", lambda: bool(plugin.may_gate(pod)), pod=pod.key)
+
+
+def truth(method: Callable[..., Any], argument: Any) -> bool:
+    """The truth value of what a method returns, part of the call so that what it raises is the plugin's error."""
+    return bool(method(argument))
+
+
+def hashable(value: H) -> H:
+    """The value itself. Raises TypeError if it cannot be a key of a dictionary."""
+    hash(value)
+    return value
