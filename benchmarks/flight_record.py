@@ -22,9 +22,9 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.config import FeatureGates
 from kubestow.event_loop import new_event_loop
-from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
-from kubestow.flight_record.recording.event_loop import new_recorded_loop
-from kubestow.flight_record.recording.recorder import FlightRecorder
+from kubestow.flight_record.journal import new_recorded_loop
+from kubestow.flight_record.recording import FlightRecorder
+from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from kubestow.flight_record.recording.event_loop import RecordedLoop
+from kubestow.flight_record.journal import RecordedLoop
 from kubestow.testing.virtual_time import VirtualTimeLoop
 
 __all__ = ["Livelock", "RecordedShuffledLoop", "ShuffledLoop"]

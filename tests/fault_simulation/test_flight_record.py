@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.flight_record.files.segment import Segment
-from kubestow.flight_record.replay.exact import ReplayResult, replay
+from kubestow.flight_record.exact_replay import ReplayResult, replay
+from kubestow.flight_record.segment import Segment
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
 from tests.fault_simulation.scheduler.recording import Recording, ReplayedFaults
 from tests.fault_simulation.simulation import simulate

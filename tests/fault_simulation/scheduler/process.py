@@ -20,8 +20,8 @@ from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseTimings
 from kubestow.client.lease_lock import LeaseLock
-from kubestow.flight_record.recording.journal import Journal
-from kubestow.flight_record.recording.recorder import FlightRecorder
+from kubestow.flight_record.journal import Journal
+from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
 from kubestow.observability.composite_observer import CompositeObserver
 from kubestow.plugins import in_tree_registry

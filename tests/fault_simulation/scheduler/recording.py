@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubestow.flight_record.entries import Header
-from kubestow.flight_record.files.encoder import SegmentEncoder
-from kubestow.flight_record.files.segment import Chunk
+from kubestow.flight_record.segment import Chunk, SegmentEncoder
 from tests.fault_simulation.faults import Fault
 
 __all__ = ["RecordedFaults", "Recording", "ReplayedFaults"]
@@ -17,7 +16,7 @@ __all__ = ["RecordedFaults", "Recording", "ReplayedFaults"]
 class Recording:
     """One start of a process, until it ends or is killed; ``content`` is its record, without the end.
 
-    Implements :class:`kubestow.flight_record.recording.recorder.SegmentSink`.
+    Implements :class:`kubestow.flight_record.recording.SegmentSink`.
     """
 
     process: str

@@ -30,9 +30,9 @@ from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import RateLimit
 from kubestow.configuration_file import read_configuration
 from kubestow.event_loop import new_event_loop
-from kubestow.flight_record.files.writer import DEFAULT_SIZE, SegmentWriter
-from kubestow.flight_record.recording.event_loop import new_recorded_loop
-from kubestow.flight_record.recording.recorder import FlightRecorder
+from kubestow.flight_record.journal import new_recorded_loop
+from kubestow.flight_record.recording import FlightRecorder
+from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.observability.cache_debugger import CacheDebugger

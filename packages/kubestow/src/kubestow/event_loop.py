@@ -1,7 +1,7 @@
 """The event loop of a process that serves or schedules: uvloop's if it is installed, else asyncio's.
 
 uvloop comes with ``kubestow[speed]``; docs/performance.md has what it saves. A scheduler whose steps are recorded runs
-on a loop derived from the same (:mod:`kubestow.flight_record.recording.event_loop`).
+on a loop derived from the same (:mod:`kubestow.flight_record.journal`).
 """
 
 from __future__ import annotations

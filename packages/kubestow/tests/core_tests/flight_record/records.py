@@ -12,13 +12,12 @@ import pytest
 
 from kubestow import config
 from kubestow.engine.virtual_time import VirtualClock, VirtualTimeLoop
+from kubestow.flight_record import journal
 from kubestow.flight_record.entries import End, Header
-from kubestow.flight_record.files.encoder import SegmentEncoder
-from kubestow.flight_record.files.segment import Chunk
-from kubestow.flight_record.files.writer import SegmentWriter
-from kubestow.flight_record.recording import journal
-from kubestow.flight_record.recording.event_loop import RecordedLoop
-from kubestow.flight_record.recording.recorder import FlightRecorder
+from kubestow.flight_record.journal import RecordedLoop
+from kubestow.flight_record.recording import FlightRecorder
+from kubestow.flight_record.segment import Chunk, SegmentEncoder
+from kubestow.flight_record.writer import SegmentWriter
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
 from kubestow.testing.builders import node, pod

@@ -17,7 +17,7 @@ from msgspec import structs
 from kubestow import config
 from kubestow.cli.flags.command import Flags
 from kubestow.errors import ConfigurationError, InputError
-from kubestow.flight_record.files.writer import DEFAULT_SIZE, parse_size
+from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.private_files import write_private

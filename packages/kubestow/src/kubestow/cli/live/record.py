@@ -13,7 +13,7 @@ from kubestow.cli.exit_status import bad_input_is_status_1
 from kubestow.cli.inputs.connection import Connection, connection_options
 
 if TYPE_CHECKING:
-    from kubestow.flight_record.files.writer import SegmentWriter
+    from kubestow.flight_record.writer import SegmentWriter
 
 __all__ = ["record"]
 
@@ -37,7 +37,7 @@ def record(connection: Connection, duration: str | None, max_size: str, output: 
     It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
     cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations.
     """
-    from kubestow.flight_record.files.writer import SegmentWriter, parse_size
+    from kubestow.flight_record.writer import SegmentWriter, parse_size
 
     seconds = None if duration is None else _seconds(duration)
     writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
@@ -65,7 +65,7 @@ async def _record(writer: SegmentWriter, seconds: float | None, connection: Conn
 
     from kubestow.cli.signals import wait_for_signal
     from kubestow.client.cluster_client import ClusterClient
-    from kubestow.flight_record.recording.cluster_recorder import ClusterRecorder
+    from kubestow.flight_record.recording import ClusterRecorder
     from kubestow.wall_clock import WallClock
 
     credentials = await connection.credentials()

@@ -13,9 +13,9 @@ from kubestow.cli.output.documents import OUTPUTS, print_result
 from kubestow.cli.output.formats import output_option
 
 if TYPE_CHECKING:
-    from kubestow.flight_record.files.segment import Segment
-    from kubestow.flight_record.replay.exact import ReplayResult
-    from kubestow.flight_record.replay.redecision import PodComparison, Redecision
+    from kubestow.flight_record.exact_replay import ReplayResult
+    from kubestow.flight_record.redecision import PodComparison, Redecision
+    from kubestow.flight_record.segment import Segment
 
 __all__ = ["replay"]
 
@@ -44,8 +44,8 @@ def replay(
     recorded one. The exit status is 1 if any differs. With --config, and for a record of `kubestow record`, the pods
     are scheduled anew instead, and the placements are compared.
     """
-    from kubestow.flight_record.files.segment import Segment
-    from kubestow.flight_record.files.writer import segment_paths
+    from kubestow.flight_record.segment import Segment
+    from kubestow.flight_record.writer import segment_paths
 
     logging.getLogger("kubestow").setLevel(logging.CRITICAL)  # what the recorded scheduler logged, it logged then
     paths = segment_paths(record) if record.is_dir() else [record]
@@ -74,10 +74,10 @@ def replay(
 
 
 def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any], str, int]:
-    from kubestow.flight_record.replay import exact
+    from kubestow.flight_record import exact_replay
     from kubestow.plugins.registry import referenced_plugins
 
-    result = exact.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
+    result = exact_replay.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
     return _replay_document(result), "\n".join(_replay_lines(result)), status
 
@@ -134,8 +134,8 @@ def _redecided(
 ) -> tuple[dict[str, Any], str, int]:
     from kubestow import config
     from kubestow.configuration_file import read_configuration
-    from kubestow.flight_record.replay.exact import recorded_gates
-    from kubestow.flight_record.replay.redecision import redecide
+    from kubestow.flight_record.exact_replay import recorded_gates
+    from kubestow.flight_record.redecision import redecide
     from kubestow.plugins.registry import find_plugins
 
     header = segment.header

@@ -1,4 +1,6 @@
-"""The files of a flight record: frames of compressed data, each with a checksum.
+"""The files of a flight record: their format, their reader and encoder, and what they leave out.
+
+A file consists of frames of compressed data, each with a checksum:
 
     magic           16 bytes
     format version  2 bytes
@@ -7,39 +9,65 @@
 All numbers are little-endian. The first frame is the header. Each further one is a chunk: entries, readings of the
 clocks and the order of the scheduler's steps, compressed with zlib. The last one is the end, which is missing if the
 process was killed. A frame is written at once, so a file that was cut off is readable up to its last whole frame.
+
+Of an object a record keeps the fields that scheduling reads. Objects arrive decoded, so environment variables,
+commands, probes, the data of config maps and secrets and all other fields that scheduling does not read are gone
+already. Of the annotations, those that scheduling reads are kept. All others together become one digest, because a
+change of a node's annotations is an event of its own. The digest is keyed with random bytes that are not stored, so it
+shows that something changed and not what.
 """
 
 from __future__ import annotations
 
+import secrets
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM
+from kubestow.api.storage import BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from kubestow.errors import InputError
-from kubestow.flight_record.entries import End, Entry, Header
+from kubestow.flight_record.entries import Answered, Changed, End, Entry, Header, Listed
 
-__all__ = ["CHUNK", "END", "FORMAT_VERSION", "HEADER", "Chunk", "Segment", "encode_chunk", "frame", "preamble"]
+__all__ = ["DIGEST", "FORMAT_VERSION", "KEPT_ANNOTATIONS", "Chunk", "Redaction", "Segment", "SegmentEncoder"]
 
 _MAGIC = b"KUBESTOW-FLIGHT\n"
 FORMAT_VERSION = 1
 _VERSION = struct.Struct("<H")
 _FRAME = struct.Struct("<BII")
-HEADER, CHUNK, END = 1, 2, 3
+_HEADER, _CHUNK, _END = 1, 2, 3
 _LEVEL = 1
 #: Bytes of a frame's payload, and of what it decompresses to, beyond which the file is damaged.
 _MAX_PAYLOAD = 1 << 30
 
 _encode = msgspec.msgpack.Encoder().encode
+_encode_annotations = msgspec.json.Encoder(order="deterministic").encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_end = msgspec.msgpack.Decoder(End).decode
+
+DIGEST = "kubestow.flight-record/other-annotations"
+"""The annotation with the digest of those that are left out."""
+
+KEPT_ANNOTATIONS = frozenset(
+    {
+        BETA_STORAGE_CLASS,
+        BIND_COMPLETED,
+        BOUND_BY_CONTROLLER,
+        EXTENDED_RESOURCE_CLAIM,
+        SELECTED_NODE,
+        "scheduling.k8s.io/group-name",
+        "storage.alpha.kubernetes.io/migrated-plugins",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -55,23 +83,6 @@ class Chunk:
     order: array[int] = field(default_factory=lambda: array("q"))
 
 
-def preamble() -> bytes:
-    """The beginning of a file."""
-    return _MAGIC + _VERSION.pack(FORMAT_VERSION)
-
-
-def frame(kind: int, payload: bytes) -> bytes:
-    """A frame."""
-    head = struct.pack("<BI", kind, len(payload))
-    return _FRAME.pack(kind, len(payload), zlib.crc32(payload, zlib.crc32(head))) + payload
-
-
-def encode_chunk(entries: bytes, chunk: Chunk) -> bytes:
-    """The payload of a chunk, whose entries are encoded already."""
-    numbers = [_differences(stream) for stream in (chunk.monotonic, chunk.wall, chunk.order)]
-    return zlib.compress(_encode((entries, *numbers)), _LEVEL)
-
-
 def _decode_chunk(payload: bytes) -> Chunk:
     content = zlib.decompressobj().decompress(payload, _MAX_PAYLOAD)
     entries, *numbers = msgspec.msgpack.decode(content, type=tuple[bytes, bytes, bytes, bytes])
@@ -80,14 +91,6 @@ def _decode_chunk(payload: bytes) -> Chunk:
     for stream, differences in zip(streams, numbers, strict=True):
         stream.frombytes(_sums(differences))
     return chunk
-
-
-def _differences(stream: array[Any]) -> bytes:
-    """Each number as an integer of 64 bits, minus the one before it: these compress far better.
-
-    Positive floats are in the order of their bits, so differences of times are small as well.
-    """
-    return np.diff(np.frombuffer(stream, np.int64), prepend=np.int64(0)).tobytes()
 
 
 def _sums(differences: bytes) -> bytes:
@@ -119,7 +122,7 @@ class Segment:
                 len(_MAGIC), f"flight record of format version {version}; this kubestow reads {FORMAT_VERSION}"
             )
         kind, payload, self._first_chunk = self._frame(offset)
-        if kind != HEADER:
+        if kind != _HEADER:
             raise self._error(offset, f"expected the header, got a frame of kind {kind}")
         self.header: Header = self._decoded(offset, "header", _decode_header, payload)
 
@@ -132,12 +135,12 @@ class Segment:
                     offset, "the record is cut off: it has no end, so the scheduler did not stop regularly"
                 )
             kind, payload, following = self._frame(offset)
-            if kind == END:
+            if kind == _END:
                 if following != len(self._content):
                     raise self._error(following, f"{len(self._content) - following} bytes after the end of the record")
                 self.end = self._decoded(offset, "end", _decode_end, payload)
                 return
-            if kind != CHUNK:
+            if kind != _CHUNK:
                 raise self._error(offset, f"frame of unknown kind {kind}")
             chunk: Chunk = self._decoded(offset, "chunk", _decode_chunk, payload)
             yield chunk
@@ -167,3 +170,83 @@ class Segment:
 
     def _error(self, offset: int, problem: str) -> InputError:
         return InputError(str(self.path), problem, place=f"offset {offset}")
+
+
+class SegmentEncoder:
+    """Encodes one record."""
+
+    def __init__(self) -> None:
+        self._redaction = Redaction()
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+
+    def beginning(self, header: Header) -> bytes:
+        """The beginning of a file, with the header."""
+        return _MAGIC + _VERSION.pack(FORMAT_VERSION) + _frame(_HEADER, self._encode(header))
+
+    def chunk(self, chunk: Chunk) -> bytes:
+        """The frame of a chunk."""
+        entries = self._encode([self._redacted(entry) for entry in chunk.entries])
+        numbers = [_differences(stream) for stream in (chunk.monotonic, chunk.wall, chunk.order)]
+        return _frame(_CHUNK, zlib.compress(_encode((entries, *numbers)), _LEVEL))
+
+    def end(self, end: End) -> bytes:
+        """The end of a file."""
+        return _frame(_END, self._encode(end))
+
+    def _redacted(self, entry: Entry) -> Entry:
+        redacted = self._redaction.redacted
+        if isinstance(entry, Changed):  # the most frequent one
+            obj = redacted(entry.object)
+            return entry if obj is entry.object else msgspec.structs.replace(entry, object=obj)
+        if isinstance(entry, Listed):
+            return msgspec.structs.replace(entry, objects=[redacted(obj) for obj in entry.objects])
+        if isinstance(entry, Answered) and entry.value is not None:
+            return msgspec.structs.replace(entry, value=redacted(entry.value))
+        return entry
+
+
+def _plain(value: Any) -> Any:
+    """A value of a type that msgpack does not have, as plugins may pass to a call."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    return repr(value)
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    """A frame."""
+    head = struct.pack("<BI", kind, len(payload))
+    return _FRAME.pack(kind, len(payload), zlib.crc32(payload, zlib.crc32(head))) + payload
+
+
+def _differences(stream: array[Any]) -> bytes:
+    """Each number as an integer of 64 bits, minus the one before it: these compress far better.
+
+    Positive floats are in the order of their bits, so differences of times are small as well.
+    """
+    return np.diff(np.frombuffer(stream, np.int64), prepend=np.int64(0)).tobytes()
+
+
+class Redaction:
+    """Redacts objects; equal annotations have equal digests within one record only."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def redacted(self, obj: Any) -> Any:
+        """The object as it is recorded."""
+        metadata: Any = getattr(obj, "metadata", None)
+        annotations = getattr(metadata, "annotations", None)
+        if not annotations:
+            return obj
+        return msgspec.structs.replace(
+            obj, metadata=msgspec.structs.replace(metadata, annotations=self._annotations(annotations))
+        )
+
+    def _annotations(self, annotations: Mapping[str, str]) -> dict[str, str]:
+        kept = {key: value for key, value in annotations.items() if key in KEPT_ANNOTATIONS}
+        if len(kept) < len(annotations):
+            others = {key: value for key, value in annotations.items() if key not in KEPT_ANNOTATIONS}
+            kept[DIGEST] = blake2b(_encode_annotations(others), key=self._key, digest_size=8).hexdigest()
+        return kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.storage import SELECTED_NODE
-from kubestow.flight_record.files.redaction import DIGEST, Redaction
+from kubestow.flight_record.segment import DIGEST, Redaction
 
 
 def annotated(**annotations: str) -> Node:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
+from kubestow.flight_record import writer as writer_module
 from kubestow.flight_record.entries import AttemptEnded, Called, Changed, Decided, End, Entry, Header, Listed
-from kubestow.flight_record.files import writer as writer_module
-from kubestow.flight_record.files.segment import Chunk, Segment
-from kubestow.flight_record.files.writer import SegmentWriter, _SegmentFile, parse_size, segment_paths
-from kubestow.flight_record.recording.journal import Journal
+from kubestow.flight_record.journal import Journal
+from kubestow.flight_record.segment import Chunk, Segment
+from kubestow.flight_record.writer import SegmentWriter, _SegmentFile, parse_size, segment_paths
 from kubestow.testing.builders import node, pod
 
 HEADER = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=5.0)

@@ -1,21 +1,24 @@
-"""The journal: what is recorded while the scheduler runs, in memory, until a chunk is complete.
+"""The journal: what is recorded while the scheduler runs, in memory, until a chunk is complete; and its event loop.
 
 A scheduler is recorded exactly if it gets the same inputs at the same points of its execution. Its execution is the
 sequence of callbacks that the event loop runs for it, here called steps. The scheduler's tasks and callbacks run in
-contexts in which :data:`recorded_by` is set, so the event loop (:mod:`.event_loop`) knows its steps among those of the
-client, the server and the observers. The journal is used on the event loop only.
+contexts in which :data:`recorded_by` is set, so the event loop knows its steps and timers among those of the client,
+the server and the observers, and reports them to the journal. In all other respects it is the loop that it is derived
+from, of asyncio or uvloop. Only methods of asyncio's public interface are overridden, so callbacks may run in any
+order: a replay runs them in the recorded one. The journal is used on the event loop only.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Protocol, TypeVarTuple
 
 from kubestow.flight_record.entries import Entry, TimerFired
-from kubestow.flight_record.files.segment import Chunk
+from kubestow.flight_record.segment import Chunk
 
-__all__ = ["ChunkSink", "Journal", "recorded_by"]
+__all__ = ["ChunkSink", "Journal", "RecordedLoop", "RecordedSelectorLoop", "new_recorded_loop", "recorded_by"]
 
 Ts = TypeVarTuple("Ts")
 
@@ -63,8 +66,8 @@ class Journal:
 
     # -- what the event loop reports -------------------------------------------------------------------------------
 
-    def next_callback(self) -> int:
-        """The number of a callback that is scheduled."""
+    def number_callback(self) -> int:
+        """Number a callback that is scheduled."""
         self._callbacks += 1
         return self._callbacks
 
@@ -73,8 +76,8 @@ class Journal:
         self._order.append(number)
         callback(*arguments)
 
-    def next_timer(self) -> int:
-        """The number of a timer that is set."""
+    def number_timer(self) -> int:
+        """Number a timer that is set."""
         self._timers += 1
         return self._timers
 
@@ -127,3 +130,55 @@ class Journal:
         """Hand over the rest, and record nothing more."""
         self.flush()
         self._is_open = False
+
+
+class RecordedLoop(asyncio.AbstractEventLoop):
+    """Derive from this and an event loop of asyncio. Callbacks outside of a recorded scheduler are not affected."""
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        journal = recorded_by.get() if context is None else context.get(recorded_by)
+        if journal is None:
+            return super().call_soon(callback, *args, context=context)
+        return super().call_soon(journal.run_step, journal.number_callback(), callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        journal = recorded_by.get() if context is None else context.get(recorded_by)
+        if journal is None:
+            return super().call_at(when, callback, *args, context=context)
+        return super().call_at(when, journal.fire_timer, journal.number_timer(), callback, *args, context=context)
+
+
+class RecordedSelectorLoop(RecordedLoop, asyncio.SelectorEventLoop):
+    """asyncio's event loop for a process with a recorded scheduler."""
+
+
+def new_recorded_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop for a process with a recorded scheduler: uvloop's if it is installed, else asyncio's."""
+    try:
+        import uvloop
+    except ImportError:
+        return RecordedSelectorLoop()
+
+    class RecordedUVLoop(RecordedLoop, uvloop.Loop):  # type: ignore[misc]  # uvloop is not installed everywhere
+        """uvloop sets all timers with ``call_later``."""
+
+        def call_later(
+            self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+        ) -> asyncio.TimerHandle:
+            journal = recorded_by.get() if context is None else context.get(recorded_by)
+            if journal is None:
+                return super().call_later(delay, callback, *args, context=context)
+            return super().call_later(
+                delay, journal.fire_timer, journal.number_timer(), callback, *args, context=context
+            )
+
+        def call_at(
+            self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+        ) -> asyncio.TimerHandle:
+            return self.call_later(when - self.time(), callback, *args, context=context)
+
+    return RecordedUVLoop()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -35,21 +36,17 @@ from kubestow.flight_record.entries import (
     TimerFired,
     Undecodable,
 )
-from kubestow.flight_record.files.segment import Segment
-from kubestow.flight_record.recording.recorder import decided
-from kubestow.flight_record.replay.replay_loop import ReplayLoop
-from kubestow.flight_record.replay.replayed_ports import (
-    ReplayedAPI,
-    ReplayedCalls,
-    ReplayedClock,
-    ReplayedExtender,
-    ReplayedLeadership,
-)
-from kubestow.flight_record.replay.tape import Tape
+from kubestow.flight_record.interfaces import create_proxy
+from kubestow.flight_record.recording import decided
+from kubestow.flight_record.replay_environment import ReplayBoundary, ReplayLoop, Tape
+from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.interfaces import Clock, ClusterAPI
+from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
@@ -122,8 +119,7 @@ class _Replay(Observer):
         self._steps = 0
         self._is_over = False
         self._loop = ReplayLoop(lambda: self._tape.now)  # type: ignore[abstract]  # see there
-        self._calls = ReplayedCalls(self._produce, self._loop)
-        self._api = ReplayedAPI(self._calls)
+        self._boundary = boundary = ReplayBoundary(self._tape, self._produce, self._loop)
         self._running: asyncio.Task[None] | None = None
         gates = recorded_gates(header)
         registry = find_plugins(header.plugins, plugins)
@@ -132,15 +128,18 @@ class _Replay(Observer):
             configuration,
             registry=registry,
             environment=Environment(
-                self._api,
-                ReplayedClock(self._tape),
+                create_proxy(ClusterAPI, boundary),
+                create_proxy(Clock, boundary, SimpleNamespace(sleep=asyncio.sleep)),
                 recorded_random(header),
                 observer=self,
                 stopwatch=lambda: self._tape.now,
             ),
             gates=gates,
-            extenders=[ReplayedExtender(settings, self._calls) for settings in configuration.extenders],
-            leadership=ReplayedLeadership(self._calls, self._tape),
+            extenders=[
+                create_proxy(Extender, boundary, SimpleNamespace(settings=settings))
+                for settings in configuration.extenders
+            ],
+            leadership=create_proxy(Leadership, boundary),
             pod_max_in_unschedulable_pods=header.pod_max_in_unschedulable_pods,
         )
 
@@ -171,7 +170,7 @@ class _Replay(Observer):
     def _end(self, running: asyncio.Task[None]) -> None:
         """Stop the scheduler, which may be in the middle of something, and ignore what it does from now on."""
         self._is_over = True
-        self._calls.close()
+        self._boundary.close()
         running.cancel()
         self._loop.run_until_done(running)
         if running.done() and not running.cancelled():
@@ -190,7 +189,7 @@ class _Replay(Observer):
             self._tape.take()
             self._apply(entry)
             return True
-        number = self._tape.next_step()
+        number = self._tape.take_step()
         if number is None:
             if entry is not None:
                 self._diverge(_text(entry), "")
@@ -201,7 +200,7 @@ class _Replay(Observer):
         return True
 
     def _apply(self, entry: Input) -> None:
-        subscriber, resources = self._api.subscriber, self._api.resources
+        subscriber, resources = self._boundary.subscriber, self._boundary.resources
         try:
             match entry:
                 case Listed() if subscriber is not None:
@@ -212,7 +211,7 @@ class _Replay(Observer):
                     subscriber.apply(resource, entry.type, msgspec.convert(entry.object, resource.type))
                 case Undecodable() if subscriber is not None:
                     subscriber.unreadable(resources[entry.resource], entry.subject, entry.problem)
-                case Answered() if self._calls.end(entry):
+                case Answered() if self._boundary.end_call(entry):
                     pass
                 case TimerFired() if self._loop.fire_timer(entry.timer):
                     pass

@@ -15,18 +15,18 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from kubestow.api.formats.quantity import units
 from kubestow.errors import InputError, InvalidQuantity
-from kubestow.flight_record.entries import End, Header
-from kubestow.flight_record.files.encoder import SegmentEncoder
-from kubestow.flight_record.files.known_objects import KnownObjects
-from kubestow.flight_record.files.segment import Chunk
+from kubestow.flight_record.entries import Called, Changed, End, Entry, Header, Listed
+from kubestow.flight_record.segment import Chunk, SegmentEncoder
 from kubestow.log_fields import fields
 
 __all__ = ["DEFAULT_SIZE", "SegmentWriter", "parse_size", "segment_paths"]
@@ -72,7 +72,7 @@ class SegmentWriter:
     :meth:`in_folder` writes files of at most ``max_bytes`` together instead, and goes on after a failure once the disk
     can be written again.
 
-    Implements :class:`kubestow.flight_record.recording.recorder.SegmentSink`. Constructing it raises InputError if
+    Implements :class:`kubestow.flight_record.recording.SegmentSink`. Constructing it raises InputError if
     there is such a file, or if its folder cannot be written.
     """
 
@@ -85,7 +85,7 @@ class SegmentWriter:
         #: Whether the record goes on in further files, and older ones of the folder count and are deleted.
         self._is_one_of_many = False
         self._header: Header | None = None
-        self._known = KnownObjects()
+        self._known = _KnownObjects()
         #: The size from which the record goes on in another file.
         self._full = max_bytes
         self._file: _SegmentFile | None = None
@@ -161,7 +161,7 @@ class SegmentWriter:
     def _write(self, item: Chunk | Header | End) -> None:
         match item:
             case Header():
-                self._header, self._known = item, KnownObjects(item.resources)
+                self._header, self._known = item, _KnownObjects(item.resources)
                 self._file = self._open(self.path, item)
             case Chunk():
                 self._write_chunk(item)
@@ -171,7 +171,7 @@ class SegmentWriter:
     def _write_chunk(self, chunk: Chunk) -> None:
         written = False
         try:
-            if not self._problem or self._resumes():
+            if not self._problem or self._try_to_resume():
                 self._append_chunk(chunk)
                 written = True
         finally:
@@ -188,7 +188,7 @@ class SegmentWriter:
             data = self._file.encoder.chunk(chunk)
         self._append(self._file, data)
 
-    def _resumes(self) -> bool:
+    def _try_to_resume(self) -> bool:
         """Try to go on in a new file after a failure, now and then; whether that has worked."""
         if not self._is_one_of_many or not self._known.resources or time.monotonic() < self._next_try:
             return False
@@ -289,6 +289,48 @@ class _SegmentFile:
         """Close and delete the file."""
         self._file.close()
         self.path.unlink(missing_ok=True)
+
+
+class _KnownObjects:
+    """The objects of a cluster as of the last entry of a record, from which a file that goes on with it begins.
+
+    Holds references to objects that the scheduler has as well, and no copies.
+    """
+
+    def __init__(self, resources: Iterable[tuple[str, str, str]] = ()) -> None:
+        #: The resources that are watched, once that is known; entries name them by position.
+        self.resources = list(resources)
+        #: The time of the last entry that has one, in seconds.
+        self.time = 0.0
+        self._objects: dict[int, dict[tuple[str, str], Any]] = {}
+
+    def follow(self, entries: Iterable[Entry]) -> None:
+        """Take the next entries into account."""
+        for entry in entries:
+            if isinstance(entry, Changed):
+                self.time = entry.time
+                known = self._objects.setdefault(entry.resource, {})
+                if entry.type == "DELETED":
+                    known.pop(_key(entry.object), None)
+                else:
+                    known[_key(entry.object)] = entry.object
+            elif isinstance(entry, Listed):
+                self.time = entry.time
+                self._objects[entry.resource] = {_key(obj): obj for obj in entry.objects}
+            elif isinstance(entry, Called) and entry.method == "subscribe":
+                self.resources = list(entry.arguments)
+
+    def entries(self) -> list[Entry]:
+        """An entry for each object, as if it was new."""
+        return [
+            Changed(0, 0, self.time, resource, "ADDED", obj)
+            for resource, known in self._objects.items()
+            for obj in known.values()
+        ]
+
+
+def _key(obj: Any) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name
 
 
 def _described(error: Exception) -> str:

@@ -11,9 +11,8 @@ import pytest
 from core_tests.flight_record.records import small_record
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import AttemptEnded, End, Entry, Header
-from kubestow.flight_record.files.encoder import SegmentEncoder
-from kubestow.flight_record.files.segment import Chunk, Segment
-from kubestow.flight_record.replay.exact import replay
+from kubestow.flight_record.exact_replay import replay
+from kubestow.flight_record.segment import Chunk, Segment, SegmentEncoder
 
 HEADER = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=5.0)
 

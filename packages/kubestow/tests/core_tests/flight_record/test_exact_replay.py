@@ -15,8 +15,8 @@ from msgspec import structs
 from core_tests.flight_record.records import MemorySink, recorded, small_record
 from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.entries import Answered, Called, Changed, Decided, Header
-from kubestow.flight_record.files.segment import Chunk, Segment
-from kubestow.flight_record.replay.exact import ReplayResult, replay
+from kubestow.flight_record.exact_replay import ReplayResult, replay
+from kubestow.flight_record.segment import Chunk, Segment
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
 
@@ -44,8 +44,8 @@ def test_a_replay_does_not_depend_on_string_hashing(sink: MemorySink, tmp_path: 
     path = tmp_path / "record.bin"
     path.write_bytes(sink.content())
     program = (
-        "import sys; from pathlib import Path; from kubestow.flight_record.replay.exact import replay;"
-        "from kubestow.flight_record.files.segment import Segment;"
+        "import sys; from pathlib import Path; from kubestow.flight_record.exact_replay import replay;"
+        "from kubestow.flight_record.segment import Segment;"
         "print(replay(Segment(Path(sys.argv[1]))).divergence)"
     )
     for number in ("1", "2"):

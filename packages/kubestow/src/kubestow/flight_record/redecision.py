@@ -23,8 +23,8 @@ from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import Answered, Called, Changed, Entry, Listed
-from kubestow.flight_record.files.segment import Segment
-from kubestow.flight_record.replay.exact import recorded_random
+from kubestow.flight_record.exact_replay import recorded_random
+from kubestow.flight_record.segment import Segment
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import PODS, WATCHED

@@ -1,1 +1,0 @@
-"""Replay: the recorded scheduler exactly, step by step, or its cluster under another configuration."""
