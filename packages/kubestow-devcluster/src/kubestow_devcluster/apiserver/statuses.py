@@ -160,12 +160,6 @@ def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = 
     return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {problems}', details=details)
 
 
-def rejected() -> StatusError:
-    """A JSON patch that does not apply."""
-    message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, details={})
-
-
 def too_many_requests(message: str, *, cause: str, retry_after: int | None = None) -> StatusError:
     """An eviction that a disruption budget does not allow."""
     details = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}

@@ -281,6 +281,16 @@ def test_the_controller_binds_a_claim_to_the_volume_that_the_scheduler_reserved(
     run_scenario(scenario)
 
 
+def test_the_controller_leaves_unbound_volumes_of_a_delayed_class_to_the_scheduler() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        new_claim = claim(storage_class="fast")
+        new_claim["metadata"]["annotations"] = {SELECTED: "n"}
+        await create(cluster, storage_class(is_delayed=True), volume(storageClassName="fast"), new_claim)
+        assert (await bindings(cluster))["c"].startswith("pvc-")
+
+    run_scenario(scenario)
+
+
 def test_the_claim_of_an_ephemeral_volume_is_deleted_with_its_pod() -> None:
     async def scenario(cluster: Cluster) -> None:
         template = {"spec": claim(storage_class="fast")["spec"]}

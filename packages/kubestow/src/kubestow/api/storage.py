@@ -6,8 +6,6 @@ or places by: CSI, and the in-tree sources that have been migrated to CSI.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kubestow.api.core import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
@@ -43,7 +41,6 @@ __all__ = [
     "StorageClass",
     "TopologySelectorTerm",
     "VolumeAttachment",
-    "default_storage_class",
 ]
 
 STORAGE = "storage"
@@ -180,17 +177,6 @@ class StorageClass(APIObject, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologySelectorTerm] = []
-
-
-def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
-    """The name of the class that claims without one get, None if no class is the default.
-
-    Of several default classes it is the newest, of these the first by name (admission plugin DefaultStorageClass).
-    """
-    defaults = [one.metadata for one in classes if one.metadata.annotations.get(IS_DEFAULT_CLASS) == "true"]
-    newest = max((metadata.creation_timestamp or "" for metadata in defaults), default="")
-    names = (metadata.name for metadata in defaults if (metadata.creation_timestamp or "") == newest)
-    return min(names, default=None)
 
 
 class VolumeNodeResources(APIObject, frozen=True):

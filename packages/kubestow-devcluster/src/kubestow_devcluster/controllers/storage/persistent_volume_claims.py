@@ -1,31 +1,36 @@
 """The claim side of the persistent volume controller: binds claims to volumes, or hands them to a provisioner.
 
 A claim with a volumeName is bound to that volume or stays pending. Any other claim is bound to a volume reserved for
-it, or, unless its class has WaitForFirstConsumer, to the smallest matching volume. The scheduler's own functions match
-volumes (:mod:`kubestow.cluster.storage.available_volumes`). Without a match the claim is annotated for the provisioner
-of its class; with WaitForFirstConsumer only after the scheduler has selected a node.
+it, or, unless its class has WaitForFirstConsumer, to the smallest matching volume (:mod:`kubestow.rules.volumes`).
+Without a match the claim is annotated for the provisioner of its class; with WaitForFirstConsumer only after the
+scheduler has selected a node.
 """
 
 from __future__ import annotations
 
 from kubestow.api.formats.quantity import nanos
-from kubestow.api.meta import convert, decode
+from kubestow.api.meta import ObjectMeta, convert, decode
 from kubestow.api.storage import (
     BIND_COMPLETED,
-    BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    default_storage_class,
 )
-from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
 from kubestow.errors import InvalidObject
+from kubestow.rules.volumes import (
+    VolumeIndex,
+    bound_claim,
+    bound_volume,
+    default_storage_class,
+    is_bound_to,
+    may_bind_by_name,
+)
 from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.storage.store import WatchEvent
+from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY
-from kubestow_devcluster.controllers.storage.volume_index import VolumeIndex
 
 __all__ = ["STORAGE_PROVISIONER", "PersistentVolumeClaimController"]
 
@@ -76,7 +81,11 @@ class PersistentVolumeClaimController(Controller):
         self.enqueue(key)
 
     def _handle_volume(self, event: WatchEvent) -> None:
-        volume = self._volumes.update(event)
+        volume = _decode_volume(event.object)
+        if event.type == "DELETED":
+            self._volumes.remove(event.object.name)
+        else:
+            self._volumes.put(volume)
         reference = volume.spec.claim_ref
         if reference is not None:
             self.enqueue(f"{reference.namespace}/{reference.name}")
@@ -92,7 +101,7 @@ class PersistentVolumeClaimController(Controller):
         try:
             typed = decode(PersistentVolumeClaim, stored.data)
             if BIND_COMPLETED in typed.metadata.annotations:
-                self._sync_bound_claim(claim)
+                self._sync_bound_claim(claim, typed)
             elif typed.spec.volume_name:
                 self._sync_prebound_claim(claim, typed)
             elif typed.metadata.deletion_timestamp is None:
@@ -102,13 +111,13 @@ class PersistentVolumeClaimController(Controller):
 
     # Bound claims
 
-    def _sync_bound_claim(self, claim: Object) -> None:
+    def _sync_bound_claim(self, claim: Object, typed: PersistentVolumeClaim) -> None:
         """Check that the claim's volume exists and refers to it; if not, the claim is lost."""
         volume = self.get(claim["spec"].get("volumeName", ""), self._volume_kind)
         if volume is None:
             message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             self._mark_lost(claim, "ClaimLost", message)
-        elif not _is_bound_to(volume, claim):
+        elif not is_bound_to(convert(PersistentVolume, volume), typed):
             message = "Two claims are bound to the same volume, this one is bound incorrectly"
             self._mark_lost(claim, "ClaimMisbound", message)
         else:
@@ -140,12 +149,10 @@ class PersistentVolumeClaimController(Controller):
         volume, typed_volume = self.get(name, self._volume_kind), self._volumes.get(name)
         if volume is None or typed_volume is None:
             return
-        if volume["spec"].get("claimRef") and not _is_bound_to(volume, claim):
+        if typed_volume.spec.claim_ref is not None and not is_bound_to(typed_volume, typed):
             message = f'volume "{name}" already bound to a different claim.'
             self._record_once(claim, "FailedBinding", message, is_warning=True)
-        elif not volume["spec"].get("claimRef") and not (
-            satisfies(typed_volume, requirements_of(typed)) and typed_volume.storage_class == typed.storage_class
-        ):
+        elif not may_bind_by_name(typed_volume, typed):
             problem = "storage class, size, access modes or volume mode do not match"
             message = f'Cannot bind to requested volume "{name}": {problem}'
             self._record_once(claim, "VolumeMismatch", message, is_warning=True)
@@ -157,12 +164,12 @@ class PersistentVolumeClaimController(Controller):
         if "storageClassName" not in claim["spec"] and self._assign_default_class(claim):
             return
         storage_class = self.get(typed.storage_class, self._class_kind)
-        is_waiting = _is_delayed(storage_class) and SELECTED_NODE not in typed.metadata.annotations
-        match = self._volumes.find_match(typed, requirements_of(typed), reserved_only=is_waiting)
+        is_delayed = _is_delayed(storage_class)
+        match = self._volumes.find_match(typed, reserved_only=is_delayed)
         volume = None if match is None else self.get(match.metadata.name, self._volume_kind)
         if volume is not None:
             self._bind(claim, volume)
-        elif is_waiting:
+        elif is_delayed and SELECTED_NODE not in typed.metadata.annotations:
             message = "waiting for first consumer to be created before binding"
             self._record_once(claim, "WaitForFirstConsumer", message)
         elif not typed.storage_class:
@@ -204,11 +211,12 @@ class PersistentVolumeClaimController(Controller):
 
     def _bind(self, claim: Object, volume: Object) -> None:
         """Bind volume and claim to each other; writes only what differs."""
-        now = self.registry.now()
-        if _set_claim_ref(volume, self.kind.object_reference(claim), now):
-            self.registry.commit(self._volume_kind, volume)
-        if _set_volume_name(claim, volume):
-            self.registry.commit(self.kind, claim)
+        written_volume = bound_volume(volume, self.kind.object_reference(claim), self.registry.now())
+        if written_volume != volume:
+            self.registry.commit(self._volume_kind, written_volume)
+        written_claim = bound_claim(claim, volume)
+        if written_claim != claim:
+            self.registry.commit(self.kind, written_claim)
         self._last_message.pop(key_of(claim), None)
 
     def _record_once(self, claim: Object, reason: str, message: str, *, is_warning: bool = False) -> None:
@@ -224,44 +232,9 @@ def _is_delayed(storage_class: Object | None) -> bool:
     return storage_class is not None and storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
-def _is_bound_to(volume: Object, claim: Object) -> bool:
-    """Whether the volume is bound to, or reserved for, the claim."""
-    reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
-    is_named = (reference.get("namespace"), reference.get("name")) == (metadata["namespace"], metadata["name"])
-    return is_named and reference.get("uid") in (None, "", metadata["uid"])
-
-
-def _set_claim_ref(volume: Object, claim_ref: Object, now: str) -> bool:
-    """Bind the volume to the claim in place. Returns whether anything changed."""
-    spec = volume["spec"]
-    reference = spec.get("claimRef")
-    changed = False
-    if not reference:
-        annotations = volume["metadata"].get("annotations") or {}
-        volume["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
-    if not reference or reference.get("uid") != claim_ref["uid"]:
-        spec["claimRef"] = claim_ref
-        changed = True
-    if volume["status"].get("phase") != "Bound":
-        volume["status"] = {"phase": "Bound", "lastPhaseTransitionTime": now}
-        changed = True
-    return changed
-
-
-def _set_volume_name(claim: Object, volume: Object) -> bool:
-    """Bind the claim to the volume in place. Returns whether anything changed."""
-    spec, old_annotations = claim["spec"], claim["metadata"].get("annotations") or {}
-    annotations = {**old_annotations, BIND_COMPLETED: "yes"}
-    if not spec.get("volumeName"):
-        spec["volumeName"] = volume["metadata"]["name"]
-        annotations[BOUND_BY_CONTROLLER] = "yes"
-    status = {
-        **claim["status"],
-        "phase": "Bound",
-        "accessModes": volume["spec"].get("accessModes") or [],
-        "capacity": volume["spec"].get("capacity") or {},
-    }
-    if annotations == old_annotations and status == claim["status"]:
-        return False
-    claim["metadata"]["annotations"], claim["status"] = annotations, status
-    return True
+def _decode_volume(stored: StoredObject) -> PersistentVolume:
+    try:
+        return decode(PersistentVolume, stored.data)
+    except InvalidObject:
+        # A volume without capacity satisfies no claim.
+        return PersistentVolume(metadata=ObjectMeta(name=stored.name))

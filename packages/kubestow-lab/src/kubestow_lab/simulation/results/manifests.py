@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Pod
-from kubestow.engine.cluster_api.object_writes import json_merge_patched
 from kubestow.engine.cluster_api.replacements import original_uid
 from kubestow.engine.input.cluster import Cluster
+from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -53,7 +53,7 @@ def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrival
             if source is None or resource.kind in _CHANGED:
                 if resource.kind == "ResourceClaim":  # whose allocation may be gone
                     manifest = {name: value for name, value in manifest.items() if name != "status"}
-                manifest = json_merge_patched(manifest, msgspec.to_builtins(obj))
+                manifest = json_merge_patch(manifest, msgspec.to_builtins(obj))
             yield _output(resource, manifest)
     for source in (*cluster.custom_resources, *arrivals.custom_resources):
         yield {"apiVersion": source.api_version, "kind": source.kind, **_without_bookkeeping(source.manifest)}
@@ -81,7 +81,7 @@ def _updated(manifest: Object, pod: Pod, *, is_new: bool) -> Object:
     state: Object = msgspec.to_builtins(pod)
     if not manifest:
         return state
-    metadata = json_merge_patched(manifest.get("metadata") or {}, state["metadata"])
+    metadata = json_merge_patch(manifest.get("metadata") or {}, state["metadata"])
     spec = {name: value for name, value in (manifest.get("spec") or {}).items() if name != "nodeName"}
     if pod.spec.node_name:
         spec["nodeName"] = pod.spec.node_name

@@ -16,48 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelectorTerm
-from kubestow.api.formats.quantity import nanos
-from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
-from kubestow.api.storage import STORAGE, PersistentVolume, PersistentVolumeClaim
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.storage.node_masks import NodeMask, NodeMasks
-from kubestow.errors import InvalidQuantity
+from kubestow.rules.volumes import ClaimRequirements, capacity_of, is_available_for, is_bound_to, satisfies
 
-__all__ = [
-    "NO_VOLUME",
-    "AvailableVolumes",
-    "ClaimRequirements",
-    "VolumeMatch",
-    "capacity_of",
-    "is_available_for",
-    "is_prebound_to",
-    "node_terms",
-    "requirements_of",
-    "satisfies",
-]
+__all__ = ["NO_VOLUME", "AvailableVolumes", "VolumeMatch", "node_terms"]
 
 #: Stands for "no volume" in a match.
 NO_VOLUME = -1
 
-_AVAILABLE = "Available"
-_FILESYSTEM = "Filesystem"
 #: The most sets of requirements per storage class whose volumes are cached.
 _MOST_REQUIREMENTS = 64
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Terms = Sequence[NodeSelectorTerm]
-
-
-class ClaimRequirements(NamedTuple):
-    """What a claim requires of a volume. ``size`` is in nano bytes."""
-
-    storage_class: str
-    size: int
-    volume_mode: str
-    attributes_class: str
-    access_modes: frozenset[str]
-    selector: Selector
 
 
 class VolumeMatch(NamedTuple):
@@ -117,7 +91,7 @@ class AvailableVolumes:
             volume
             for _, volume in sorted(claimed.items())
             if volume.storage_class == requirements.storage_class
-            and is_prebound_to(volume, claim)
+            and is_bound_to(volume, claim)
             and satisfies(volume, requirements)
         ]
 
@@ -249,56 +223,6 @@ class _SortedVolumes:
         matched, where = np.unique(match.numbers, return_inverse=True)
         names = (match.volumes[number].metadata.name if number >= 0 else "" for number in matched.tolist())
         return np.array([self._numbers.get(name, NO_VOLUME) for name in names], np.int64)[where]
-
-
-# -- requirements --------------------------------------------------------------------------------------------------
-
-
-def requirements_of(claim: PersistentVolumeClaim) -> ClaimRequirements:
-    """The requirements of a claim. Raises InvalidQuantity or InvalidSelector."""
-    spec = claim.spec
-    return ClaimRequirements(
-        claim.storage_class,
-        nanos(spec.resources.requests.get(STORAGE, 0)),
-        spec.volume_mode or _FILESYSTEM,
-        spec.volume_attributes_class_name or "",
-        frozenset(spec.access_modes),
-        EVERYTHING if spec.selector is None else compile_selector(spec.selector),
-    )
-
-
-def satisfies(volume: PersistentVolume, requirements: ClaimRequirements) -> bool:
-    """Whether a volume satisfies the requirements that hold for pre-bound and unbound volumes alike."""
-    return (
-        capacity_of(volume) >= requirements.size
-        and (volume.spec.volume_mode or _FILESYSTEM) == requirements.volume_mode
-        and (volume.spec.volume_attributes_class_name or "") == requirements.attributes_class
-        and volume.metadata.deletion_timestamp is None
-    )
-
-
-def is_available_for(volume: PersistentVolume, requirements: ClaimRequirements) -> bool:
-    """Whether an unbound volume satisfies all requirements."""
-    return (
-        satisfies(volume, requirements)
-        and volume.status.phase == _AVAILABLE
-        and requirements.selector.matches(volume.metadata.labels)
-        and requirements.access_modes.issubset(volume.spec.access_modes)
-    )
-
-
-def is_prebound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the ``claimRef`` of a volume with the name of a claim has its uid, or none."""
-    claimed_by = volume.spec.claim_ref
-    return claimed_by is not None and claimed_by.uid in ("", claim.metadata.uid)
-
-
-def capacity_of(volume: PersistentVolume) -> int:
-    """The capacity of a volume in nano bytes; negative if it is invalid, so that it satisfies no claim."""
-    try:
-        return nanos(volume.spec.capacity.get(STORAGE, 0))
-    except InvalidQuantity:
-        return -(2**200)
 
 
 def node_terms(volume: PersistentVolume) -> Terms | None:

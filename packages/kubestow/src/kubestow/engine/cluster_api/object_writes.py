@@ -10,9 +10,10 @@ import msgspec
 from kubestow.api.meta import ObjectMeta, convert
 from kubestow.cluster.catalog import Catalog, KubernetesObject
 from kubestow.errors import APIError
+from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 
-__all__ = ["VersionedStore", "check_preconditions", "json_merge_patched", "merge_patched"]
+__all__ = ["VersionedStore", "check_preconditions", "merge_patched"]
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -54,7 +55,7 @@ def merge_patched(resource: Resource, current: T | None, obj: ObjectReference, c
     if current is None:
         raise APIError(404, "NotFound", f'{resource.qualified_name} "{obj.name}" not found')
     check_preconditions(resource, current.metadata, uid=obj.uid, resource_version=obj.resource_version)
-    patched: T = convert(resource.type, json_merge_patched(msgspec.to_builtins(current), changes))
+    patched: T = convert(resource.type, json_merge_patch(msgspec.to_builtins(current), changes))
     return patched
 
 
@@ -67,20 +68,6 @@ def check_preconditions(resource: Resource, current: ObjectMeta, *, uid: str, re
     if resource_version not in ("", current.resource_version):
         text = "the object has been modified; please apply your changes to the latest version and try again"
         raise APIError(409, "Conflict", f"{failed}: {text}")
-
-
-def json_merge_patched(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a JSON merge patch (RFC 7386)."""
-    merged = dict(target)
-    for name, value in patch.items():
-        if isinstance(value, Mapping):
-            known = merged.get(name)
-            merged[name] = json_merge_patched(known if isinstance(known, Mapping) else {}, value)
-        elif value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = value
-    return merged
 
 
 def _number(obj: KubernetesObject) -> int:

@@ -13,17 +13,21 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.object_writes import check_preconditions
 from kubestow.errors import APIError
+from kubestow.rules.patches import ANY_FIELD, FieldMerge, FieldTable, strategic_merge_patch
 from kubestow.scheduling.events.resources import resource_of
 
 __all__ = ["InMemoryResourceClaims", "ResourceClaimStore", "run_synchronously"]
 
-Object = dict[str, Any]
 T = TypeVar("T")
 
 _CLAIMS = resource_of(ResourceClaim)
-_DELETE_FROM = "$deleteFromPrimitiveList/"
-#: The merge keys of lists in a strategic merge patch; of other lists, only finalizers are merged.
-_MERGE_KEYS = {"reservedFor": "uid"}
+_ANYTHING = ANY_FIELD.schema
+_METADATA_SCHEMA = FieldTable(
+    {"finalizers": FieldMerge(_ANYTHING, "merge"), "ownerReferences": FieldMerge(_ANYTHING, "merge", "uid")}
+)
+_STATUS_SCHEMA = FieldTable({"reservedFor": FieldMerge(_ANYTHING, "merge", "uid")})
+#: How the fields of a ResourceClaim merge; ``devices`` and other lists are replaced.
+_CLAIM_SCHEMA = FieldTable({"metadata": FieldMerge(_METADATA_SCHEMA), "status": FieldMerge(_STATUS_SCHEMA)})
 
 
 class ResourceClaimStore(Protocol):
@@ -76,7 +80,7 @@ class InMemoryResourceClaims:
         )
         parts = {subresource, "metadata"} if subresource else set(patch) - {"status"}
         change = {part: value for part, value in patch.items() if part in parts}
-        patched = convert(ResourceClaim, _merged(msgspec.to_builtins(current), change))
+        patched = convert(ResourceClaim, strategic_merge_patch(msgspec.to_builtins(current), change, _CLAIM_SCHEMA))
         self._store.put(patched)
         return await self.read(claim.metadata.namespace, claim.metadata.name)
 
@@ -98,33 +102,3 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("the coroutine suspended")
-
-
-def _merged(current: Object, patch: Mapping[str, Any]) -> Object:
-    """Apply a strategic merge patch, with the features that ResourceClaims need."""
-    merged = dict(current)
-    for key, value in patch.items():
-        if key.startswith(_DELETE_FROM):
-            name = key.removeprefix(_DELETE_FROM)
-            merged[name] = [item for item in merged.get(name, []) if item not in value]
-        elif value is None:
-            merged.pop(key, None)
-        elif isinstance(value, Mapping):
-            merged[key] = _merged(merged.get(key) or {}, value)
-        elif key in _MERGE_KEYS:
-            merged[key] = _merged_by(_MERGE_KEYS[key], merged.get(key) or [], value)
-        elif key == "finalizers":
-            merged[key] = list(dict.fromkeys([*merged.get(key, []), *value]))
-        else:
-            merged[key] = value
-    return merged
-
-
-def _merged_by(key: str, items: list[Object], patch: list[Object]) -> list[Object]:
-    by_key = {item[key]: item for item in items}
-    for change in patch:
-        if change.get("$patch") == "delete":
-            by_key.pop(change[key], None)
-        else:
-            by_key[change[key]] = by_key.get(change[key], {}) | change
-    return list(by_key.values())

@@ -13,35 +13,25 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from kubestow.api.meta import ObjectMeta
+from kubestow.api.meta import ObjectMeta, convert
 from kubestow.api.storage import (
-    BIND_COMPLETED,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,
-    PersistentVolumeClaimStatus,
     PersistentVolumeSpec,
-    PersistentVolumeStatus,
     StorageClass,
-)
-from kubestow.cluster.storage.available_volumes import (
-    capacity_of,
-    is_available_for,
-    is_prebound_to,
-    requirements_of,
-    satisfies,
 )
 from kubestow.engine.cluster_api.object_writes import VersionedStore
 from kubestow.errors import InvalidQuantity, InvalidSelector
+from kubestow.rules.volumes import VolumeIndex, bound_claim, bound_volume, is_bound_to, may_bind_by_name
 
 __all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes", "in_load_order", "with_bound_volumes"]
 
 T = TypeVar("T")
 
-_VOLUME_BOUND = PersistentVolumeStatus(phase="Bound")
-_CLAIM_BOUND = PersistentVolumeClaimStatus(phase="Bound")
+_KIND = "PersistentVolumeClaim"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 #: Claims are bound after the volumes that they can have are known, and after all storage classes.
 _LOAD_ORDER: dict[type[Any], int] = {PersistentVolume: 1, PersistentVolumeClaim: 2}
@@ -62,9 +52,7 @@ class VolumeController:
 
     def __init__(self, store: VolumeStore) -> None:
         self._store = store
-        #: The volumes without a claim by storage class, and those with one by its namespace and name; by name.
-        self._groups: dict[str | tuple[str, str], dict[str, PersistentVolume]] = {}
-        self._group_of: dict[str, str | tuple[str, str]] = {}
+        self._volumes = VolumeIndex()
 
     def reconcile(self, changed: PersistentVolume | PersistentVolumeClaim) -> None:
         """Act on a volume or claim that was created or changed."""
@@ -72,19 +60,12 @@ class VolumeController:
             if not changed.is_bound:
                 self._sync_claim(changed)
             return
-        self._note(changed)
+        self._volumes.put(changed)
         claim_ref = changed.spec.claim_ref
         claims = self._store.objects(PersistentVolumeClaim)
         claim = claims.get((claim_ref.namespace, claim_ref.name)) if claim_ref is not None else None
-        if claim is not None and not claim.is_bound and is_prebound_to(changed, claim):
+        if claim is not None and not claim.is_bound and is_bound_to(changed, claim):
             self._bind(changed, claim)
-
-    def _note(self, volume: PersistentVolume) -> None:
-        name, claim_ref = volume.metadata.name, volume.spec.claim_ref
-        self._groups.get(self._group_of.get(name, ""), {}).pop(name, None)
-        group = volume.storage_class if claim_ref is None else (claim_ref.namespace, claim_ref.name)
-        self._group_of[name] = group
-        self._groups.setdefault(group, {})[name] = volume
 
     def _sync_claim(self, claim: PersistentVolumeClaim) -> None:
         """Bind an unbound claim, or provision a volume, unless its class waits for the scheduler to select a node."""
@@ -99,25 +80,18 @@ class VolumeController:
             self._provision(claim)
 
     def _match(self, claim: PersistentVolumeClaim, *, reserved_only: bool) -> PersistentVolume | None:
-        """The volume that the claim names, else one reserved for it, else the smallest one that satisfies it."""
+        """The volume that the claim names if it may have that, else the best one for it."""
         try:
-            requirements = requirements_of(claim)
+            if not claim.spec.volume_name:
+                return self._volumes.find_match(claim, reserved_only=reserved_only)
+            named = self._volumes.get(claim.spec.volume_name)
+            return named if named is not None and may_bind_by_name(named, claim) else None
         except (InvalidQuantity, InvalidSelector):
             return None
-        reserved = self._groups.get((claim.metadata.namespace, claim.metadata.name), {}).values()
-        unclaimed = self._groups.get(claim.storage_class, {}).values()
-        prebound = [volume for volume in reserved if is_prebound_to(volume, claim) and satisfies(volume, requirements)]
-        if name := claim.spec.volume_name:
-            named = [volume for volume in unclaimed if satisfies(volume, requirements)]
-            return next((volume for volume in (*prebound, *named) if volume.metadata.name == name), None)
-        if not prebound and not reserved_only:
-            prebound = [volume for volume in unclaimed if is_available_for(volume, requirements)]
-        return min(prebound, key=lambda volume: (capacity_of(volume), volume.metadata.name), default=None)
 
     def _bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        spec = msgspec.structs.replace(volume.spec, claim_ref=_reference(claim))
-        self._store.put(_bound(claim, volume.metadata.name))
-        self._store.put(msgspec.structs.replace(volume, spec=spec, status=_VOLUME_BOUND))
+        for obj in _bound(volume, claim):
+            self._store.put(obj)
 
     def _provision(self, claim: PersistentVolumeClaim) -> None:
         spec = PersistentVolumeSpec(
@@ -125,7 +99,7 @@ class VolumeController:
             access_modes=claim.spec.access_modes,
             volume_mode=claim.spec.volume_mode,
             storage_class_name=claim.storage_class,
-            claim_ref=_reference(claim),
+            claim_ref=ClaimReference(**_reference(claim)),
         )
         name = f"pvc-{claim.metadata.uid.replace('/', '-')}"
         self._store.put(PersistentVolume(metadata=ObjectMeta(name=name, uid=f"volume/{name}"), spec=spec))
@@ -170,26 +144,21 @@ def bind_reserved_volumes(
     for volume in volumes:
         claim_ref = volume.spec.claim_ref
         claim = claims.get(claim_ref.namespace, claim_ref.name) if claim_ref is not None else None
-        if claim_ref is None or claim is None or claim.is_bound or claim_ref.uid not in ("", claim.metadata.uid):
-            continue
-        claim_ref = msgspec.structs.replace(claim_ref, uid=claim.metadata.uid)
-        spec = msgspec.structs.replace(volume.spec, claim_ref=claim_ref)
-        volumes.put(msgspec.structs.replace(volume, spec=spec, status=_VOLUME_BOUND))
-        claims.put(_bound(claim, volume.metadata.name))
+        if claim is not None and not claim.is_bound and is_bound_to(volume, claim):
+            written_claim, written_volume = _bound(volume, claim)
+            claims.put(written_claim)
+            volumes.put(written_volume)
 
 
-def _reference(claim: PersistentVolumeClaim) -> ClaimReference:
+def _reference(claim: PersistentVolumeClaim) -> dict[str, str]:
     metadata = claim.metadata
-    return ClaimReference(
-        kind="PersistentVolumeClaim", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
-    )
+    return {"kind": _KIND, "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
 
 
-def _bound(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
-    annotations = claim.metadata.annotations | {BIND_COMPLETED: "yes"}
-    return msgspec.structs.replace(
-        claim,
-        metadata=msgspec.structs.replace(claim.metadata, annotations=annotations),
-        spec=msgspec.structs.replace(claim.spec, volume_name=volume_name),
-        status=_CLAIM_BOUND,
+def _bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[PersistentVolumeClaim, PersistentVolume]:
+    """Claim and volume bound to each other; the claim is written first."""
+    manifest = msgspec.to_builtins(volume)
+    written_claim = bound_claim(msgspec.to_builtins(claim), manifest)
+    return convert(PersistentVolumeClaim, written_claim), convert(
+        PersistentVolume, bound_volume(manifest, _reference(claim))
     )

@@ -18,8 +18,8 @@ from kubestow.api.storage import (
     PersistentVolumeClaim,
     PersistentVolumeStatus,
     StorageClass,
-    default_storage_class,
 )
+from kubestow.rules.volumes import default_storage_class
 
 __all__ = ["with_default_class", "with_defaults"]
 

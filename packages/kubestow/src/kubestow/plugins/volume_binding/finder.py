@@ -28,17 +28,12 @@ from kubestow.api.storage import (
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.storage.available_volumes import (
-    NO_VOLUME,
-    ClaimRequirements,
-    VolumeMatch,
-    node_terms,
-    requirements_of,
-)
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
+from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
 __all__ = ["DynamicProvision", "PodVolumeClaims", "PodVolumes", "StaticBinding", "find_pod_volumes"]
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, requirements_of
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch
+from kubestow.rules.volumes import requirements_of
 from kubestow.testing import node
 from kubestow.testing.storage import claim, volume
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from kubestow.errors import APIError
+from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json_patch, strategic_merge_patch
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.handlers.create import check_name, check_namespace
 from kubestow_devcluster.apiserver.endpoints.request import Request
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.response import Response
 from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager
-from kubestow_devcluster.apiserver.patches.json_merge_patch import json_merge_patch
-from kubestow_devcluster.apiserver.patches.json_patch import json_patch
-from kubestow_devcluster.apiserver.patches.server_side_apply import server_side_apply, undeclared_fields
-from kubestow_devcluster.apiserver.patches.strategic_merge_patch import strategic_merge_patch
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.managed_fields.server_side_apply import server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.schema import ListOf, MapOf, Object, Struct, Type
 from kubestow_devcluster.apiserver.serialization.decoding import decode_body, yaml_duplicates
 
-__all__ = ["decode_patch", "is_json_patch", "patch", "patch_type_of"]
+__all__ = ["JSON_MERGE_PATCH", "JSON_PATCH", "decode_patch", "is_json_patch", "patch", "patch_type_of", "patched"]
 
-_JSON_PATCH = "application/json-patch+json"
-_JSON_MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+JSON_MERGE_PATCH = "application/merge-patch+json"
 _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
-_PATCH_TYPES = frozenset({_JSON_PATCH, _JSON_MERGE_PATCH, _STRATEGIC_MERGE_PATCH, _APPLY_PATCH})
+_PATCH_TYPES = frozenset({JSON_PATCH, JSON_MERGE_PATCH, _STRATEGIC_MERGE_PATCH, _APPLY_PATCH})
 
 
 def patch(scope: RequestScope) -> Response:
@@ -37,13 +36,7 @@ def patch(scope: RequestScope) -> Response:
 
     def change(old: Object) -> Object:
         obj = {"kind": scope.kind.name, "apiVersion": scope.kind.api_version, **old}
-        if patch_type == _JSON_PATCH:
-            patched = json_patch(obj, content)
-        elif patch_type == _JSON_MERGE_PATCH:
-            patched = json_merge_patch(obj, content)
-        else:
-            patched = strategic_merge_patch(obj, content, scope.kind.struct)
-        new, warnings = scope.read(patched)
+        new, warnings = scope.read(patched(obj, content, patch_type, scope.kind.struct))
         headers.update(warnings)
         return new
 
@@ -52,6 +45,38 @@ def patch(scope: RequestScope) -> Response:
         scope.kind, info.namespace, info.name, change, scope.write_options, subresource=info.subresource
     )
     return scope.encoder.object_response(stored, headers=headers)
+
+
+def patched(obj: Object, content: Any, patch_type: str, type_: Type) -> Object:
+    """An object of this type after a patch other than an apply. Raises a 400, 413 or 422 StatusError."""
+    try:
+        if patch_type == JSON_PATCH:
+            return json_patch(obj, content)
+        if patch_type == JSON_MERGE_PATCH:
+            merged: Object = json_merge_patch(obj, content)
+            return merged
+        return strategic_merge_patch(obj, content, _TypeSchema(type_))
+    except APIError as error:
+        details: Object | None = {} if error.code == 422 else None
+        raise statuses.StatusError(error.code, error.reason, error.message, details=details) from None
+
+
+class _TypeSchema(NamedTuple):
+    """How the fields of a type merge, for strategic merge patches."""
+
+    type_: Type
+
+    def field(self, name: str) -> FieldMerge:
+        if isinstance(self.type_, MapOf):
+            return FieldMerge(_TypeSchema(self.type_.item))
+        field = self.type_.fields.get(name) if isinstance(self.type_, Struct) else None
+        if field is None:
+            return ANY_FIELD
+        if not isinstance(field.type_, ListOf):
+            return FieldMerge(_TypeSchema(field.type_), field.patch_strategy)
+        key = field.merge.patch_key if field.merge is not None else ""
+        is_merged = field.merge is not None and bool(key or field.merge.patch_by_value)
+        return FieldMerge(_TypeSchema(field.type_.item), "merge" if is_merged else "", key)
 
 
 def patch_type_of(scope: RequestScope) -> str:

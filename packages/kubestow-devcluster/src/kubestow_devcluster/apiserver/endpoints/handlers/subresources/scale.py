@@ -6,14 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from kubestow_devcluster.apiserver import field_errors, statuses
-from kubestow_devcluster.apiserver.endpoints.handlers.patch import decode_patch, is_json_patch, patch_type_of
+from kubestow_devcluster.apiserver.endpoints.handlers.patch import (
+    JSON_MERGE_PATCH,
+    JSON_PATCH,
+    decode_patch,
+    is_json_patch,
+    patch_type_of,
+    patched,
+)
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.response import Response
-from kubestow_devcluster.apiserver.patches.json_merge_patch import json_merge_patch
-from kubestow_devcluster.apiserver.patches.json_patch import json_patch
 from kubestow_devcluster.apiserver.printers.table import format_selector
 from kubestow_devcluster.apiserver.resources.kind import Kind, ScalePaths, value_at, with_value_at
 from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import ANY
 from kubestow_devcluster.apiserver.serialization.decoding import decode_body
 
 __all__ = ["get_scale", "patch_scale", "update_scale"]
@@ -35,9 +41,8 @@ def patch_scale(scope: RequestScope) -> Response:
     """Patches other than JSON patches are merged as JSON: a Scale has no lists, and an apply records no manager."""
     patch_type_of(scope)
     content = decode_patch(scope.request)
-    if is_json_patch(scope.request):
-        return _update(scope, lambda scale: json_patch(scale, content))
-    return _update(scope, lambda scale: json_merge_patch(scale, content))
+    patch_type = JSON_PATCH if is_json_patch(scope.request) else JSON_MERGE_PATCH
+    return _update(scope, lambda scale: patched(scale, content, patch_type, ANY))
 
 
 def _update(scope: RequestScope, change: Callable[[Object], Any]) -> Response:
