@@ -34,13 +34,13 @@ import numpy as np
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.virtual_time import VirtualClock, run
 from kubestow.errors import APIError
 from kubestow.framework.interface import Victims
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.framework.interface import Queued, QueueSortPlugin
-from kubestow_contrib.qos_class import QOSClass, qos_class
+from kubestow.rules.pods import QOSClass, qos_class
 
 __all__ = ["QOSSort"]
 

@@ -18,6 +18,7 @@ import yaml
 from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
+from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.annotations import KUBELET, STOPPED
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.registry.registry import Registry
@@ -179,7 +180,7 @@ class _Loader:
 
 
 def _is_finished_or_deleted(kind: Kind, new: Object) -> bool:
-    is_finished = kind.name == "Pod" and (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    is_finished = kind.name == "Pod" and is_terminal((new.get("status") or {}).get("phase"))
     return is_finished or "deletionTimestamp" in new["metadata"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["has_deadline", "is_pod_finished", "is_terminating", "node_name_of", "phase_of", "uid_of"]
@@ -48,4 +49,4 @@ def phase_of(pod: StoredObject) -> str:
 
 def is_pod_finished(pod: StoredObject) -> bool:
     """Whether the pod has succeeded or failed."""
-    return phase_of(pod) in ("Succeeded", "Failed")
+    return is_terminal(phase_of(pod))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import floor
 
 from kubestow.api.core import Pod
-from kubestow.cluster.pods.requests import limits_by_spec
 from kubestow.cluster.pods.shapes import Shape
-from kubestow_contrib.qos_class import QOSClass, qos_class
+from kubestow.rules.pods import QOSClass, qos_class
+from kubestow.rules.requests import limits_by_spec
 
 __all__ = ["LABEL_KEYS", "PROD", "estimate", "priority_class"]
 

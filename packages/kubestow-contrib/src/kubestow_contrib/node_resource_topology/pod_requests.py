@@ -8,8 +8,8 @@ from typing import NamedTuple
 from kubestow.api.core import Container
 from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.pods.shapes import Shape
+from kubestow.rules.pods import QOSClass, qos_class
 from kubestow_contrib.node_resource_topology.topologies import amount
-from kubestow_contrib.qos_class import QOSClass, qos_class
 
 __all__ = [
     "Amounts",

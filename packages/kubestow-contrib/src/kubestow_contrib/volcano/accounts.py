@@ -15,9 +15,9 @@ from typing import NamedTuple
 from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, memberships
-from kubestow.cluster.pods.requests import PODS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
+from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.division import Division
 from kubestow_contrib.volcano.fair_share import TOLERANCE, dominant_share

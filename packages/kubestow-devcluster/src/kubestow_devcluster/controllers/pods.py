@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from kubestow.api.core import NodeAffinity
+from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.controllers.owner_references import OwnerRef, controller_of
 
@@ -94,7 +95,7 @@ class PodView(msgspec.Struct, frozen=True):
     @property
     def is_finished(self) -> bool:
         """Whether the pod has succeeded or failed."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return is_terminal(self.status.phase)
 
     @property
     def is_active(self) -> bool:

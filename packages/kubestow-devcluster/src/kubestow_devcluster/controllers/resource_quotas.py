@@ -6,8 +6,8 @@ objects are deleted, pods finish or other objects change.
 
 from __future__ import annotations
 
+from kubestow.rules.resource_lists import ResourceList, added
 from kubestow_devcluster.apiserver.registry.admission.quota_usage import counted_resources, is_in_scope, usage_of
-from kubestow_devcluster.apiserver.registry.admission.resource_lists import ResourceList, added
 from kubestow_devcluster.apiserver.resources import Object
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.stored_objects import has_deadline, is_pod_finished

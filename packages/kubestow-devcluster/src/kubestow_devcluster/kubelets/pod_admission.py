@@ -9,13 +9,25 @@ node does not have are not checked. Unlike a kubelet, this one never evicts othe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
+
 from kubestow.api import meta
-from kubestow.api.core import Node, Pod, ResourceRequirements
+from kubestow.api.core import Node, Pod, PodSpec, ResourceRequirements
 from kubestow.api.formats.names import is_extended_resource
-from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, allocatable_amounts
-from kubestow.cluster.pods.shapes import HostPort, PodInfo, Shape, Shapes
+from kubestow.rules.matching import NO_EXECUTE, selects_node, untolerated
+from kubestow.rules.pods import HostPort, host_ports
+from kubestow.rules.requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    Amounts,
+    allocatable_amounts,
+    placed_requests,
+)
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 __all__ = ["PodAdmission", "Rejection", "Resize"]
@@ -44,12 +56,22 @@ class Resize(NamedTuple):
     resources: dict[str, ResourceRequirements]
 
 
+class _Needs(NamedTuple):
+    """What a pod takes of its node: ``requests`` in millicores, bytes or counts, and host ports.
+
+    ``resources`` are those of containers and sidecars, by name. Pods with equal containers share them.
+    """
+
+    requests: Amounts
+    host_ports: tuple[HostPort, ...]
+    resources: dict[str, ResourceRequirements]
+
+
 class _Admitted(NamedTuple):
-    """An admitted pod: its node, what it counts for there (millicores, bytes or counts), and its shape."""
+    """An admitted pod: its node, and what it takes of it."""
 
     node: str
-    requests: Amounts
-    shape: Shape
+    needs: _Needs
 
 
 class _Node(NamedTuple):
@@ -64,7 +86,6 @@ class PodAdmission:
     """The admitted pods of all nodes; pods are identified by key, ``namespace/name``."""
 
     def __init__(self) -> None:
-        self._shapes = Shapes()
         self._admitted: dict[str, _Admitted] = {}
         self._nodes: dict[str, _Node] = {}
         #: Node -> the keys of its admitted pods, and the sum of their requests.
@@ -75,30 +96,32 @@ class PodAdmission:
         """Admit a pod to its node, or return why not. A pod that was admitted before stays admitted."""
         if stored.key in self._admitted:
             return None
-        info, node = self._info(stored), self._node(stored_node)
-        rejection = next(self._misfits(info, node), None)
+        pod, node = meta.decode(Pod, stored.data), self._node(stored_node)
+        needs = _needs(pod)
+        rejection = next(self._misfits(pod.spec, needs, node), None)
         if rejection is None:
-            self._add(stored.key, info)
+            self._put(stored.key, _Admitted(pod.spec.node_name, needs))
         return rejection
 
     def restore(self, stored: StoredObject) -> None:
         """Count a pod that was admitted before the kubelets started."""
-        self._add(stored.key, self._info(stored))
+        pod = meta.decode(Pod, stored.data)
+        self._put(stored.key, _Admitted(pod.spec.node_name, _needs(pod)))
 
     def resize(self, stored: StoredObject, stored_node: StoredObject) -> Resize | None:
         """Resize an admitted pod as its spec says if the node has the resources; None if they have not changed."""
-        admitted, info, node = self._admitted.get(stored.key), self._info(stored), self._node(stored_node)
-        if admitted is None or _resources(admitted.shape) == _resources(info.shape):
+        admitted, needs = self._admitted.get(stored.key), _needs(meta.decode(Pod, stored.data))
+        if admitted is None or admitted.needs.resources == needs.resources:
             return None
+        node = self._node(stored_node)
         self.release(stored.key)
-        requests = info.shape.requests
-        misfit = next(self._insufficient(requests, node), None)
+        misfit = next(self._insufficient(needs.requests, node), None)
         if misfit is None:
-            self._put(stored.key, _Admitted(admitted.node, requests, info.shape))
-            return Resize("", "", _resources(info.shape))
+            self._put(stored.key, _Admitted(admitted.node, needs))
+            return Resize("", "", needs.resources)
         self._put(stored.key, admitted)
-        is_infeasible = any(amount > node.allocatable.get(name, 0) for name, amount in requests.items())
-        return Resize("Infeasible" if is_infeasible else "Deferred", misfit.message, _resources(admitted.shape))
+        is_infeasible = any(amount > node.allocatable.get(name, 0) for name, amount in needs.requests.items())
+        return Resize("Infeasible" if is_infeasible else "Deferred", misfit.message, admitted.needs.resources)
 
     def release(self, key: str) -> str:
         """Free what a pod has that is finished or deleted. Returns its node; empty if it had not been admitted."""
@@ -107,7 +130,7 @@ class PodAdmission:
             return ""
         self._pods_on[admitted.node].discard(key)
         used = self._used[admitted.node]
-        for name, amount in admitted.requests.items():
+        for name, amount in admitted.needs.requests.items():
             used[name] -= amount
         return admitted.node
 
@@ -126,26 +149,23 @@ class PodAdmission:
             self._nodes[stored.name] = node
         return node
 
-    def _info(self, stored: StoredObject) -> PodInfo:
-        return self._shapes.info(meta.decode(Pod, stored.data))
-
-    def _add(self, key: str, info: PodInfo) -> None:
-        self._put(key, _Admitted(info.spec.node_name, info.requests, info.shape))
-
     def _put(self, key: str, admitted: _Admitted) -> None:
         self._admitted[key] = admitted
         self._pods_on.setdefault(admitted.node, set()).add(key)
         used = self._used.setdefault(admitted.node, {})
-        for name, amount in admitted.requests.items():
+        for name, amount in admitted.needs.requests.items():
             used[name] = used.get(name, 0) + amount
 
-    def _misfits(self, info: PodInfo, node: _Node) -> Iterator[Rejection]:
-        yield from self._insufficient(info.requests, node)
-        if not _is_selected(info, node.object):
+    def _misfits(self, spec: PodSpec, needs: _Needs, node: _Node) -> Iterator[Rejection]:
+        yield from self._insufficient(needs.requests, node)
+        metadata, taints = node.object.metadata, node.object.spec.taints
+        if not selects_node(spec, metadata.name, metadata.labels):
             yield Rejection("NodeAffinity", _AFFINITY)
-        if any(port.conflicts_with(used) for used in self._used_ports(info) for port in info.shape.host_ports):
+        if needs.host_ports and any(
+            port.conflicts_with(used) for used in self._used_ports(spec.node_name) for port in needs.host_ports
+        ):
             yield Rejection("NodePorts", _PORTS)
-        if not _tolerates_taints(info, node.object):
+        if untolerated(taints, spec.tolerations, effects=(NO_EXECUTE,)):
             yield Rejection("TaintToleration", _TAINTS)
 
     def _insufficient(self, requests: Amounts, node: _Node) -> Iterator[Rejection]:
@@ -161,16 +181,37 @@ class PodAdmission:
             if requested > capacity - used.get(resource, 0) and requested > 0 and not is_missing:
                 yield _out_of(resource, requested, used.get(resource, 0), capacity)
 
-    def _used_ports(self, info: PodInfo) -> Iterator[HostPort]:
-        if info.shape.host_ports:
-            for key in self._pods_on.get(info.spec.node_name, ()):
-                yield from self._admitted[key].shape.host_ports
+    def _used_ports(self, node: str) -> Iterator[HostPort]:
+        for key in self._pods_on.get(node, ()):
+            yield from self._admitted[key].needs.host_ports
 
 
-def _resources(shape: Shape) -> dict[str, ResourceRequirements]:
-    """The resources of containers and sidecars by name."""
-    sidecars = (one for one in shape.spec.init_containers if one.restart_policy == "Always")
-    return {container.name: container.resources for container in (*shape.spec.containers, *sidecars)}
+def _needs(pod: Pod) -> _Needs:
+    """What a pod takes of its node, with the resources that its status reports during a resize."""
+    spec, status = pod.spec, pod.status
+    needs = _needs_of(
+        msgspec.json.encode(
+            PodSpec(
+                containers=spec.containers,
+                init_containers=spec.init_containers,
+                overhead=spec.overhead,
+                resources=spec.resources,
+            )
+        )
+    )
+    reported = (status, *status.container_statuses, *status.init_container_statuses)
+    if all(each.resources is None for each in reported):
+        return needs
+    return needs._replace(requests=placed_requests(pod)[0])
+
+
+@lru_cache(maxsize=1024)
+def _needs_of(encoded: bytes) -> _Needs:
+    """What pods with this part of a spec take of a node."""
+    spec = msgspec.json.decode(encoded, type=PodSpec)
+    sidecars = (one for one in spec.init_containers if one.restart_policy == "Always")
+    resources = {container.name: container.resources for container in (*spec.containers, *sidecars)}
+    return _Needs(placed_requests(Pod(spec=spec))[0], host_ports(spec), resources)
 
 
 def _out_of(resource: str, requested: int, used: int, capacity: int) -> Rejection:
@@ -178,27 +219,3 @@ def _out_of(resource: str, requested: int, used: int, capacity: int) -> Rejectio
         f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
     )
     return Rejection(f"OutOf{resource}", message)
-
-
-def _is_selected(info: PodInfo, node: Node) -> bool:
-    """Whether the node matches the pod's node selector and required node affinity."""
-    spec = info.spec
-    if not spec.node_selector and (spec.affinity is None or spec.affinity.node_affinity is None):
-        return True
-    # Imported here, like below, because NumPy would slow the start of an API server alone.
-    from kubestow.cluster.nodes.selectors import selected_by
-    from kubestow.cluster.nodes.table import NodeTable
-    from kubestow.cluster.nodes.views import Nodes
-
-    table = NodeTable()
-    table.add(node)
-    return bool(selected_by(Nodes(table, slice(0, 1)), spec)[0])
-
-
-def _tolerates_taints(info: PodInfo, node: Node) -> bool:
-    """Whether the pod tolerates all NoExecute taints of the node."""
-    if not any(taint.effect == "NoExecute" for taint in node.spec.taints):
-        return True
-    from kubestow.cluster.nodes.taints import NO_EXECUTE, untolerated
-
-    return not untolerated(node.spec.taints, info.spec.tolerations, effects=(NO_EXECUTE,))

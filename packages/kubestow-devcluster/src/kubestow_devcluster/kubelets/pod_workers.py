@@ -10,6 +10,7 @@ import contextlib
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
+from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.annotations import PREFIX
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.registry.registry import Registry
@@ -159,7 +160,7 @@ class PodWorkers:
             return Step(stop_delay(pod, behaviour, grace_period)[0], (Transition("stop", run=grace_period),))
         if not is_shutting_down:
             return next_step(pod, behaviour, self._registry.clock())
-        if pod["status"].get("phase") in ("Succeeded", "Failed"):
+        if is_terminal(pod["status"].get("phase")):
             return None
         grace_period = pod["spec"].get("terminationGracePeriodSeconds", 30)
         return Step(stop_delay(pod, behaviour, grace_period)[0], (Transition("shutdown"),))
@@ -302,7 +303,7 @@ class PodWorkers:
     def _shut_down(self, pod: Object) -> None:
         """Fail a pod because its node shuts down."""
         status, now = pod["status"], self._registry.now()
-        if status.get("phase") in ("Succeeded", "Failed"):
+        if is_terminal(status.get("phase")):
             return
         terminate_pod(pod, now)
         status["reason"], status["message"] = "Terminated", _TERMINATED_BY_KUBELET["message"]

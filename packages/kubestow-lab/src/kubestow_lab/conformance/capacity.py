@@ -21,6 +21,7 @@ from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.engine.input.cluster import Cluster
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry, implements
+from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
 from kubestow_lab.capacity.estimate import COPIED_KINDS, Capacity, CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
@@ -32,7 +33,6 @@ from kubestow_lab.conformance.scheduling import ReplayMismatch
 __all__ = ["replay_capacity"]
 
 _RESOURCES = {resource.plural: resource for resource in WATCHED}
-_TERMINAL_PHASES = ("Succeeded", "Failed")
 _INVALID = "Failed to parse pod spec file: "
 
 
@@ -89,7 +89,7 @@ def _cluster(case: CapacityCase) -> Cluster:
                 cluster.nodes.append(obj)
             elif resource != PODS:
                 cluster.objects.append(obj)
-            elif isinstance(obj, Pod) and obj.status.phase not in _TERMINAL_PHASES:
+            elif isinstance(obj, Pod) and not is_terminal(obj.status.phase):
                 cluster.pods.append(obj)
     return cluster
 

@@ -31,6 +31,7 @@ from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
@@ -133,7 +134,7 @@ class _Replay:
 
     def _put_existing(self, pod: Object) -> None:
         status = pod.get("status") or {}
-        if status.get("phase") in ("Succeeded", "Failed"):
+        if is_terminal(status.get("phase")):
             return
         if pod["spec"].get("nodeName"):
             started = {"startTime": _STARTED_BEFORE} | status

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.images import normalized
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import CPU, MEMORY
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.requests import CPU, MEMORY
 from kubestow_lab.flow.problem import NodeCosts
 
 __all__ = ["COST_MODELS", "CostModel", "CpuMem", "Octopus", "Quincy"]

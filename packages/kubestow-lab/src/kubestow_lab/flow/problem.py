@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods.shapes import HostPort
+from kubestow.rules.pods import HostPort
 
 __all__ = ["NodeCosts", "PodClass", "Problem"]
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.pods.requests import requests_by_spec
 from kubestow.configuration_file import read_configuration
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
@@ -28,6 +27,7 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.plugins.registry import find_plugins
+from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queued_pod import Place

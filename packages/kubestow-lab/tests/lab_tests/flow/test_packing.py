@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kubestow.cluster.pods.shapes import HostPort
+from kubestow.rules.pods import HostPort
 from kubestow_lab.flow.problem import NodeCosts, PodClass, Problem
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")

@@ -163,7 +163,7 @@ def test_pods_get_what_admission_would_add(tmp_path: Path) -> None:
     [
         ({}, {}, {"cpu": "4", "memory": "1Gi"}),
         ({}, {"cpu": "1500m"}, {"cpu": "2", "memory": "1Gi"}),
-        ({"cpu": "3"}, {"cpu": "1500m", "memory": "1Ki"}, {"cpu": "3", "memory": "1024"}),
+        ({"cpu": "3"}, {"cpu": "1500m", "memory": "1Ki"}, {"cpu": "3", "memory": "1Ki"}),
     ],
 )
 def test_pod_level_requests_are_those_of_the_containers_else_the_limits(

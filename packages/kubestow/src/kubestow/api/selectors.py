@@ -1,7 +1,7 @@
 """Compiled label selectors.
 
 A :class:`Selector` is an immutable, hashable conjunction of requirements on labels. It implements the label selectors
-of pods and namespaces; node selectors are vectorised in :mod:`kubestow.cluster.nodes.selectors`.
+of pods and namespaces; node selectors (:mod:`kubestow.rules.matching`) consist of the same requirements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from kubestow.api.meta import LabelSelector
 from kubestow.errors import InvalidSelector
 
-__all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector", "compile_selector"]
+__all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector", "compile_selector", "go_int64"]
 
 _NEEDS_VALUES = frozenset({"In", "NotIn"})
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
@@ -24,7 +24,7 @@ _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 class Requirement:
     """A requirement on a label. ``NotIn`` and ``DoesNotExist`` match if the label is missing.
 
-    ``Gt`` and ``Lt`` have one integer as their value, and match labels whose value is a larger or smaller integer.
+    ``Gt`` and ``Lt`` have one 64-bit integer as their value, and match labels whose value is a larger or smaller one.
     """
 
     key: str
@@ -33,7 +33,10 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels meet this requirement."""
-        value = labels.get(self.key)
+        return self.holds(labels.get(self.key))
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a value of the label meets this requirement; None if the label is missing."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -47,10 +50,20 @@ class Requirement:
                 return value is None
 
     def _compares(self, value: str) -> bool:
-        if not value.removeprefix("-").isdecimal():
+        (bound,) = map(go_int64, self.values)
+        number = go_int64(value)
+        if number is None or bound is None:
             return False
-        (bound,) = self.values
-        return int(value) > int(bound) if self.operator == "Gt" else int(value) < int(bound)
+        return number > bound if self.operator == "Gt" else number < bound
+
+
+def go_int64(text: str) -> int | None:
+    """Go's ``strconv.ParseInt`` in base 10: an optional sign, ASCII digits, 64 bits; None for anything else."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels meet every requirement."""
-        return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
+        return not self.nothing and all(one.holds(labels.get(one.key)) for one in self.requirements)
 
     @property
     def is_empty(self) -> bool:

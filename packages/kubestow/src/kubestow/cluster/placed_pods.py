@@ -18,12 +18,13 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.notification import notify
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
-from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
 from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
+from kubestow.rules.pods import HostPort
 
 __all__ = ["CHANGED", "TERMS_CARRIED", "PlacedPods", "PlacementListener"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.requests import PODS
+from kubestow.rules.requests import PODS
 
 __all__ = ["node_details"]
 

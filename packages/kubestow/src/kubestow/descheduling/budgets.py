@@ -13,10 +13,11 @@ from kubestow.descheduling.cluster_state import AssignedPod
 from kubestow.descheduling.eviction import Eviction, Refusal, RefusedBy
 from kubestow.descheduling.objects import PodDisruptionBudget
 from kubestow.errors import InvalidSelector
+from kubestow.rules.pods import TERMINAL_PHASES
 
 __all__ = ["Budgets", "DryRunEvictions"]
 
-_NOT_HELD = ("Pending", "Succeeded", "Failed")
+_NOT_HELD = ("Pending", *TERMINAL_PHASES)
 _SEVERAL = (
     "Internal error occurred: This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
     " support."

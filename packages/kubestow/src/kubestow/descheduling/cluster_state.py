@@ -29,10 +29,10 @@ from kubestow.descheduling.objects import (
     PodStatus,
 )
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.rules.pods import is_terminal
 
-__all__ = ["FINISHED_PHASES", "AssignedPod", "ClusterState"]
+__all__ = ["AssignedPod", "ClusterState"]
 
-FINISHED_PHASES = ("Succeeded", "Failed")
 """The phases of pods that use no resources any more."""
 
 #: The creation time of a pod that has none: before that of any other.
@@ -52,7 +52,7 @@ class AssignedPod(PodFields):
 
     def __init__(self, pod: Pod, shape: Shape, row: int) -> None:
         self.pod, self.shape, self.row = pod, shape, row
-        self.finished = pod.status.phase in FINISHED_PHASES
+        self.finished = is_terminal(pod.status.phase)
 
     @property
     def spec(self) -> PodSpec:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from kubestow.api.core import Container
 from kubestow.api.formats import quantity
-from kubestow.cluster.pods.requests import CPU, MEMORY
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod
+from kubestow.rules.requests import CPU, MEMORY
 
 __all__ = ["PREFER_NO_EVICTION", "eviction_order", "quality_of_service"]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.selectors import selected_by
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.matching_pods import AntiAffinityTerm, MatchingPods, required_anti_affinity
 from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
 __all__ = ["NodeFit"]
 

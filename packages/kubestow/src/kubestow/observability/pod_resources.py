@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from kubestow.cluster.pods.requests import CPU, limits_by_spec
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.errors import InvalidObject
+from kubestow.rules.requests import CPU, limits_by_spec
 
 __all__ = ["PodResourceCollector"]
 

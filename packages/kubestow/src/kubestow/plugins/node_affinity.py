@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kubestow.api import core
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.selectors import matches_any_term, matches_term, required_terms, selected_by
+from kubestow.cluster.nodes.selectors import matches_any_term, matches_term, selected_by
 from kubestow.cluster.nodes.views import Nodes, single_node
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeAffinityArgs
@@ -31,6 +31,7 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.matching import required_terms
 
 __all__ = ["NodeAffinity"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.taints import NO_SCHEDULE, tolerates
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.matching import NO_SCHEDULE, tolerates
 
 __all__ = ["NodeUnschedulable"]
 

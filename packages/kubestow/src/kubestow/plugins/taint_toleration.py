@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreScorePlugin, ScorePlugin, normalized
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 
 __all__ = ["TaintToleration"]
 

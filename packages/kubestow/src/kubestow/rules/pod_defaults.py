@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubestow.api.formats.canonical_quantity import canonical
-from kubestow.rules.node_with_pods import pod_requests
+from kubestow.rules.resource_lists import pod_resources
 
 __all__ = ["default_pod_level_requests", "merge_label_keys"]
 
 Object = dict[str, Any]
 
-#: The resources that pod-level requests can have, with the unit in which :func:`pod_requests` counts them.
-_POD_LEVEL = (("cpu", "m"), ("memory", ""))
+#: The resources whose pod-level requests are those of the containers.
+_SUMMED = ("cpu", "memory")
 
 
 def default_pod_level_requests(spec: Object) -> None:
@@ -27,9 +26,8 @@ def default_pod_level_requests(spec: Object) -> None:
     resources: Mapping[str, Any] = spec.get("resources") or {}
     if not resources.get("limits"):
         return
-    containers = {part: spec.get(part) for part in ("containers", "initContainers")}
-    amounts = pod_requests({"spec": containers})
-    requested = {name: canonical(f"{amounts[name]}{unit}") for name, unit in _POD_LEVEL if name in amounts}
+    amounts = pod_resources({part: spec.get(part) for part in ("containers", "initContainers")}, "requests")
+    requested = {name: amounts[name] for name in _SUMMED if name in amounts}
     requests = {**resources["limits"], **requested, **(resources.get("requests") or {})}
     spec["resources"] = {**resources, "requests": requests}
 

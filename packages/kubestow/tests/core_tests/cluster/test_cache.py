@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from kubestow.api.core import PodStatus
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity, KubestowError
+from kubestow.rules.pods import HostPort
 from kubestow.testing import node, pod
 
 NODES = st.sampled_from([f"n{number}" for number in range(4)])

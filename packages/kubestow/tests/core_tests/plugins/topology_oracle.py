@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.plugins.pod_topology_spread.default_constraints import SYSTEM_DEFAULT_CONSTRAINTS
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
 PlacedPods = Sequence[tuple[Node, Pod]]
 Pair = tuple[str, str]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubestow.api.core import Taint, Toleration
-from kubestow.cluster.nodes.taints import NO_EXECUTE, tolerates
+from kubestow.rules.matching import NO_EXECUTE, tolerates
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.resources import Object
 from kubestow_devcluster.apiserver.resources.pod_conditions import update_pod_condition

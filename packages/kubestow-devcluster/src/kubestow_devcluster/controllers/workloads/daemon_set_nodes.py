@@ -1,4 +1,4 @@
-"""The nodes on which a DaemonSet's pods belong, computed on the same columnar node table as in the scheduler.
+"""The nodes on which a DaemonSet's pods belong.
 
 A daemon pod should run on a node that its node name, node selector, required node affinity and tolerations allow. A pod
 that is already there continues to run if the only obstacle is an untolerated NoSchedule taint.
@@ -6,19 +6,14 @@ that is already there continues to run if the only obstacle is an untolerated No
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Set
+from typing import NamedTuple
 
-import numpy as np
-from msgspec import structs
-from numpy.typing import NDArray
+import msgspec
 
 from kubestow.api import meta
-from kubestow.api.core import Node, NodeStatus, PodSpec, Taint, Toleration
-from kubestow.cluster.nodes.selectors import selected_by
-from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from kubestow.cluster.nodes.views import Nodes
+from kubestow.api.core import PodSpec, Taint
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 from kubestow_devcluster.apiserver.resources import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 
@@ -36,59 +31,90 @@ _TOLERATIONS: tuple[dict[str, str], ...] = (
 _HOST_NETWORK_TOLERATION = {"key": _PREFIX + "network-unavailable", "operator": "Exists", "effect": NO_SCHEDULE}
 
 
-@dataclass(frozen=True, slots=True)
-class EligibleNodes:
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _Taints(msgspec.Struct, frozen=True):
+    taints: tuple[Taint, ...] = ()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """What of a node decides whether daemon pods belong there."""
+
+    metadata: _Labels = _Labels()
+    spec: _Taints = _Taints()
+
+
+class EligibleNodes(NamedTuple):
     """Names of nodes: where a daemon pod should run, and where an existing one continues to (the former included)."""
 
-    should_run: frozenset[str]
-    should_continue_running: frozenset[str]
+    should_run: Set[str]
+    should_continue_running: Set[str]
+
+
+class _DaemonPods:
+    """The eligible nodes of the pods with one spec, kept up to date node by node."""
+
+    def __init__(self, template: Object, nodes: dict[str, _Node]) -> None:
+        self.template = template
+        self._spec = meta.convert(PodSpec, with_daemon_tolerations(template))
+        self._should_run: set[str] = set()
+        self._should_continue: set[str] = set()
+        self.eligible = EligibleNodes(self._should_run, self._should_continue)
+        for name, node in nodes.items():
+            self.update(name, node)
+
+    def update(self, name: str, node: _Node | None) -> None:
+        """Judge a new or changed node; None for a deleted one."""
+        should_run = should_continue = False
+        if node is not None and self._spec.node_name in ("", name):
+            taints, tolerations = node.spec.taints, self._spec.tolerations
+            is_selected = selects_node(self._spec, name, node.metadata.labels)
+            should_continue = is_selected and not untolerated(taints, tolerations, effects=(NO_EXECUTE,))
+            should_run = should_continue and not untolerated(taints, tolerations, effects=(NO_SCHEDULE,))
+        for names, belongs in ((self._should_run, should_run), (self._should_continue, should_continue)):
+            if belongs:
+                names.add(name)
+            else:
+                names.discard(name)
 
 
 class DaemonSetNodes:
-    """The labels and taints of all nodes."""
+    """The labels and taints of all nodes, and the eligible ones of each DaemonSet."""
 
     def __init__(self) -> None:
-        self._table = NodeTable()
-        #: By the DaemonSet's uid: the table revision and the pod spec of the cached result.
-        self._cache: dict[str, tuple[int, Object, EligibleNodes]] = {}
+        self._nodes: dict[str, _Node] = {}
+        #: By the DaemonSet's uid.
+        self._daemon_pods: dict[str, _DaemonPods] = {}
 
     def update(self, event: WatchEvent) -> bool:
         """Apply a change of a node. Returns whether it can change the eligible nodes of a DaemonSet."""
-        revision = self._table.revision
-        node = structs.replace(meta.decode(Node, event.object.data), status=NodeStatus())
-        name = node.metadata.name
-        if event.type == "DELETED":
-            self._table.remove(name)
-        elif name in self._table.rows:
-            self._table.update(node)
+        name = event.object.name
+        node = None if event.type == "DELETED" else meta.decode(_Node, event.object.data)
+        if self._nodes.get(name) == node:
+            return False
+        if node is None:
+            del self._nodes[name]
         else:
-            self._table.add(node)
-        return self._table.revision != revision
+            self._nodes[name] = node
+        for pods in self._daemon_pods.values():
+            pods.update(name, node)
+        return True
 
     def __contains__(self, name: str) -> bool:
-        return name in self._table.rows
+        return name in self._nodes
 
-    def eligible(self, uid: str, pod_spec: Object) -> EligibleNodes:
-        """The nodes for pods with ``pod_spec`` of the DaemonSet ``uid``."""
-        cached = self._cache.get(uid)
-        if cached is None or cached[:2] != (self._table.revision, pod_spec):
-            cached = self._cache[uid] = (self._table.revision, pod_spec, self._compute_eligible(pod_spec))
-        return cached[2]
+    def eligible(self, uid: str, template: Object) -> EligibleNodes:
+        """The nodes for pods with the template's spec of the DaemonSet ``uid``, valid until the next change."""
+        pods = self._daemon_pods.get(uid)
+        if pods is None or pods.template != template:
+            pods = self._daemon_pods[uid] = _DaemonPods(template, self._nodes)
+        return pods.eligible
 
     def discard(self, uid: str) -> None:
-        """Drop the cached result of a deleted DaemonSet."""
-        self._cache.pop(uid, None)
-
-    def _compute_eligible(self, pod_spec: Object) -> EligibleNodes:
-        spec = meta.convert(PodSpec, with_daemon_tolerations(pod_spec))
-        nodes = Nodes(self._table, slice(0, len(self._table)))
-        selected = selected_by(nodes, spec)
-        if spec.node_name:
-            selected &= np.array(nodes.names) == spec.node_name
-        return EligibleNodes(
-            _names(nodes, selected & _tolerated(nodes, spec.tolerations, NO_SCHEDULE, NO_EXECUTE)),
-            _names(nodes, selected & _tolerated(nodes, spec.tolerations, NO_EXECUTE)),
-        )
+        """Drop the eligible nodes of a deleted DaemonSet."""
+        self._daemon_pods.pop(uid, None)
 
 
 def with_daemon_tolerations(pod_spec: Object) -> Object:
@@ -96,16 +122,3 @@ def with_daemon_tolerations(pod_spec: Object) -> Object:
     added = (*_TOLERATIONS, *((_HOST_NETWORK_TOLERATION,) if pod_spec.get("hostNetwork") else ()))
     own = [toleration for toleration in pod_spec.get("tolerations") or () if toleration not in added]
     return {**pod_spec, "tolerations": [*own, *(dict(toleration) for toleration in added)]}
-
-
-def _tolerated(nodes: Nodes, tolerations: list[Toleration], *effects: str) -> NDArray[np.bool_]:
-    """Per node, bool: whether all its taints with these effects are tolerated."""
-
-    def are_tolerated(taints: Sequence[Taint]) -> bool:
-        return not untolerated(taints, tolerations, effects=effects)
-
-    return nodes.by_taints(are_tolerated, np.bool_)
-
-
-def _names(nodes: Nodes, mask: NDArray[np.bool_]) -> frozenset[str]:
-    return frozenset(nodes.name(int(position)) for position in np.flatnonzero(mask))

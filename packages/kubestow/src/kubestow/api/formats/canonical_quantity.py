@@ -32,10 +32,10 @@ def canonical(text: str) -> str:
     return _formatted(value, like=text)
 
 
-def total(quantities: Iterable[str]) -> str:
+def total(quantities: Iterable[quantity.Quantity]) -> str:
     """The sum of valid quantities, in the notation of the first that is not zero."""
     nonzero = [text for text in quantities if quantity.nanos(text)]
-    return _formatted(sum(map(quantity.parse, nonzero), Fraction()), like=nonzero[0] if nonzero else "")
+    return _formatted(sum(map(quantity.parse, nonzero), Fraction()), like=str(nonzero[0]) if nonzero else "")
 
 
 def _formatted(value: Fraction, *, like: str) -> str:

@@ -145,7 +145,6 @@ async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
 
 def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
     from kubestow.cli.output.input_summary import print_input
-    from kubestow.descheduling.cluster_state import FINISHED_PHASES
     from kubestow.descheduling.dry_run.loop_report import run_loop
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
     from kubestow.descheduling.dry_run.snapshots import read_snapshot
@@ -154,6 +153,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     from kubestow.engine.input.cluster import Cluster
     from kubestow.engine.input.documents import read_objects
     from kubestow.engine.input.problems import Problems
+    from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie
 
     now, mode, options = _now(flags["now"]), _mode(flags), _scheduler_options(flags)
@@ -164,7 +164,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     if cluster.summary.problems:
         print_input("cluster", cluster.summary)
     known = {pod.metadata.uid for pod in cluster.pods}
-    snapshot.pods = [pod for pod in snapshot.pods if pod.metadata.uid in known or pod.status.phase in FINISHED_PHASES]
+    snapshot.pods = [pod for pod in snapshot.pods if pod.metadata.uid in known or is_terminal(pod.status.phase)]
     rescheduler = None
     if mode is not None:
         rescheduler = Rescheduler(cluster, options, now=now, ties=RandomTie(Random(_seed(flags["seed"]))))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from kubestow.api.core import Affinity, Node
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.pods import HostPort
+from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 __all__ = ["ImageState", "NodeInfo", "NodeInfos", "Resources"]
 

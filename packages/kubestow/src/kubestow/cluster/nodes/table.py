@@ -21,9 +21,10 @@ from kubestow.cluster.nodes.columns import Column, Columns, InternedColumn
 from kubestow.cluster.nodes.images import Images
 from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.cluster.nodes.zone_order import ZoneOrder
-from kubestow.cluster.pods.requests import PODS, Amounts, allocatable_amounts
-from kubestow.cluster.pods.shapes import HostPort, PodInfo
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
+from kubestow.rules.pods import HostPort
+from kubestow.rules.requests import PODS, Amounts, allocatable_amounts
 
 __all__ = ["NodeTable", "PodsOnNode", "difference"]
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.nodes.labels import LabelColumn
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.pods.shapes import HostPort, PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
+from kubestow.rules.pods import HostPort
 
 __all__ = ["HypotheticalNodes", "NodeChange", "NodeRow", "Nodes", "Rows", "single_node"]
 

@@ -23,37 +23,13 @@ from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequir
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
 from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
-from kubestow.cluster.pods.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 from kubestow.cluster.weak_cache import WeakCache
+from kubestow.rules.pods import HostPort, host_ports
+from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
-__all__ = ["HostPort", "PodFields", "PodInfo", "Shape", "ShapeFamily", "ShapeGroup", "Shapes"]
+__all__ = ["PodFields", "PodInfo", "Shape", "ShapeFamily", "ShapeGroup", "Shapes"]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_ANY_IP = "0.0.0.0"
-
-
-class HostPort(NamedTuple):
-    """A host port: its IP address, protocol and number."""
-
-    ip: str
-    protocol: str
-    port: int
-
-    def conflicts_with(self, other: HostPort) -> bool:
-        """Whether two pods with these ports cannot share a node (semantics 7.4)."""
-        return (
-            self.port == other.port
-            and self.protocol == other.protocol
-            and (_ANY_IP in (self.ip, other.ip) or self.ip == other.ip)
-        )
-
-    def conflicts_in(self, shape: Shape) -> int:
-        """How many host ports of a pod conflict with this one."""
-        return sum(port.conflicts_with(self) for port in shape.host_ports)
-
-    def is_used_by(self, shape: Shape) -> bool:
-        """Whether a pod has exactly this host port."""
-        return self in shape.host_ports
 
 
 class ShapeFamily:
@@ -101,8 +77,7 @@ class ShapeFamily:
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The host ports of containers and sidecars, without duplicates."""
-        sidecars = (c for c in self.spec.init_containers if c.restart_policy == "Always")
-        return tuple(sorted(set(_host_ports((*self.spec.containers, *sidecars)))))
+        return host_ports(self.spec)
 
     @cached_property
     def node_selection(self) -> bytes:
@@ -208,13 +183,6 @@ def _owner(controller: OwnerReference | None) -> tuple[str, str, str] | None:
 
 def _without_requests(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=ResourceRequirements())
-
-
-def _host_ports(containers: Iterable[Container]) -> Iterable[HostPort]:
-    for container in containers:
-        for port in container.ports:
-            if port.host_port > 0:
-                yield HostPort(port.host_ip or _ANY_IP, port.protocol or "TCP", port.host_port)
 
 
 class PodFields:

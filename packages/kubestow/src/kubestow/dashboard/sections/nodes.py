@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.requests import CPU, MEMORY, PODS
+from kubestow.rules.requests import CPU, MEMORY, PODS
 
 __all__ = ["NodesSection"]
 

@@ -14,12 +14,13 @@ from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.descheduling.strategies.container_states import exit_codes, reasons
+from kubestow.rules.pods import TERMINAL_PHASES
 
 __all__ = ["PodLifeTime", "PodLifeTimeArgs"]
 
 _Seconds = Annotated[int, msgspec.Meta(le=2**63 - 1)]
 
-_PHASES = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
+_PHASES = ("Running", "Pending", *TERMINAL_PHASES, "Unknown")
 _POD_REASONS = ("NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError")
 _WAITING = (
     "PodInitializing",

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubestow.api.core import Node, Pod
 from kubestow.api.formats.timestamps import micro_timestamp
-from kubestow.cluster.pods.requests import CPU, MEMORY, requests_by_spec
+from kubestow.rules.requests import CPU, MEMORY, requests_by_spec
 
 __all__ = ["NODE_METRICS_PATH", "node_metrics"]
 

@@ -17,7 +17,7 @@ from kubestow.api.core import Container, Node, Pod, PodSpec, Taint, Toleration
 from kubestow.api.formats.quantity import millis, units
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.cluster.pods.requests import CPU
+from kubestow.rules.requests import CPU
 
 __all__ = [
     "AddNode",

@@ -25,10 +25,8 @@ from kubestow.api.core import (
     Taint,
     TopologySpreadConstraint,
 )
-from kubestow.cluster.nodes.selectors import labels_match, matches_term, required_terms
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from kubestow.cluster.nodes.selectors import labels_match, matches_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import EPHEMERAL_STORAGE, MEMORY
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.changes import (
     UNSCHEDULABLE_TAINT,
@@ -39,6 +37,8 @@ from kubestow.engine.explanation.changes import (
     Tolerate,
 )
 from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, required_terms, untolerated
+from kubestow.rules.requests import EPHEMERAL_STORAGE, MEMORY
 
 __all__ = ["Remedy", "pod_alterations", "remedies"]
 

@@ -15,7 +15,6 @@ import msgspec
 from kubestow import gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert, decode, without_nulls
-from kubestow.cluster.pods.requests import limits_by_spec
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
@@ -23,12 +22,13 @@ from kubestow.engine.input.documents import SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.engine.input.problems import Problem, Problems
 from kubestow.errors import InputError, InvalidObject
+from kubestow.rules.pods import is_terminal
+from kubestow.rules.requests import limits_by_spec
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["Cluster", "InputSummary", "custom_objects"]
 
-_TERMINAL_PHASES = ("Succeeded", "Failed")
 _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
 
@@ -253,7 +253,7 @@ class _Loader:
         if obj is None or self._is_duplicate(obj, source):
             return
         if resource == PODS:
-            if obj.status.phase in _TERMINAL_PHASES:
+            if is_terminal(obj.status.phase):
                 self._cluster.summary.finished_pods += 1
             elif (pod := self._admitted(obj, source)) is not None:
                 self._pods.append((pod, source))

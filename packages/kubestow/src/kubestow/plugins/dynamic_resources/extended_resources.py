@@ -27,8 +27,8 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.requests import Amounts
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.requests import Amounts
 
 __all__ = [
     "DEVICE_CLASS_PREFIX",

@@ -18,7 +18,6 @@ from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
-from kubestow.cluster.pods.requests import CPU, MEMORY, PODS, allocatable_amounts
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from kubestow.framework.cycle_state import CycleState
@@ -30,6 +29,7 @@ from kubestow.framework.status import Code, Status, Verdict
 from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
 from kubestow.plugins.dynamic_resources.extended_resources import DEVICE_CLASS_PREFIX, is_dra_extended_resource_name
 from kubestow.plugins.node_resources.scoring import NATIVE_RESOURCES, is_unrequested_scalar, resource_scorer
+from kubestow.rules.requests import CPU, MEMORY, PODS, allocatable_amounts
 
 __all__ = ["NodeResourcesFit"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.formats.int64 import as_int64
-from kubestow.cluster.pods.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubestow.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.interface import MAX_SCORE
+from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 
 __all__ = ["NATIVE_RESOURCES", "ResourceScorer", "UtilizationShape", "is_unrequested_scalar", "resource_scorer"]
 

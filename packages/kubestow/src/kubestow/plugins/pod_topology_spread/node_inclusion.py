@@ -17,10 +17,10 @@ from kubestow.api.core import PodSpec, Taint
 from kubestow.cluster.nodes.labels import MISSING
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.topology.domains import EligibleRows
 from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
 __all__ = ["NodeInclusion", "SharedInclusion", "node_inclusions"]
 

@@ -17,6 +17,7 @@ from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidObject
 from kubestow.log_fields import fields
+from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.cluster_events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -35,7 +36,6 @@ __all__ = ["EventHandlers", "PendingPods", "WatchListener"]
 
 _log = logging.getLogger(__name__)
 
-_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 Key = tuple[str, str]
 
@@ -249,7 +249,7 @@ class EventHandlers:
         if old is not None and old.uid != pod.metadata.uid:
             self._delete_pod(key)  # deleted and created again under the same name
             old = None
-        if pod.status.phase in _TERMINAL_PHASES:
+        if is_terminal(pod.status.phase):
             self._delete_pod(key)
             return
         try:

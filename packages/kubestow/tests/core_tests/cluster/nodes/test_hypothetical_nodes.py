@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
-from kubestow.cluster.pods.shapes import HostPort, Shape
+from kubestow.cluster.pods.shapes import Shape
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.rules.pods import HostPort
 from kubestow.testing import PluginHarness, node, pod
 
 NODES = ["n0", "n1", "n2"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubestow.api.formats.quantity import nanos
+from kubestow.rules.resource_lists import ResourceList, pod_resources
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.registry.admission.resource_lists import ResourceList, pod_resources
 from kubestow_devcluster.apiserver.resources.kind import Kind
 from kubestow_devcluster.apiserver.schema import Object
 from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kubestow_devcluster.apiserver.registry.admission.resource_lists import ResourceList, pod_resources
+from kubestow.rules.pods import QOSClass, is_terminal, qos_class_of
+from kubestow.rules.resource_lists import ResourceList, pod_resources
 from kubestow_devcluster.apiserver.resources.kind import Kind
 from kubestow_devcluster.apiserver.schema import Object
 
@@ -91,7 +92,7 @@ def _may_use(storage: str, names: set[str]) -> bool:
 
 
 def _pod_usage(pod: Object) -> ResourceList:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if is_terminal((pod.get("status") or {}).get("phase")):
         return {}
     spec = pod["spec"]
     resources = {"requests": pod_resources(spec, "requests"), "limits": pod_resources(spec, "limits")}
@@ -139,9 +140,9 @@ def _has_scope(requirement: Object, spec: Object) -> bool:
         case "NotTerminating":
             return spec.get("activeDeadlineSeconds") is None
         case "BestEffort":
-            return not any(_qos_resources(spec))
+            return qos_class_of(spec) is QOSClass.BEST_EFFORT
         case "NotBestEffort":
-            return any(_qos_resources(spec))
+            return qos_class_of(spec) is not QOSClass.BEST_EFFORT
         case "CrossNamespacePodAffinity":
             return any(_crosses_namespaces(term) for term in _affinity_terms(spec.get("affinity") or {}))
         case "PriorityClass":
@@ -173,14 +174,6 @@ def _matches(requirement: Object, value: str) -> bool:
         case "DoesNotExist":
             return not value
     return False
-
-
-def _qos_resources(spec: Object) -> Iterator[str]:
-    """The requests and limits for CPU and memory that are not zero."""
-    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
-        for part in ("requests", "limits"):
-            amounts = (container.get("resources") or {}).get(part) or {}
-            yield from (name for name in ("cpu", "memory") if amounts.get(name, "0") != "0")
 
 
 def _affinity_terms(affinity: Object) -> Iterator[Object]:

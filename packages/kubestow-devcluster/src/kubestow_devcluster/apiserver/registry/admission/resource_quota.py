@@ -7,15 +7,15 @@ object is checked against it.
 from __future__ import annotations
 
 from kubestow.api.formats.quantity import nanos
-from kubestow_devcluster.apiserver.registry.admission.quota_usage import is_in_scope, missing_requirements, usage_of
-from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.registry.admission.resource_lists import (
+from kubestow.rules.resource_lists import (
     ResourceList,
     added,
     exceeding,
     formatted,
     subtracted,
 )
+from kubestow_devcluster.apiserver.registry.admission.quota_usage import is_in_scope, missing_requirements, usage_of
+from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
 from kubestow_devcluster.apiserver.resources.kind import Kind
 from kubestow_devcluster.apiserver.schema import Object
 from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects

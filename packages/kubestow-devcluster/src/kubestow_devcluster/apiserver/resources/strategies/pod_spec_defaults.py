@@ -1,4 +1,4 @@
-"""Defaults of pod specs, in pods and templates, and the QoS class that follows from the resources."""
+"""Defaults of pod specs, in pods and templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kubestow_devcluster.apiserver.schema import Object
 
-__all__ = ["default_pod_spec", "default_pod_template", "qos_class"]
+__all__ = ["default_pod_spec", "default_pod_template"]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 #: Volume sources that have a defaultMode.
@@ -85,24 +85,6 @@ def _is_latest(image: str) -> bool:
         return False
     tag = image.rpartition("/")[2].partition(":")[2]
     return tag in ("", "latest")
-
-
-def qos_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, by CPU and memory: of the pod level if it has any, else of all containers.
-
-    A quantity of zero counts as unset.
-    """
-    any_set, guaranteed = False, True
-    for owner in (spec,) if spec.get("resources") else _containers(spec):
-        resources = owner.get("resources") or {}
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for name in ("cpu", "memory"):
-            request, limit = requests.get(name, "0"), limits.get(name, "0")
-            any_set = any_set or request != "0" or limit != "0"
-            guaranteed = guaranteed and limit != "0" and request == limit
-    if not any_set:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def _containers(spec: Object) -> Iterator[Object]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.rules.pod_defaults import default_pod_level_requests, merge_label_keys
+from kubestow.rules.pods import is_terminal, qos_class_of
 from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_value, invalid_value
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import (
     default_pod_spec,
     default_pod_template,
-    qos_class,
 )
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
 from kubestow_devcluster.apiserver.resources.strategy import RESTStrategy
@@ -53,7 +53,7 @@ class PodStrategy(RESTStrategy):
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
                 }
             ]
-        status["qosClass"] = qos_class(spec)
+        status["qosClass"] = qos_class_of(spec)
         new["status"] = status
 
     def validate(self, new: Object) -> list[FieldError]:
@@ -80,7 +80,7 @@ class PodStrategy(RESTStrategy):
     def graceful_deletion_period(self, old: Object, requested: int | None) -> int | None:
         spec, phase = old["spec"], old.get("status", {}).get("phase")
         period = int(spec.get("terminationGracePeriodSeconds", 30)) if requested is None else requested
-        if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+        if not spec.get("nodeName") or is_terminal(phase):
             return 0
         return max(period, 1) if period < 0 else period
 
@@ -94,8 +94,8 @@ def _validate_resize(new: Object, old: Object) -> list[FieldError]:
     """Only CPU and memory of containers and sidecars can change, and only within the QoS class."""
     if _without_cpu_and_memory(new) != _without_cpu_and_memory(old):
         return [forbidden_value("spec", _ONLY_RESOURCES)]
-    if qos_class(new) != qos_class(old):
-        return [invalid_value("spec", qos_class(new), _QOS_CLASS)]
+    if qos_class_of(new) != qos_class_of(old):
+        return [invalid_value("spec", qos_class_of(new), _QOS_CLASS)]
     return validate_pod_spec(new, "spec")
 
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Taint
-from kubestow.cluster.nodes.taints import tolerates
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.eviction import Outcome
 from kubestow.descheduling.eviction_order import eviction_order
 from kubestow.descheduling.interface import Evictor
 from kubestow.descheduling.strategies.node_utilization.usage import NodeUsage
+from kubestow.rules.matching import tolerates
 
 __all__ = ["Balancing"]
 

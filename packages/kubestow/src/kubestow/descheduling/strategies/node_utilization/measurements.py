@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 from kubestow.api.formats import quantity
 from kubestow.api.formats.quantity import Quantity
-from kubestow.cluster.pods.requests import CPU, MEMORY, Amounts
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.query_results import QuerySample
 from kubestow.errors import InvalidQuantity
+from kubestow.rules.requests import CPU, MEMORY, Amounts
 
 __all__ = ["MeasurementError", "measured_node", "measured_pod", "queried_percentages"]
 

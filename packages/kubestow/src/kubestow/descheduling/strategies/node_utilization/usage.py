@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.formats import quantity
-from kubestow.cluster.pods.requests import CPU, MEMORY, PODS
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.objects import Node
 from kubestow.descheduling.strategies.node_utilization.measurements import (
@@ -22,6 +21,7 @@ from kubestow.descheduling.strategies.node_utilization.measurements import (
     queried_percentages,
 )
 from kubestow.descheduling.strategies.node_utilization.thresholds import Thresholds
+from kubestow.rules.requests import CPU, MEMORY, PODS
 
 __all__ = ["METRIC_RESOURCE", "NodeUsage"]
 

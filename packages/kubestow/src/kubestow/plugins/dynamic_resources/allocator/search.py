@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
-from kubestow.cluster.nodes.taints import tolerates
 from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
 from kubestow.plugins.dynamic_resources.allocator.requests import (
     MAX_DEVICES_PER_CLAIM,
@@ -31,6 +30,7 @@ from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import CandidateDevice, DevicePool
 from kubestow.plugins.dynamic_resources.inventory.slices import PoolID
+from kubestow.rules.matching import tolerates
 
 __all__ = ["AllocationSearch", "DeviceResult"]
 

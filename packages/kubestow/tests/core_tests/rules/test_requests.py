@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubestow.cluster.pods.requests import placed_requests, requests_by_spec, scored_requests
 from kubestow.errors import InvalidQuantity
+from kubestow.rules.requests import placed_requests, requests_by_spec, scored_requests
 from kubestow.testing import pod
 
 MIB = 2**20

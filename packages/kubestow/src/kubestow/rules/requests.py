@@ -1,16 +1,21 @@
-"""The requests of pods and the allocatable resources of nodes, as integers.
+"""The requests of pods and the allocatable resources of nodes.
+
+:func:`whole_pod` is the rule (semantics 7.5, KEP-753, KEP-2837, KEP-688): init containers run one after another,
+sidecars beside everything that follows them, pod-level requests replace the sum of the containers, and the overhead is
+added. It serves two forms of quantities: the API server adds quantities in their notation
+(:mod:`kubestow.rules.resource_lists`), and the functions here add integers, as kube-scheduler does. During an in-place
+resize a running pod counts for the larger of what it requests and what the kubelet has allocated (KEP-1287).
 
 An :data:`Amounts` maps resource names to int: ``cpu`` in millicores, everything else in units (bytes, counts), rounded
-up after all containers are added. The rules are kube-scheduler's (semantics 7.4, 7.5): init containers run one after
-another, sidecars beside everything that follows them, pod-level requests replace the sum of the containers, and during
-an in-place resize a running pod counts for the larger of what it requests and what the kubelet has allocated.
+up after all containers are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import msgspec
 
@@ -26,11 +31,13 @@ __all__ = [
     "Amounts",
     "allocatable_amounts",
     "is_counted",
+    "is_pod_level",
     "is_scalar",
     "limits_by_spec",
     "placed_requests",
     "requests_by_spec",
     "scored_requests",
+    "whole_pod",
 ]
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
@@ -42,6 +49,7 @@ _MAX = 2**63 - 1
 
 Amounts = dict[str, int]
 _Exact = dict[str, int]  # nano units, before rounding
+Q = TypeVar("Q")
 
 
 def is_scalar(name: str) -> bool:
@@ -54,8 +62,33 @@ def is_counted(name: str) -> bool:
     return name in _NATIVE or is_scalar(name)
 
 
-def _is_pod_level(name: str) -> bool:
+def is_pod_level(name: str) -> bool:
+    """Whether requests and limits of a resource can be set for the pod as a whole (KEP-2837)."""
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
+def whole_pod(
+    containers: Iterable[Mapping[str, Q]],
+    init_containers: Iterable[tuple[bool, Mapping[str, Q]]],
+    pod_level: Mapping[str, Q],
+    overhead: Mapping[str, Q],
+    *,
+    added: Callable[..., dict[str, Q]],
+    greatest: Callable[..., dict[str, Q]],
+) -> dict[str, Q]:
+    """The requests of a pod by resource, of those of its parts (semantics 7.5).
+
+    ``init_containers`` say of each whether it is a sidecar; ``pod_level`` replaces the sum of containers. ``added`` and
+    ``greatest`` take any number of mappings and return the sum and the maximum of each resource.
+    """
+    running, sidecars, peak = added(*containers), added(), added()
+    for is_sidecar, request in init_containers:
+        if is_sidecar:
+            sidecars = added(sidecars, request)
+            peak = greatest(peak, sidecars)
+        else:
+            peak = greatest(peak, added(sidecars, request))
+    return added(greatest(added(running, sidecars), peak) | dict(pod_level), overhead)
 
 
 def _amounts(exact: Mapping[str, int]) -> Amounts:
@@ -87,15 +120,21 @@ def _exact(quantities: Mapping[str, Quantity], path: str) -> _Exact:
         raise InvalidQuantity(error.problem, path=path) from None
 
 
-def _add(total: _Exact, more: Mapping[str, int]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0) + value
+def _added(*parts: Mapping[str, int]) -> _Exact:
+    total: _Exact = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total
 
 
-def _raise_to(total: _Exact, other: Mapping[str, int]) -> None:
-    for name, value in other.items():
-        if name not in total or value > total[name]:
-            total[name] = value
+def _greatest(*parts: Mapping[str, int]) -> _Exact:
+    greatest: _Exact = {}
+    for part in parts:
+        for name, value in part.items():
+            if name not in greatest or value > greatest[name]:
+                greatest[name] = value
+    return greatest
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +151,18 @@ class _RequestSum:
     pod_level: Mapping[str, int]
 
     def total(self) -> _Exact:
-        """The sum (semantics 7.5): containers, init containers with the sidecars before them, pod level, overhead."""
         spec = self.pod.spec
-        total: _Exact = {}
-        for position, container in enumerate(spec.containers):
-            _add(total, self._container(container, f"spec.containers[{position}]"))
-        sidecars: _Exact = {}
-        peak: _Exact = {}
+        containers = [self._container(one, f"spec.containers[{n}]") for n, one in enumerate(spec.containers)]
+        init_containers = []
         for position, container in enumerate(spec.init_containers):
-            path = f"spec.initContainers[{position}]"
-            if container.restart_policy == "Always":
-                request = self._container(container, path)
-                _add(total, request)
-                _add(sidecars, request)
-                _raise_to(peak, sidecars)
-            else:
-                request = dict(self.defaults) | _spec_request(container, path)
-                _add(request, sidecars)
-                _raise_to(peak, request)
-        _raise_to(total, peak)
-        total |= self.pod_level
-        _add(total, _exact(spec.overhead, "spec.overhead"))
-        return total
+            path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
+            request = self._container(container, path) if is_sidecar else self._by_spec(container, path)
+            init_containers.append((is_sidecar, request))
+        overhead = _exact(spec.overhead, "spec.overhead")
+        return whole_pod(containers, init_containers, self.pod_level, overhead, added=_added, greatest=_greatest)
+
+    def _by_spec(self, container: Container, path: str) -> _Exact:
+        return {**self.defaults, **_spec_request(container, path)}
 
     def _container(self, container: Container, path: str) -> _Exact:
         request = _spec_request(container, path)
@@ -141,9 +170,10 @@ class _RequestSum:
         if status is not None and status.resources is not None:  # a resize may be in progress
             if _resize_is_infeasible(self.pod):
                 request = {}
-            _raise_to(request, _exact(status.resources.requests, f"{path}.status.resources.requests"))
-            _raise_to(request, _exact(status.allocated_resources, f"{path}.status.allocatedResources"))
-        return dict(self.defaults) | request
+            reported = _exact(status.resources.requests, f"{path}.status.resources.requests")
+            allocated = _exact(status.allocated_resources, f"{path}.status.allocatedResources")
+            request = _greatest(request, reported, allocated)
+        return {**self.defaults, **request}
 
 
 def _spec_request(container: Container, path: str) -> _Exact:
@@ -159,12 +189,12 @@ def _pod_level_requests(pod: Pod, *, running: bool) -> _Exact:
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
     pod_level = _exact(pod.spec.resources.requests, "spec.resources.requests")
-    named = [name for name in pod_level if _is_pod_level(name)]
+    named = [name for name in pod_level if is_pod_level(name)]
     if running and pod.status.resources is not None:
         if _resize_is_infeasible(pod):
             pod_level = {}
-        _raise_to(pod_level, _exact(pod.status.resources.requests, "status.resources.requests"))
-        _raise_to(pod_level, _exact(pod.status.allocated_resources, "status.allocatedResources"))
+        reported = _exact(pod.status.resources.requests, "status.resources.requests")
+        pod_level = _greatest(pod_level, reported, _exact(pod.status.allocated_resources, "status.allocatedResources"))
     return {name: pod_level[name] for name in named if name in pod_level}
 
 

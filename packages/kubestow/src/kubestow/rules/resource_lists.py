@@ -1,15 +1,16 @@
-"""Arithmetic with resource lists (``cpu: 500m``), and the requests and limits of whole pods.
+"""Arithmetic with resource lists of manifests (``cpu: 500m``), and the requests and limits of whole pods.
 
 Sums keep the notation of what is added, as kube-apiserver's do: 512Mi and 1Gi make 1536Mi.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from kubestow.api.formats.canonical_quantity import total
 from kubestow.api.formats.quantity import nanos
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow.rules.requests import is_pod_level, whole_pod
 
 __all__ = ["ResourceList", "added", "exceeding", "formatted", "greatest", "pod_resources", "subtracted"]
 
@@ -17,11 +18,13 @@ ResourceList = dict[str, str]
 
 
 def added(*lists: ResourceList) -> ResourceList:
+    """The sum of each resource."""
     names = dict.fromkeys(name for one in lists for name in one)
     return {name: total([one[name] for one in lists if name in one]) for name in names}
 
 
 def subtracted(minuend: ResourceList, subtrahend: ResourceList) -> ResourceList:
+    """The difference of each resource of either list."""
     return added(minuend, {name: _negated(quantity) for name, quantity in subtrahend.items()})
 
 
@@ -43,24 +46,21 @@ def formatted(amounts: ResourceList, names: list[str]) -> str:
     return ",".join(f"{name}={amounts[name]}" for name in names)
 
 
-def pod_resources(spec: Object, field: Literal["requests", "limits"], *, with_overhead: bool = True) -> ResourceList:
-    """The requests or limits of a pod.
+def pod_resources(
+    spec: Mapping[str, Any], field: Literal["requests", "limits"], *, with_overhead: bool = True
+) -> ResourceList:
+    """The requests or limits of the pods of a manifest's spec (:func:`~kubestow.rules.requests.whole_pod`).
 
-    Init containers run one after another, sidecars beside everything after them. What the pod itself requests replaces
-    the sum of its containers. The overhead counts towards limits only of resources that have one.
+    The overhead counts towards limits only of resources that have one.
     """
 
-    def of(container: Object) -> ResourceList:
-        return (container.get("resources") or {}).get(field) or {}
+    def of(owner: Mapping[str, Any]) -> ResourceList:
+        return (owner.get("resources") or {}).get(field) or {}
 
-    containers, sidecars, peak = added(*map(of, spec["containers"])), ResourceList(), ResourceList()
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars = added(sidecars, of(container))
-            peak = greatest(peak, sidecars)
-        else:
-            peak = greatest(peak, added(sidecars, of(container)))
-    resources = greatest(added(containers, sidecars), peak) | of(spec)
+    containers = [of(container) for container in spec.get("containers") or ()]
+    init = [(one.get("restartPolicy") == "Always", of(one)) for one in spec.get("initContainers") or ()]
+    pod_level = {name: amount for name, amount in of(spec).items() if is_pod_level(name)}
+    resources = whole_pod(containers, init, pod_level, {}, added=added, greatest=greatest)
     overhead: ResourceList = (spec.get("overhead") or {}) if with_overhead else {}
     if field == "limits":
         overhead = {name: quantity for name, quantity in overhead.items() if name in resources}

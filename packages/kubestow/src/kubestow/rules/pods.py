@@ -1,0 +1,131 @@
+"""Qualities of one pod that many decisions depend on: terminal phases, QoS class and host ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from kubestow.api.core import PodSpec
+from kubestow.api.formats.quantity import Quantity, nanos
+from kubestow.errors import InvalidQuantity
+from kubestow.rules.requests import is_pod_level
+
+__all__ = ["TERMINAL_PHASES", "HostPort", "QOSClass", "host_ports", "is_terminal", "qos_class", "qos_class_of"]
+
+#: The phases of pods whose containers have ended for good. Such a pod holds no resources of its node (semantics 1.5).
+TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
+def is_terminal(phase: str | None) -> bool:
+    """Whether a pod in this phase has finished; None, without a phase, counts as Pending (Pod lifecycle)."""
+    return phase in TERMINAL_PHASES
+
+
+# -- QoS class -------------------------------------------------------------------------------------------------------
+
+_COMPUTE = ("cpu", "memory")
+#: The requests and the limits of a container, or of the pod as a whole.
+_Resources = tuple[Mapping[str, Quantity], Mapping[str, Quantity]]
+
+
+class QOSClass(StrEnum):
+    """How a pod's resources are assured."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def qos_class(spec: PodSpec) -> QOSClass:
+    """The class by requests and limits of CPU and memory ("Pod Quality of Service Classes", KEP-2837).
+
+    The resources of the pod as a whole count if it has any, else those of its containers and init containers.
+    Guaranteed pods have limits that equal the requests, BestEffort pods have neither. A missing request is the limit;
+    zero, and a quantity that does not parse, count as missing.
+    """
+    containers = [(one.resources.requests, one.resources.limits) for one in (*spec.containers, *spec.init_containers)]
+    whole = spec.resources
+    return _by_resources((whole.requests, whole.limits) if whole is not None else ({}, {}), containers)
+
+
+def qos_class_of(manifest: Mapping[str, Any]) -> QOSClass:
+    """:func:`qos_class` of the pod spec of a manifest."""
+    containers = (*(manifest.get("containers") or ()), *(manifest.get("initContainers") or ()))
+    return _by_resources(_resources_of(manifest), [_resources_of(container) for container in containers])
+
+
+def _resources_of(owner: Mapping[str, Any]) -> _Resources:
+    resources = owner.get("resources") or {}
+    return resources.get("requests") or {}, resources.get("limits") or {}
+
+
+def _by_resources(pod_level: _Resources, containers: Sequence[_Resources]) -> QOSClass:
+    has_pod_level = any(is_pod_level(name) for amounts in pod_level for name in amounts)
+    owners = [pod_level] if has_pod_level else containers
+    if not any(map(_sets_any, owners)):
+        return QOSClass.BEST_EFFORT
+    return QOSClass.GUARANTEED if all(map(_is_guaranteed, owners)) else QOSClass.BURSTABLE
+
+
+def _sets_any(resources: _Resources) -> bool:
+    return any(_value(amounts.get(name, 0)) > 0 for amounts in resources for name in _COMPUTE)
+
+
+def _is_guaranteed(resources: _Resources) -> bool:
+    requests, limits = resources
+    bounds = {name: _value(limits.get(name, 0)) for name in _COMPUTE}
+    return all(bound > 0 and _value(requests.get(name, limits[name])) == bound for name, bound in bounds.items())
+
+
+def _value(quantity: Quantity) -> int:
+    try:
+        return nanos(quantity)
+    except InvalidQuantity:
+        return 0
+
+
+# -- host ports ------------------------------------------------------------------------------------------------------
+
+_ANY_IP = "0.0.0.0"
+
+
+class _HasHostPorts(Protocol):
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]: ...
+
+
+class HostPort(NamedTuple):
+    """A host port: its IP address, protocol and number."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def conflicts_with(self, other: HostPort) -> bool:
+        """Whether two pods with these ports cannot share a node (semantics 7.4)."""
+        return (
+            self.port == other.port
+            and self.protocol == other.protocol
+            and (_ANY_IP in (self.ip, other.ip) or self.ip == other.ip)
+        )
+
+    def conflicts_in(self, pod: _HasHostPorts) -> int:
+        """How many host ports of a pod conflict with this one."""
+        return sum(port.conflicts_with(self) for port in pod.host_ports)
+
+    def is_used_by(self, pod: _HasHostPorts) -> bool:
+        """Whether a pod has exactly this host port."""
+        return self in pod.host_ports
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """The host ports of containers and sidecars, sorted and without duplicates (semantics 7.4)."""
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    ports = {
+        HostPort(port.host_ip or _ANY_IP, port.protocol or "TCP", port.host_port)
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port > 0
+    }
+    return tuple(sorted(ports))

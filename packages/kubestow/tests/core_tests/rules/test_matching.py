@@ -1,0 +1,101 @@
+"""The rules for one node, and that the columns of many nodes give the same answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubestow.api.core import (
+    Affinity,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Taint,
+    Toleration,
+)
+from kubestow.api.selectors import Requirement
+from kubestow.cluster.nodes.selectors import matches_term, selected_by
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import selects_node, term_matches, tolerates, untolerated
+from kubestow.testing import node
+
+VALUES = ["", "a", "b", "5", "05", "-3", "+4", "9223372036854775808"]
+NODES: list[Node] = [
+    node("n0"),
+    *(node(f"n{number}", labels={"key": value, "other": "x"}) for number, value in enumerate(VALUES, start=1)),
+]
+
+requirements = st.builds(
+    NodeSelectorRequirement,
+    key=st.sampled_from(["key", "other", "missing"]),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"]),
+    values=st.lists(st.sampled_from(VALUES), max_size=2),
+)
+fields = st.builds(
+    NodeSelectorRequirement,
+    key=st.sampled_from(["metadata.name", "metadata.uid"]),
+    operator=st.sampled_from(["In", "NotIn", "Exists"]),
+    values=st.lists(st.sampled_from(["n1", "n2", "elsewhere"]), max_size=2),
+)
+terms = st.builds(
+    NodeSelectorTerm, match_expressions=st.lists(requirements, max_size=2), match_fields=st.lists(fields, max_size=1)
+)
+
+
+def columns() -> Nodes:
+    table = NodeTable()
+    for each in NODES:
+        table.add(each)
+    return Nodes(table, slice(0, len(table)))
+
+
+@given(terms)
+def test_a_term_matches_the_same_nodes_one_by_one_and_all_at_once(term: NodeSelectorTerm) -> None:
+    try:
+        expected = [term_matches(term, each.metadata.name, each.metadata.labels) for each in NODES]
+    except InvalidSelector as error:
+        with pytest.raises(InvalidSelector) as raised:
+            matches_term(columns(), term)
+        assert str(raised.value) == str(error)
+        return
+    assert matches_term(columns(), term).tolist() == expected
+
+
+@given(st.none() | st.lists(terms, max_size=2), st.dictionaries(st.sampled_from(["key", "other"]), st.just("x")))
+def test_a_pod_selects_the_same_nodes_one_by_one_and_all_at_once(
+    required: list[NodeSelectorTerm] | None, node_selector: dict[str, str]
+) -> None:
+    selector = None if required is None else NodeSelector(node_selector_terms=required)
+    affinity = Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=selector))
+    spec = PodSpec(node_selector=node_selector, affinity=affinity)
+    expected = [selects_node(spec, each.metadata.name, each.metadata.labels) for each in NODES]
+    assert selected_by(columns(), spec).tolist() == expected
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "-9223372036854775809", "٣", "1_0", "", " 5"])
+def test_values_that_are_no_64_bit_integers_compare_with_nothing(value: str) -> None:
+    assert not Requirement("key", "Gt", frozenset({"-1"})).holds(value)
+    assert not Requirement("key", "Lt", frozenset({"99"})).holds(value)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "k", "value": "v"}, True),
+        ({"key": "k", "operator": "Equal", "value": "w"}, False),
+        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "k", "operator": "Gt", "value": "1"}, False),
+    ],
+)
+def test_tolerations(toleration: dict[str, str], expected: bool) -> None:
+    taint = Taint(key="k", value="v", effect="NoSchedule")
+    assert tolerates(Toleration(**toleration), taint) is expected
+    assert (untolerated([taint], [Toleration(**toleration)], effects=("NoSchedule",)) == []) is expected
+    assert untolerated([taint], [], effects=("NoExecute",)) == []
