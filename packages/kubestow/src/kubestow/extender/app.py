@@ -25,9 +25,9 @@ from kubestow.extender.profile_extender import ProfileExtender
 from kubestow.extender.server import ExtenderServer
 from kubestow.extender.watch_cache import WatchCache
 from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import WATCHED, watched
 from kubestow.scheduling.interfaces import Resource
-from kubestow.wall_clock import WallClock
 
 __all__ = ["ExtenderApp", "minimal_configuration", "server_tls"]
 

@@ -25,9 +25,9 @@ from kubestow.extender.binder import ExtenderBinder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import PODS
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.wall_clock import WallClock
 
 #: A v1.Pod as encoded by Go: nulls for times, empty structs, quantities as strings.
 POD: dict[str, Any] = {

@@ -16,8 +16,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
+from kubestow.http.certificates import CertificateAuthority, KeyPair
 
 __all__ = ["TLS", "serving_hosts"]
 

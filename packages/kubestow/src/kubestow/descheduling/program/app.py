@@ -40,12 +40,12 @@ from kubestow.engine.input.problems import Problems
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
+from kubestow.process import WallClock
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
-from kubestow.wall_clock import WallClock
 
 __all__ = ["DeschedulerApp", "DeschedulerOptions", "LeaseOptions"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from kubestow.descheduling.program.metrics import DeschedulerMetrics
+from kubestow.http.messages import HTTPRequest, HTTPResponse
+from kubestow.http.path_mux import Handler, PathMux
 from kubestow.observability.observability import exposition
-from kubestow.serving.handlers.healthz import PING, HealthCheck, HealthChecks
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse
-from kubestow.serving.mux import Handler, PathMux
+from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 
 __all__ = ["descheduler_mux"]
 

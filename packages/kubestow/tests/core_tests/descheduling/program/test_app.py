@@ -27,8 +27,8 @@ from kubestow.descheduling.program.app import DeschedulerApp, DeschedulerOptions
 from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError, Unreachable
+from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
-from kubestow.wall_clock import WallClock
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.stages import NO_STAGES, Stages
 
