@@ -137,20 +137,23 @@ class ServerTLS:
         assert self._options.certificate is not None
         return self._options.certificate.read_bytes()
 
-    def trust(self, client_cas: bytes, *, required: bool = False) -> None:
+    def trust(self, client_cas: bytes, *, required: bool = False, subject: str = "client CA") -> None:
         """Accept client certificates of these CAs (PEM) from now on; without CAs none is requested.
 
-        If ``required``, clients without a certificate are rejected. Raises InputError for an invalid bundle and keeps
-        the current one.
+        If ``required``, clients without a certificate are rejected. Raises InputError for an invalid bundle, which it
+        calls ``subject``, and keeps the current one.
         """
-        if client_cas != self._client_cas:
-            former, self._client_cas = self._client_cas, client_cas
-            self._requires_client = required
-            try:
-                self.context.current = self._build()
-            except InputError:
-                self._client_cas = former
-                raise
+        if client_cas == self._client_cas:
+            return
+        former, self._client_cas, self._requires_client = self._client_cas, client_cas, required
+        try:
+            self.context.current = self._build()
+        except (ssl.SSLError, ValueError) as error:
+            self._client_cas = former
+            raise InputError(subject, f"contains no certificates in PEM: {error}") from None
+        except InputError:
+            self._client_cas = former
+            raise
 
     def reload(self) -> None:
         """Load certificate files that have changed; a failure is logged and keeps the current certificates."""
@@ -219,14 +222,14 @@ class ServerTLS:
 
 
 def _request_client_certificates(context: ssl.SSLContext, client_cas: bytes) -> None:
-    """Request a client certificate, which is optional but must verify against one of the CAs."""
+    """Request a client certificate, which is optional but must verify against one of the CAs.
+
+    Raises SSLError and ValueError for an invalid bundle.
+    """
     context.verify_mode = ssl.CERT_OPTIONAL
     # As in Go, every certificate of the bundle is a root. Many clusters' CAs lack the extensions that STRICT requires.
     context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
-    try:
-        context.load_verify_locations(cadata=client_cas.decode("ascii"))
-    except (ssl.SSLError, ValueError) as error:
-        raise InputError("client CA", f"contains no certificates in PEM: {error}") from None
+    context.load_verify_locations(cadata=client_cas.decode("ascii"))
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
