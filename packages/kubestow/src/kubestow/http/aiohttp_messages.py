@@ -71,9 +71,9 @@ async def read_body(
     def add(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
-        received(len(chunk))
         if size > max_size:
             raise BodyTooLarge(f"the request exceeds {max_size} bytes")
+        received(len(chunk))
         chunks.append(chunk)
 
     if incoming.content.is_eof():  # a small body arrives together with the headers
