@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.http.path_mux import Handler, PathMux, PrefixHandler
-from kubestow.observability.observability import Observability, exposition
+from kubestow.observability.instruments import exposition
+from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.dashboard import DashboardHandler
 from kubestow.serving.debug import SchedulingDebugger

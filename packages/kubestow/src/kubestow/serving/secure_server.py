@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from aiohttp import web
 
@@ -30,14 +30,14 @@ from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError, UserI
 from kubestow.http.path_mux import PathMux, respond
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import V, fields
-from kubestow.observability.instruments import Counter, Histogram
+from kubestow.observability.instruments import Histogram, MetricSet
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator, TokenReviewer
 from kubestow.serving.authorization import AccessReviewer, DelegatingAuthorizer
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.trust_reloader import TrustReloader
 
-__all__ = ["HandlerChain", "RequestMetrics", "SecureServer"]
+__all__ = ["HandlerChain", "SecureServer"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,31 +47,15 @@ _MAX_HEADERS = 100
 _HEALTH_CHECKS = ("/healthz", "/livez", "/readyz")
 
 
-class RequestMetrics(Protocol):
-    """The metrics of authentication and authorization, by result."""
-
-    @property
-    def authentication_duration(self) -> Histogram:
-        """In seconds."""
-
-    @property
-    def authorization_duration(self) -> Histogram:
-        """In seconds."""
-
-    @property
-    def authorization_attempts(self) -> Counter:
-        """The number of attempts."""
-
-
 class HandlerChain:
-    """Turns every request into a response, and measures authentication and authorization."""
+    """Turns every request into a response, and measures authentication and authorization in ``metrics``."""
 
     def __init__(
         self,
         authenticator: DelegatingAuthenticator,
         authorizer: DelegatingAuthorizer,
         mux: PathMux,
-        metrics: RequestMetrics,
+        metrics: MetricSet,
     ) -> None:
         self._authenticator, self._authorizer, self._mux, self._metrics = authenticator, authorizer, mux, metrics
 
@@ -127,7 +111,7 @@ class SecureServer:
         self,
         options: ServingOptions,
         mux: PathMux,
-        metrics: RequestMetrics,
+        metrics: MetricSet,
         *,
         clock: Clock,
         before_stop: Callable[[], None] = lambda: None,

@@ -23,7 +23,7 @@ from kubestow.descheduling.eviction import Eviction
 from kubestow.descheduling.objects import Node, Pod
 from kubestow.descheduling.policy import load_policy
 from kubestow.descheduling.program.api_evictions import APIEvictions, LoopStopped
-from kubestow.descheduling.program.app import DeschedulerApp, DeschedulerOptions, LeaseOptions
+from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
 from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError, Unreachable
