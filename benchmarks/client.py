@@ -23,15 +23,15 @@ import msgspec
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
-from kubestow.certificates import CertificateAuthority
 from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
 from kubestow.client.pod_client import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.event_loop import run as run_on_loop
+from kubestow.http.certificates import CertificateAuthority
+from kubestow.process import WallClock
+from kubestow.process import run as run_on_loop
 from kubestow.scheduling.interfaces import ObjectReference, Resource
-from kubestow.wall_clock import WallClock
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod)
 BINDINGS, IN_FLIGHT, BURST = 12_800, 32, 1000

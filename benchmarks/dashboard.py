@@ -33,12 +33,12 @@ from kubestow.config import FeatureGates
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.page import page_file
 from kubestow.observability.observability import Observability
+from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.secure_server import SecureServer
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import running_scheduler
-from kubestow.wall_clock import WallClock
 
 #: Connections of one address, of which the secure port allows 64.
 _PER_ADDRESS = 50

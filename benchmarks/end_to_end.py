@@ -22,7 +22,7 @@ import msgspec
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from kubestow_lab.demo.apiserver_process import apiserver_process
 
 CONCURRENCY = 16

@@ -25,7 +25,7 @@ import msgspec
 from end_to_end import create, node, pod
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from kubestow_lab.demo.apiserver_process import apiserver_process
 
 PODS_PER_NODE = 40  # by CPU

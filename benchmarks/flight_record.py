@@ -21,16 +21,15 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.config import FeatureGates
-from kubestow.event_loop import new_event_loop
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
-from kubestow.wall_clock import WallClock
 
 
 def node(number: int) -> Node:

@@ -20,7 +20,7 @@ import msgspec
 from end_to_end import all_bound, cpu_seconds, create, node
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from kubestow_lab.demo.apiserver_process import apiserver_process
 
 RESOURCE = "/apis/resource.k8s.io/v1"

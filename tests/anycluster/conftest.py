@@ -10,7 +10,7 @@ import pytest
 
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from kubestow_devcluster.cluster import DevCluster
 from tests.anycluster.sandbox import ClusterSandbox
 

@@ -16,7 +16,7 @@ import yaml
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.prometheus import NEEDS_PROMETHEUS, scraping
 

@@ -29,7 +29,7 @@ def purpose(package: Path) -> str:
 
 def packages() -> dict[str, str]:
     """The purpose of each package, by dotted name."""
-    found = {}
+    found: dict[str, str] = {}
     for source in SOURCES:
         base = CORE if source == CORE else source.parent
         folders = (path.parent for path in source.rglob("__init__.py") if path.parent != CORE)

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 from kubestow_devcluster.cluster import DevCluster
 from tests.integration.fixture import ClusterFixture
 

@@ -23,11 +23,11 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
+from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.wall_clock import WallClock
 
 __all__ = ["ClusterFixture", "Event", "Object", "SchedulerProbe", "as_sent"]
 

@@ -16,8 +16,8 @@ import msgspec
 import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
-from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
+from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.annotations import KUBELET, STOPPED
 from kubestow_devcluster.apiserver import statuses

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow_devcluster.apiserver.endpoints.response import Response
 from kubestow_devcluster.cluster import DevCluster
 
 __all__ = ["Client", "ClientResponse", "node", "pod"]
@@ -23,7 +23,7 @@ class ClientResponse:
 
     def __init__(self, response: Response) -> None:
         self.status, self.headers, self.content_type = response.status, response.headers, response.content_type
-        self.content = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        self.content = response.body if response.chunks is None else b"".join(response.chunks)
 
     @property
     def json(self) -> Any:
@@ -44,7 +44,7 @@ class Client:
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", accept: str = ""
     ) -> ClientResponse:
         response = await self.server.api.handle(self.request(method, path, body, content_type, accept))
-        assert isinstance(response, Response)
+        assert response.stream is None
         return ClientResponse(response)
 
     async def get(self, path: str, *, accept: str = "") -> ClientResponse:
@@ -65,8 +65,8 @@ class Client:
     async def watch(self, path: str, *, accept: str = "") -> AsyncIterator[dict[str, Any]]:
         """The events of a watch, one by one."""
         stream = await self.server.api.handle(self.request("GET", path, None, "", accept))
-        assert isinstance(stream, WatchStream)
-        async for chunk in stream.events:
+        assert stream.stream is not None
+        async for chunk in stream.stream:
             for line in chunk.splitlines():
                 yield msgspec.json.decode(line)
 

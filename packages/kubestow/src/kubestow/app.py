@@ -29,7 +29,6 @@ from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.rate_limiter import RateLimit
 from kubestow.configuration_file import read_configuration
-from kubestow.event_loop import new_event_loop
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
@@ -40,6 +39,7 @@ from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
 from kubestow.plugins.registry import find_plugins
+from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.interface import Extender
@@ -47,7 +47,6 @@ from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
-from kubestow.wall_clock import WallClock
 
 __all__ = ["AppOptions", "SchedulerApp"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
+from kubestow.http.certificates import CertificateAuthority, KeyPair
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 
-from kubestow.child_process import stop_process
+from kubestow.process import stop_process
 
 _STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(3600)"

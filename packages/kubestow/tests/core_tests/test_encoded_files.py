@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.encoded_files import as_utf8
 from kubestow.errors import InputError
+from kubestow.files import as_utf8
 
 TEXT = '{"kind": "List", "name": "héllo"}\r\n'
 COMPRESSED = gzip.compress(TEXT.encode(), mtime=0)

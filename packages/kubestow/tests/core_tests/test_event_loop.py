@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from kubestow import event_loop
+from kubestow import process
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -17,7 +17,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 def test_without_uvloop_it_is_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    loop = event_loop.new_event_loop()
+    loop = process.new_event_loop()
     loop.close()
     assert isinstance(loop, asyncio.SelectorEventLoop) and not isinstance(loop, _Loop)
 
@@ -30,4 +30,4 @@ def test_uvloop_is_used_if_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> N
     async def program() -> type[asyncio.AbstractEventLoop]:
         return type(asyncio.get_running_loop())
 
-    assert event_loop.run(program()) is _Loop
+    assert process.run(program()) is _Loop

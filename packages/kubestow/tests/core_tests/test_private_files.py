@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
-from kubestow.private_files import write_private
+from kubestow.files import write_private
 
 
 def test_private_files_are_replaced_atomically_with_mode_0600(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from kubestow.certificates import CertificateAuthority
 from kubestow.client.http_json import JSONServer
 from kubestow.errors import Unreachable
+from kubestow.http.certificates import CertificateAuthority
 
 AUTHORITY = CertificateAuthority.generate("test")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.errors import APIError
+from kubestow.http.messages import StatusError
 from kubestow_devcluster.apiserver.field_errors import FieldError
 from kubestow_devcluster.apiserver.schema.group_version import GroupResource
 
@@ -21,44 +21,6 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 NO_SUCH_RESOURCE = "the server could not find the requested resource"
 #: Field errors reported at most. A 3 MiB body can have a million, and the response would be a hundred times as long.
 _MAX_CAUSES = 1000
-
-
-class StatusError(APIError):
-    """A failed request. ``details`` and ``continue_`` are fields of the Status; ``retry_after`` (s) is a header too."""
-
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        *,
-        details: dict[str, Any] | None = None,
-        retry_after: int | None = None,
-        continue_: str = "",
-    ) -> None:
-        super().__init__(code, reason, message, retry_after=retry_after)
-        self.details, self.continue_ = details, continue_
-
-    def status(self) -> dict[str, Any]:
-        details = self.details
-        if self.retry_after is not None:
-            details = {**(details or {}), "retryAfterSeconds": int(self.retry_after)}
-        status: dict[str, Any] = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {"continue": self.continue_} if self.continue_ else {},
-            "status": "Failure",
-            "message": self.message,
-        }
-        if self.reason:
-            status["reason"] = self.reason
-        if details is not None:
-            status["details"] = details
-        status["code"] = self.code
-        return status
-
-    def encode(self) -> bytes:
-        return msgspec.json.encode(self.status()) + b"\n"
 
 
 def success(*, code: int | None = None, details: dict[str, Any] | None = None) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow import event_loop
+from kubestow import process
 from kubestow.cli.signals import wait_for_signal
 from kubestow.errors import InputError
 from kubestow_devcluster.cli.kubeconfig import write_kubeconfig
@@ -41,7 +41,7 @@ def apiserver(
     if stages_file is not None and not simulate:
         raise InputError("--stages", "cannot be used together with --no-simulate")
     stages = read_stages_option(stages_file) if simulate else None
-    event_loop.run(_serve(options, nodes, stages, kubeconfig_out))
+    process.run(_serve(options, nodes, stages, kubeconfig_out))
 
 
 async def _serve(options: ServerOptions, nodes: int, stages: Stages | None, kubeconfig_out: Path | None) -> None:

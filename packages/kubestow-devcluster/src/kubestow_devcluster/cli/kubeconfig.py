@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from kubestow.errors import InputError
-from kubestow.private_files import write_private
+from kubestow.files import write_private
 
 if TYPE_CHECKING:
     from kubestow_devcluster.cli.server import SecureServing

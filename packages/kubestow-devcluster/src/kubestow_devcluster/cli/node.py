@@ -61,7 +61,7 @@ def _set(names: tuple[str, ...], state: str | None, output: str, connection: Con
 
 async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
     from kubestow.client.rest.transport import Transport
-    from kubestow.wall_clock import WallClock
+    from kubestow.process import WallClock
 
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await _require_simulation(transport)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kubestow import event_loop
+from kubestow import process
 from kubestow.api.formats.duration import Duration
 from kubestow.cli.scheduler.embedded import (
     ReadyScheduler,
@@ -154,7 +154,7 @@ def up(
     durations = _Durations(_seconds("--node-monitor-grace-period", grace_period), _seconds("--event-ttl", event_ttl))
     cluster = _ClusterOptions(nodes, cluster_file, durations, stages, files, dashboard)
     if is_own_process:
-        event_loop.run(_run_with_child(scheduler, options, cluster))
+        process.run(_run_with_child(scheduler, options, cluster))
     else:
         app = scheduler.create_app()
         app.run_on_new_loop(_run(partial(run_in_process, app), options, cluster))

@@ -199,8 +199,8 @@ def _needs(pod: Pod) -> _Needs:
             )
         )
     )
-    reported = (status, *status.container_statuses, *status.init_container_statuses)
-    if all(each.resources is None for each in reported):
+    containers = (*status.container_statuses, *status.init_container_statuses)
+    if status.resources is None and all(each.resources is None for each in containers):
         return needs
     return needs._replace(requests=placed_requests(pod)[0])
 

@@ -26,9 +26,9 @@ from devcluster_tests.wire.recordings import (
     protobuf_object,
     without_bookmarks,
 )
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.authentication.users import ADMIN, ALL_AUTHENTICATED, ANONYMOUS, UserInfo
 from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.endpoints.response import WatchStream
 from kubestow_devcluster.apiserver.resources import Kind
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 from kubestow_devcluster.cluster import DevCluster
@@ -99,10 +99,10 @@ class Player:
 
     async def _send(self, exchange: Exchange) -> Replayed:
         result = await self.server.api.handle(self._request(exchange))
-        if isinstance(result, WatchStream):
-            events = [msgspec.json.decode(line) async for chunk in result.events for line in chunk.splitlines()]
+        if result.stream is not None:
+            events = [msgspec.json.decode(line) async for chunk in result.stream for line in chunk.splitlines()]
             return Replayed(exchange, 200, events, {})
-        content = result.body if isinstance(result.body, bytes) else b"".join(result.body)
+        content = result.body if result.chunks is None else b"".join(result.chunks)
         try:
             if result.content_type == PROTOBUF:
                 body = protobuf_object(content)
@@ -116,12 +116,13 @@ class Player:
 
     async def _open(self, exchange: Exchange) -> _OpenWatch:
         result = await self.server.api.handle(self._request(exchange))
-        assert isinstance(result, WatchStream), f"{exchange}: {result}"
+        assert result.stream is not None, f"{exchange}: {result}"
         events: list[Event] = []
         expected = len(without_bookmarks(exchange.response.events or []))
 
-        async def read(stream: WatchStream) -> None:
-            async for chunk in stream.events:
+        async def read(response: HTTPResponse) -> None:
+            assert response.stream is not None
+            async for chunk in response.stream:
                 events.extend(msgspec.json.decode(line) for line in chunk.splitlines())
                 if len(without_bookmarks(events)) >= expected:
                     return

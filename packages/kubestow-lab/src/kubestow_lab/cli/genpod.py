@@ -85,7 +85,7 @@ def _metadata(source: SourceObject) -> Object:
 def _from_cluster(connection: Connection, namespace: str) -> tuple[Object, list[Object]]:
     async def fetch() -> tuple[bytes, bytes]:
         from kubestow.client.rest.transport import Transport
-        from kubestow.wall_clock import WallClock
+        from kubestow.process import WallClock
 
         async with Transport(await connection.credentials(), clock=WallClock()) as transport:
             path = f"/api/v1/namespaces/{namespace}"

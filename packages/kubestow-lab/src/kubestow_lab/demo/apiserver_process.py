@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
-from kubestow.child_process import stop_process
 from kubestow.errors import KubestowError
+from kubestow.process import stop_process
 
 __all__ = ["apiserver_process"]
 

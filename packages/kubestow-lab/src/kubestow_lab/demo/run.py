@@ -15,12 +15,12 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.wall_clock import WallClock
 from kubestow_lab.demo.apiserver_process import apiserver_process
 from kubestow_lab.demo.workload_submission import WorkloadSubmission, list_objects
 from kubestow_lab.workloads.report import Summary, summarise

@@ -19,10 +19,10 @@ from kubestow.errors import InputError
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
-from kubestow.wall_clock import WallClock
 from kubestow_lab.demo.apiserver_process import apiserver_process
 from kubestow_lab.scheduler_perf.clusters.api_server import APIServerCluster
 from kubestow_lab.scheduler_perf.clusters.in_memory import InMemoryCluster

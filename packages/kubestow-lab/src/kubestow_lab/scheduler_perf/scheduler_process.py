@@ -15,13 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kubestow.child_process import stop_process
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.config import API_VERSION, KIND, FeatureGates
 from kubestow.config.document import DocumentError, parse_document
 from kubestow.errors import InputError
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock, stop_process
 from kubestow_lab.scheduler_perf.execution.session import WorkloadFailed
 from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import MetricsSource
 

@@ -15,10 +15,10 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.wall_clock import WallClock
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.controllers.manager import ControllerManager

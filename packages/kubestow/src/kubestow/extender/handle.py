@@ -21,7 +21,7 @@ from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.log_fields import fields
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
 from kubestow.scheduling.handle import BaseHandle
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 
 __all__ = ["ReadOnlyHandle"]
 

@@ -1,4 +1,4 @@
-"""The filter, prioritize and preempt verbs, evaluated with the plugins of a profile (semantics 5.5).
+"""The verbs of an extender that a profile has plugins for (semantics 5.5): which, and how they are evaluated.
 
 Results come from the evaluation cache, as in the scheduler, so they equal those of the plugins in process; only scores
 are coarser, because the protocol has 0 to 10 where a plugin has 0 to 100. This module is independent of HTTP and of the
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
@@ -20,15 +22,66 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
+from kubestow.framework import interface
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
-__all__ = ["FilteredNodes", "ProfileExtender"]
+__all__ = ["ExtenderCapabilities", "FilteredNodes", "ProfileExtender", "config_snippet"]
 
 _UNKNOWN_NODE = "node not found in the extender's cache"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderCapabilities:
+    """The verbs that an extender serves; with ``node_cache_capable`` it gets node names instead of full nodes.
+
+    ``weight`` gives its scores the same weight as those of the plugins in process.
+    """
+
+    filters: bool
+    prioritizes: bool
+    preempts: bool
+    binds: bool
+    node_cache_capable: bool
+    weight: int
+
+    @classmethod
+    def of(cls, profile: Profile, *, node_cache_capable: bool, binds: bool = False) -> ExtenderCapabilities:
+        """The capabilities of a profile. preempt and bind need a cache, because their requests have no nodes."""
+        evaluations = profile.evaluations
+        filters = evaluations.has_filters
+        weight = evaluations.max_total // interface.MAX_SCORE
+        return cls(
+            filters,
+            weight > 0,
+            filters and node_cache_capable,
+            binds and node_cache_capable,
+            node_cache_capable,
+            weight,
+        )
+
+    @property
+    def verbs(self) -> list[str]:
+        """The served verbs, which are also the URL paths."""
+        verbs = {"filter": self.filters, "prioritize": self.prioritizes, "preempt": self.preempts, "bind": self.binds}
+        return [verb for verb, served in verbs.items() if served]
+
+
+def config_snippet(capabilities: ExtenderCapabilities, url: str) -> str:
+    """The ``extenders`` of a KubeSchedulerConfiguration, as YAML."""
+    extender: dict[str, Any] = {"urlPrefix": url}
+    extender |= {f"{verb}Verb": verb for verb in capabilities.verbs}
+    if capabilities.prioritizes:
+        extender["weight"] = capabilities.weight
+    extender["nodeCacheCapable"] = capabilities.node_cache_capable
+    if url.startswith("https:"):
+        extender["enableHTTPS"] = True
+        extender["tlsConfig"] = {"caFile": "/path/to/ca.crt"}
+    text: str = yaml.safe_dump({"extenders": [extender]}, sort_keys=False)
+    return text
 
 
 @dataclass(slots=True)

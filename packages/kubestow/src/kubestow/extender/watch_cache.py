@@ -1,4 +1,4 @@
-"""The cluster state of an extender.
+"""The cluster state of an extender, and the bind verb, which has a placement in it before the watch delivers it.
 
 With an API server, all nodes and pods are cached from a watch, as in the scheduler. Without one, the cache holds the
 nodes of the last request and no pods.
@@ -7,21 +7,25 @@ nodes of the last request and no pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 from msgspec import Raw
 
 from kubestow.api.core import Node
+from kubestow.api.extender import BindingArgs
 from kubestow.api.meta import decode
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import WATCHED
-from kubestow.scheduling.interfaces import Resource
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, Resource
 
-__all__ = ["WatchCache"]
+__all__ = ["ExtenderBinder", "WatchCache"]
 
 
 class WatchCache:
@@ -126,3 +130,25 @@ class _AnySchedulerName(Container[str]):
 
     def __contains__(self, name: object) -> bool:
         return True
+
+
+class ExtenderBinder:
+    """Binds pods through the API server and assumes them in the cache."""
+
+    def __init__(self, api: ClusterAPI, cache: WatchCache, *, clock: Clock, random: Random) -> None:
+        self._dispatcher = Dispatcher(Environment(api, clock, random), known_pod=cache.known)
+        self._cache = cache
+
+    async def bind(self, args: BindingArgs) -> None:
+        """Bind a pod. Raises APIError or Unreachable if the pod is not bound."""
+        cluster, info = self._cache.cluster, self._cache.known(args.pod_uid)
+        assumed = info is not None and cluster.placed_pod(info.uid) is None
+        if assumed and info is not None:
+            cluster.assume(info, args.node)
+        try:
+            reference = ObjectReference("Pod", args.pod_namespace, args.pod_name, args.pod_uid)
+            await self._dispatcher.bind(reference, args.node)
+        except BaseException:
+            if assumed and cluster.is_assumed(args.pod_uid):
+                cluster.forget(args.pod_uid)
+            raise

@@ -2,7 +2,7 @@
 
 About twenty of them change for every pod. Those of prometheus_client take a lock and most of a microsecond each, a
 tenth of a scheduling cycle. Here all updates happen on the event loop's thread, so a cell is a plain number and an
-update one addition. The exposition formats are prometheus_client's.
+update one addition. The exposition formats are prometheus_client's. A :class:`MetricSet` has all metrics of a process.
 
 Label values can be restricted to an allow-list (``--allow-metric-labels``); other values become ``unexpected``.
 """
@@ -10,11 +10,13 @@ Label values can be restricted to an allow-list (``--allow-metric-labels``); oth
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 __all__ = [
@@ -24,8 +26,10 @@ __all__ = [
     "Histogram",
     "HistogramCell",
     "LabelAllowList",
+    "MetricSet",
     "Stability",
     "exponential_buckets",
+    "exposition",
 ]
 
 #: The allowed values of a metric's labels, by label name.
@@ -196,3 +200,103 @@ class Gauge:
         for values, amount in sums.items():
             family.add_metric(values, amount)
         return family
+
+
+F = TypeVar("F", Counter, Histogram, Gauge)
+
+
+class MetricSet:
+    """The metrics of one process, exposed by ``registry``. Subclasses declare them with :meth:`counter` and the like.
+
+    ``prefix`` precedes the names of metrics that do not give another. ``disabled`` lists metrics that are not exposed,
+    ``allowed`` the allowed label values by metric.
+    """
+
+    authentication_duration: Histogram
+    authorization_attempts: Counter
+    authorization_duration: Histogram
+
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, LabelAllowList] | None = None,
+    ) -> None:
+        self._prefix, self._disabled, self._allowed = prefix, frozenset(disabled), allowed or {}
+        self._families: dict[str, Counter | Histogram | Gauge] = {}
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def counter(
+        self, name: str, documentation: str, stability: Stability, *label_names: str, prefix: str | None = None
+    ) -> Counter:
+        """Add a counter."""
+        return self.add(Counter(self._full(name, prefix), documentation, stability, label_names))
+
+    def histogram(
+        self,
+        name: str,
+        documentation: str,
+        stability: Stability,
+        *label_names: str,
+        buckets: Sequence[float],
+        prefix: str | None = None,
+    ) -> Histogram:
+        """Add a histogram; ``buckets`` are upper bounds in the unit of the values."""
+        return self.add(Histogram(self._full(name, prefix), documentation, stability, label_names, buckets=buckets))
+
+    def add_serving(self, buckets: Sequence[float]) -> None:
+        """Add the metrics of a secure port; ``buckets`` are those of its durations, in seconds."""
+        self.authentication_duration = self.histogram(
+            "authentication_duration_seconds",
+            "Authentication duration in seconds, by result.",
+            Stability.ALPHA,
+            "result",
+            buckets=buckets,
+            prefix="",
+        )
+        self.authorization_attempts = self.counter(
+            "authorization_attempts_total",
+            "Number of authorization attempts, by result.",
+            Stability.ALPHA,
+            "result",
+            prefix="",
+        )
+        self.authorization_duration = self.histogram(
+            "authorization_duration_seconds",
+            "Authorization duration in seconds, by result.",
+            Stability.ALPHA,
+            "result",
+            buckets=buckets,
+            prefix="",
+        )
+
+    def add(self, family: F) -> F:
+        """Add a metric."""
+        family.allow(self._allowed.get(family.name, {}))
+        self._families[family.name] = family
+        return family
+
+    def _full(self, name: str, prefix: str | None) -> str:
+        return (self._prefix if prefix is None else prefix) + name
+
+    @property
+    def families(self) -> Collection[Counter | Histogram | Gauge]:
+        """All metrics, including disabled ones."""
+        return self._families.values()
+
+    def collect(self) -> Iterator[Metric]:
+        """The enabled metrics, for prometheus_client."""
+        return (family.collect() for name, family in self._families.items() if name not in self._disabled)
+
+    def reset(self) -> None:
+        """Set all counters and histograms to zero (DELETE /metrics)."""
+        for family in self._families.values():
+            family.reset()
+
+
+def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The metrics of a registry in the format that an Accept header requests, and the content type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type

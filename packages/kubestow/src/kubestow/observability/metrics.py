@@ -12,20 +12,11 @@ Not exposed, because nothing here corresponds to them: ``batch_*``, ``get_node_h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Mapping
 
-from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
-from prometheus_client.core import Metric
+from prometheus_client import GCCollector, ProcessCollector
 
-from kubestow.observability.instruments import (
-    Counter,
-    Gauge,
-    Histogram,
-    LabelAllowList,
-    Stability,
-    exponential_buckets,
-)
+from kubestow.observability.instruments import LabelAllowList, MetricSet, Stability, exponential_buckets
 
 __all__ = ["SchedulerMetrics"]
 
@@ -37,15 +28,8 @@ _PLUGIN = exponential_buckets(0.00001, 1.5, 20)
 _REQUEST = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 
 
-F = TypeVar("F", Counter, Histogram, Gauge)
-
-
-class SchedulerMetrics:
-    """The metrics of one process, exposed by ``registry``.
-
-    ``disabled`` lists metrics that are not exposed, ``allowed`` the allowed label values by metric. With ``process``
-    the registry also has the process and GC metrics of prometheus_client.
-    """
+class SchedulerMetrics(MetricSet):
+    """The metrics of a scheduler. With ``process`` they include the process and GC metrics of prometheus_client."""
 
     def __init__(
         self,
@@ -54,25 +38,22 @@ class SchedulerMetrics:
         allowed: Mapping[str, LabelAllowList] | None = None,
         process: bool = True,
     ) -> None:
-        self._families: dict[str, Counter | Histogram | Gauge] = {}
-        self._disabled, self._allowed = frozenset(disabled), allowed or {}
+        super().__init__("scheduler_", disabled=disabled, allowed=allowed)
         self._add_attempts()
         self._add_queue()
         self._add_framework()
         self._add_preemption()
         self._add_requests()
-        self._add_serving()
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
+        self.add_serving(_ATTEMPT)
         if process:
             ProcessCollector(registry=self.registry)
             GCCollector(registry=self.registry)
 
     def _add_attempts(self) -> None:
-        self.schedule_attempts = self._counter(
+        self.schedule_attempts = self.counter(
             "schedule_attempts_total", "Number of attempts to schedule pods, by result.", _STABLE, "result", "profile"
         )
-        self.attempt_duration = self._histogram(
+        self.attempt_duration = self.histogram(
             "scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds, from the pop of the pod until it is bound or requeued.",
             _STABLE,
@@ -80,33 +61,33 @@ class SchedulerMetrics:
             "profile",
             buckets=_ATTEMPT,
         )
-        self.algorithm_duration = self._histogram(
+        self.algorithm_duration = self.histogram(
             "scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds for one pod, PostFilter included.",
             _ALPHA,
             buckets=_ATTEMPT,
         )
-        self.sli_duration = self._histogram(
+        self.sli_duration = self.histogram(
             "pod_scheduling_sli_duration_seconds",
             "Latency in seconds from the first time a pod enters the queue ungated until it is bound, by attempts.",
             _BETA,
             "attempts",
             buckets=exponential_buckets(0.01, 2, 20),
         )
-        self.pod_attempts = self._histogram(
+        self.pod_attempts = self.histogram(
             "pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
             _STABLE,
             buckets=exponential_buckets(1, 2, 5),
         )
-        self.gang_attempts = self._counter(
+        self.gang_attempts = self.counter(
             "podgroup_schedule_attempts_total",
             "Number of attempts to schedule pod groups, by result.",
             _ALPHA,
             "result",
             "profile",
         )
-        self.gang_attempt_duration = self._histogram(
+        self.gang_attempt_duration = self.histogram(
             "podgroup_scheduling_attempt_duration_seconds",
             "Pod group scheduling attempt latency in seconds, until all its pods are assigned or requeued.",
             _ALPHA,
@@ -114,27 +95,27 @@ class SchedulerMetrics:
             "profile",
             buckets=_ATTEMPT,
         )
-        self.gang_algorithm_duration = self._histogram(
+        self.gang_algorithm_duration = self.histogram(
             "podgroup_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds for one pod group.",
             _ALPHA,
             buckets=_ATTEMPT,
         )
-        self.scheduled_after_flush = self._counter(
+        self.scheduled_after_flush = self.counter(
             "pod_scheduled_after_flush_total",
             "Number of pods scheduled after the flush of unschedulable pods; indicates missed events.",
             _ALPHA,
         )
 
     def _add_queue(self) -> None:
-        self.incoming_pods = self._counter(
+        self.incoming_pods = self.counter(
             "queue_incoming_pods_total",
             "Number of pods added to the scheduling queues, by queue and event.",
             _STABLE,
             "queue",
             "event",
         )
-        self.hint_duration = self._histogram(
+        self.hint_duration = self.histogram(
             "queueing_hint_execution_duration_seconds",
             "Latency in seconds of a queueing hint function of a plugin.",
             _ALPHA,
@@ -143,7 +124,7 @@ class SchedulerMetrics:
             "hint",
             buckets=_PLUGIN,
         )
-        self.event_duration = self._histogram(
+        self.event_duration = self.histogram(
             "event_handling_duration_seconds",
             "Event handling latency in seconds, including the move of pods in the queue.",
             _ALPHA,
@@ -152,7 +133,7 @@ class SchedulerMetrics:
         )
 
     def _add_framework(self) -> None:
-        self.extension_point_duration = self._histogram(
+        self.extension_point_duration = self.histogram(
             "framework_extension_point_duration_seconds",
             "Latency in seconds of all plugins of an extension point.",
             _STABLE,
@@ -161,7 +142,7 @@ class SchedulerMetrics:
             "profile",
             buckets=_EXTENSION_POINT,
         )
-        self.plugin_duration = self._histogram(
+        self.plugin_duration = self.histogram(
             "plugin_execution_duration_seconds",
             "Latency in seconds of one plugin call for any number of nodes, sampled in every tenth scheduling cycle.",
             _ALPHA,
@@ -170,7 +151,7 @@ class SchedulerMetrics:
             "status",
             buckets=_PLUGIN,
         )
-        self.plugin_evaluations = self._counter(
+        self.plugin_evaluations = self.counter(
             "plugin_evaluation_total",
             "Number of plugin calls, each for any number of nodes; cached results are not counted.",
             _BETA,
@@ -178,26 +159,26 @@ class SchedulerMetrics:
             "extension_point",
             "profile",
         )
-        self.permit_wait_duration = self._histogram(
+        self.permit_wait_duration = self.histogram(
             "permit_wait_duration_seconds",
             "Duration in seconds of waiting on permit.",
             _BETA,
             "result",
             buckets=_ATTEMPT,
         )
-        self.volume_stage_errors = self._counter(
+        self.volume_stage_errors = self.counter(
             "volume_scheduling_stage_error_total",
             "Number of volume scheduling errors, by stage.",
             _ALPHA,
             "operation",
         )
-        self.claim_creations = self._counter(
+        self.claim_creations = self.counter(
             "resourceclaim_creates_total",
             "Number of ResourceClaims created for extended resources of pods, by result.",
             _ALPHA,
             "status",
         )
-        self.device_wait_ended = self._counter(
+        self.device_wait_ended = self.counter(
             "dra_bindingconditions_allocations_total",
             "Number of attempts that waited for binding conditions of devices, by driver and result.",
             _ALPHA,
@@ -205,7 +186,7 @@ class SchedulerMetrics:
             "driver",
             "status",
         )
-        self.device_wait_duration = self._histogram(
+        self.device_wait_duration = self.histogram(
             "dra_bindingconditions_wait_duration_seconds",
             "Duration in seconds of waiting for binding conditions of devices.",
             _ALPHA,
@@ -216,21 +197,21 @@ class SchedulerMetrics:
         )
 
     def _add_preemption(self) -> None:
-        self.preemption_attempts = self._counter("preemption_attempts_total", "Number of preemption attempts.", _STABLE)
-        self.preemption_victims = self._histogram(
+        self.preemption_attempts = self.counter("preemption_attempts_total", "Number of preemption attempts.", _STABLE)
+        self.preemption_victims = self.histogram(
             "preemption_victims",
             "Number of victims selected by one preemption.",
             _STABLE,
             buckets=exponential_buckets(1, 2, 7),
         )
-        self.evictions_duration = self._histogram(
+        self.evictions_duration = self.histogram(
             "preemption_goroutines_duration_seconds",
             "Duration in seconds of the background task that evicts the victims of one preemption.",
             _ALPHA,
             "result",
             buckets=exponential_buckets(0.01, 2, 20),
         )
-        self.evictions = self._counter(
+        self.evictions = self.counter(
             "preemption_goroutines_execution_total",
             "Number of background tasks that evicted the victims of one preemption, by result.",
             _ALPHA,
@@ -238,14 +219,14 @@ class SchedulerMetrics:
         )
 
     def _add_requests(self) -> None:
-        self.writes = self._counter(
+        self.writes = self.counter(
             "async_api_call_execution_total",
             "Number of write requests to the API server, by call type and result; each try is counted.",
             _ALPHA,
             "call_type",
             "result",
         )
-        self.write_duration = self._histogram(
+        self.write_duration = self.histogram(
             "async_api_call_execution_duration_seconds",
             "Duration in seconds of write requests to the API server, each try by itself.",
             _ALPHA,
@@ -253,7 +234,7 @@ class SchedulerMetrics:
             "result",
             buckets=_ATTEMPT,
         )
-        self.client_requests = self._counter(
+        self.client_requests = self.counter(
             "rest_client_requests_total",
             "Number of HTTP requests, by status code, method, and host.",
             _ALPHA,
@@ -262,7 +243,7 @@ class SchedulerMetrics:
             "host",
             prefix="",
         )
-        self.client_duration = self._histogram(
+        self.client_duration = self.histogram(
             "rest_client_request_duration_seconds",
             "Request latency in seconds until the response headers, by verb and host.",
             _ALPHA,
@@ -271,31 +252,10 @@ class SchedulerMetrics:
             buckets=_REQUEST,
             prefix="",
         )
-        self.dropped_events = self._counter(
+        self.dropped_events = self.counter(
             "kubestow_events_dropped_total",
             "Number of Kubernetes events that were not written because too many were waiting to be written.",
             _ALPHA,
-            prefix="",
-        )
-
-    def _add_serving(self) -> None:
-        self.authentication_duration = self._histogram(
-            "authentication_duration_seconds",
-            "Authentication duration in seconds, by result.",
-            _ALPHA,
-            "result",
-            buckets=_ATTEMPT,
-            prefix="",
-        )
-        self.authorization_attempts = self._counter(
-            "authorization_attempts_total", "Number of authorization attempts, by result.", _ALPHA, "result", prefix=""
-        )
-        self.authorization_duration = self._histogram(
-            "authorization_duration_seconds",
-            "Authorization duration in seconds, by result.",
-            _ALPHA,
-            "result",
-            buckets=_ATTEMPT,
             prefix="",
         )
 
@@ -304,49 +264,6 @@ class SchedulerMetrics:
         self.client_requests.labels(code, method, host).value += 1
         self.client_duration.labels(method, host).observe(seconds)
 
-    # -- registration --------------------------------------------------------------------------------------------------
-
-    def _counter(
-        self, name: str, documentation: str, stability: Stability, *label_names: str, prefix: str = "scheduler_"
-    ) -> Counter:
-        return self._add(Counter(prefix + name, documentation, stability, label_names))
-
-    def _histogram(
-        self,
-        name: str,
-        documentation: str,
-        stability: Stability,
-        *label_names: str,
-        buckets: Collection[float],
-        prefix: str = "scheduler_",
-    ) -> Histogram:
-        return self._add(Histogram(prefix + name, documentation, stability, label_names, buckets=tuple(buckets)))
-
-    def add(self, gauge: Gauge) -> None:
-        """Add a gauge."""
-        self._add(gauge)
-
-    def _add(self, family: F) -> F:
-        family.allow(self._allowed.get(family.name, {}))
-        self._families[family.name] = family
-        return family
-
-    @property
-    def families(self) -> Collection[Counter | Histogram | Gauge]:
-        """All metrics, including disabled ones."""
-        return self._families.values()
-
-    # -- collection ----------------------------------------------------------------------------------------------------
-
     def record_dropped_event(self) -> None:
         """Count a Kubernetes event that is lost."""
         self.dropped_events.labels().value += 1
-
-    def collect(self) -> Iterator[Metric]:
-        """The enabled metrics, for prometheus_client."""
-        return (family.collect() for name, family in self._families.items() if name not in self._disabled)
-
-    def reset(self) -> None:
-        """Set all counters and histograms to zero (DELETE /metrics)."""
-        for family in self._families.values():
-            family.reset()

@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
 
 from kubestow.config import FeatureGates
 from kubestow.observability.composite_observer import CompositeObserver
-from kubestow.observability.instruments import LabelAllowList
+from kubestow.observability.instruments import LabelAllowList, exposition
 from kubestow.observability.logging_observer import LoggingObserver
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
@@ -27,7 +26,7 @@ from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Observability", "exposition"]
+__all__ = ["Observability"]
 
 
 class Observability:
@@ -88,9 +87,3 @@ class _SingleUse:
 
     def collect(self) -> Iterator[Metric]:
         return self._families
-
-
-def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The metrics of a registry in the format that an Accept header requests, and the content type."""
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type

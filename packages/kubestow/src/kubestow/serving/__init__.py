@@ -1,19 +1,18 @@
-"""Secure serving: the HTTPS port of a scheduler (semantics 1.4).
+"""Secure serving: the HTTPS port of a scheduler, or of another component (semantics 1.4).
 
-    secure_server   the port of one scheduler, composed of the modules below
-    options         serving options with kube-scheduler's defaults
-    tls             serving certificates and client CAs, both reloaded while the server runs
-    listener        sockets, connections, and the limits on them
-    connection_table  which connection is closed for a new one
-    handler_chain   authentication, authorization, routing: the path of a request
-    mux             handlers by path
-    routes          the paths of a scheduler and their handlers
-    dashboard_socket  the Unix socket of a development cluster's dashboard
-    dashboard_server  the dashboard alone, on such a socket
-    aiohttp_messages  requests from and responses to aiohttp
-    http_messages   requests and responses, independent of the HTTP library
-    auth            delegating authentication and authorization
-    handlers        healthz, z-pages, debug endpoints, dashboard
+    secure_server     the port of one component: TLS, authentication, authorization, the handlers of its paths
+    options           serving options with kube-scheduler's defaults
+    authentication    client certificate, bearer token, front proxy, or anonymous
+    authorization     always-allowed paths, system:masters, or a SubjectAccessReview
+    reviews           reviews at the API server, with cached results
+    trust_reloader    keeps the accepted client CAs and the serving certificates up to date
+    routes            the paths of a scheduler and their handlers, which are in:
+    healthz           health checks
+    zpages            /configz, /flagz and /statusz
+    debug             the queue, the cache, and why a pod is pending
+    dashboard         the dashboard
+    dashboard_socket  the dashboard alone, on the Unix socket of a development cluster
 
-The time and memory that one client can use are bounded, and no response contains internal errors.
+The listener and TLS are :mod:`kubestow.http`'s. The time and memory that one client can use are bounded, and no
+response contains internal errors.
 """

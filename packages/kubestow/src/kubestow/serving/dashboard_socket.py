@@ -25,13 +25,16 @@ from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 
 if TYPE_CHECKING:
-    from kubestow.serving.dashboard_server import DashboardServer
+    from kubestow.http.listener import HTTPListener
+    from kubestow.serving.dashboard import DashboardHandler
 
 __all__ = ["DashboardSocket"]
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
+#: For responses in progress when the server stops.
+_SHUTDOWN_SECONDS = 1.0
 
 
 class DashboardSocket:
@@ -80,12 +83,33 @@ class DashboardSocket:
 
     async def _serve(self) -> None:
         try:
-            server = await asyncio.to_thread(self._create_server)  # pods are scheduled while modules are imported
-            await self._exit_stack.enter_async_context(server)
+            handler = await asyncio.to_thread(self._create_handler)  # pods are scheduled while modules are imported
+            listener = self._listener(handler)
         except Exception as error:  # scheduling goes on without it
             _log.exception("Unable to serve the dashboard", extra=fields(err=str(error)))
+            return
+        listener.accept(self._listening)
+        self._exit_stack.push_async_callback(listener.stop)
+        self._exit_stack.callback(handler.close)
 
-    def _create_server(self) -> DashboardServer:
-        from kubestow.serving.dashboard_server import DashboardServer
+    def _create_handler(self) -> DashboardHandler:
+        from kubestow.http import listener  # noqa: F401 - aiohttp takes the longest to import
+        from kubestow.serving.dashboard import DashboardHandler
 
-        return DashboardServer(self._listening, self._observability, self._clock, self._configuration, self._gates)
+        return DashboardHandler(self._observability, self._clock, self._configuration, self._gates)
+
+    def _listener(self, handler: DashboardHandler) -> HTTPListener:
+        from aiohttp import web
+
+        from kubestow.http import aiohttp_messages, path_mux
+        from kubestow.http.listener import HTTPListener
+
+        mux = path_mux.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
+
+        async def respond(incoming: web.BaseRequest) -> web.StreamResponse:
+            response = await path_mux.respond(aiohttp_messages.parse(incoming), mux.handle)
+            if response.stream is None:
+                return aiohttp_messages.whole(response)
+            return await aiohttp_messages.send_stream(incoming, response)
+
+        return HTTPListener(respond, name="dashboard", shutdown_seconds=_SHUTDOWN_SECONDS)

@@ -5,40 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubestow.http.tls import TLSOptions
+
 __all__ = [
     "DelegatingAuthenticationOptions",
     "DelegatingAuthorizationOptions",
     "RequestHeaderOptions",
-    "SNICertificate",
     "ServingOptions",
-    "TLSOptions",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class SNICertificate:
-    """A certificate for some server names (SNI), by default for the DNS names that it contains."""
-
-    certificate: Path
-    key: Path
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TLSOptions:
-    """Serving certificates and TLS parameters.
-
-    Without ``certificate`` and ``key`` a self-signed certificate is generated and, with ``directory``, persisted there.
-    ``cipher_suites`` are Go's names, ``min_version`` is spelled "VersionTLS12", ``curves`` are IANA numbers.
-    """
-
-    certificate: Path | None = None
-    key: Path | None = None
-    directory: Path | None = None
-    by_name: tuple[SNICertificate, ...] = ()
-    cipher_suites: tuple[str, ...] = ()
-    min_version: str = ""
-    curves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

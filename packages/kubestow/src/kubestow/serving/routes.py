@@ -13,14 +13,15 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.observability.observability import Observability, exposition
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.http.path_mux import Handler, PathMux, PrefixHandler
+from kubestow.observability.instruments import exposition
+from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.handlers.dashboard import DashboardHandler
-from kubestow.serving.handlers.debug import SchedulingDebugger
-from kubestow.serving.handlers.healthz import PING, HealthCheck, HealthChecks
-from kubestow.serving.handlers.zpages import ZPages
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
-from kubestow.serving.mux import Handler, PathMux, PrefixHandler
+from kubestow.serving.dashboard import DashboardHandler
+from kubestow.serving.debug import SchedulingDebugger
+from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
+from kubestow.serving.zpages import ZPages
 
 __all__ = ["ComponentInfo", "SchedulerRoutes"]
 

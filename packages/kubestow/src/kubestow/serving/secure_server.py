@@ -1,36 +1,103 @@
-"""The secure port of a component: TLS, delegating authentication and authorization, and the handlers of its paths.
+"""The secure port of a component: TLS, authentication, authorization, then the handler of the path (semantics 1.4).
 
 It serves from the start of the process on, also on a standby. The client CAs published by the cluster and the files of
 certificates are reloaded every minute; a failure keeps the current ones.
+
+Authorization precedes routing, so that only authorized users learn which paths exist. Every failure becomes a response;
+details go to the log. The time and memory that one client can use are bounded, and request bodies are not read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
+from aiohttp import web
+
 from kubestow.client.rest.credentials import load_credentials, load_in_cluster_credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.observability.logs import fields
+from kubestow.errors import InputError
+from kubestow.http import aiohttp_messages
+from kubestow.http.listener import ConnectionLimits, HTTPListener
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError, UserInfo
+from kubestow.http.path_mux import PathMux, respond
+from kubestow.http.tls import ServerTLS
+from kubestow.log_fields import V, fields
+from kubestow.observability.instruments import Histogram, MetricSet
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.auth.authentication import DelegatingAuthenticator
-from kubestow.serving.auth.authorization import DelegatingAuthorizer
-from kubestow.serving.auth.client_trust import ClientTrust
-from kubestow.serving.auth.reviews import AccessReviewer, TokenReviewer
-from kubestow.serving.auth.trust_reloader import TrustReloader
-from kubestow.serving.handler_chain import HandlerChain, RequestMetrics
-from kubestow.serving.listener import SecureListener
-from kubestow.serving.mux import PathMux
+from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator, TokenReviewer
+from kubestow.serving.authorization import AccessReviewer, DelegatingAuthorizer
 from kubestow.serving.options import ServingOptions
-from kubestow.serving.tls import ServerTLS
+from kubestow.serving.trust_reloader import TrustReloader
 
-__all__ = ["SecureServer"]
+__all__ = ["HandlerChain", "SecureServer"]
 
 _log = logging.getLogger(__name__)
+
+_LIMITS = ConnectionLimits()
+_SHUTDOWN_SECONDS = 5.0
+_MAX_HEADERS = 100
+_HEALTH_CHECKS = ("/healthz", "/livez", "/readyz")
+
+
+class HandlerChain:
+    """Turns every request into a response, and measures authentication and authorization in ``metrics``."""
+
+    def __init__(
+        self,
+        authenticator: DelegatingAuthenticator,
+        authorizer: DelegatingAuthorizer,
+        mux: PathMux,
+        metrics: MetricSet,
+    ) -> None:
+        self._authenticator, self._authorizer, self._mux, self._metrics = authenticator, authorizer, mux, metrics
+
+    async def __call__(self, request: HTTPRequest) -> HTTPResponse:
+        """Never raises."""
+        started = time.monotonic()
+        response = await respond(request, self._handle)
+        if _log.isEnabledFor(V(3)):
+            seconds = round(time.monotonic() - started, 6)
+            values = fields(verb=request.method, path=request.path[:256], code=response.status, seconds=seconds)
+            _log.log(V(3), "HTTP", extra=values)
+        return response
+
+    async def _handle(self, request: HTTPRequest) -> HTTPResponse:
+        user = await self._authenticate(request)
+        await self._authorize(user, request)
+        return await self._mux.handle(request)
+
+    async def _authenticate(self, request: HTTPRequest) -> UserInfo:
+        started = time.monotonic()
+        try:
+            user = await self._authenticator.authenticate(request)
+        except StatusError:
+            _observe(self._metrics.authentication_duration, "failure", started)
+            raise
+        _observe(self._metrics.authentication_duration, "success", started)
+        return user
+
+    async def _authorize(self, user: UserInfo, request: HTTPRequest) -> None:
+        started, result = time.monotonic(), "allowed"
+        try:
+            await self._authorizer.authorize(user, request.method.lower(), request.path)
+        except StatusError as error:
+            result = "denied" if error.code == 403 else "error"
+            raise
+        finally:
+            self._metrics.authorization_attempts.labels(result).value += 1
+            _observe(self._metrics.authorization_duration, result, started)
+
+
+def _observe(duration: Histogram, result: str, started: float) -> None:
+    duration.labels(result).observe(time.monotonic() - started)
 
 
 class SecureServer:
@@ -44,7 +111,7 @@ class SecureServer:
         self,
         options: ServingOptions,
         mux: PathMux,
-        metrics: RequestMetrics,
+        metrics: MetricSet,
         *,
         clock: Clock,
         before_stop: Callable[[], None] = lambda: None,
@@ -65,13 +132,11 @@ class SecureServer:
             reloader = TrustReloader(options.authentication, token_reviews, authenticator, tls)
             await reloader.load()
             chain = HandlerChain(authenticator, authorizer, self._mux, self._metrics)
-            listener = SecureListener(options, tls.context, chain)
-            await listener.start()
-            stack.push_async_callback(listener.stop)
+            port = await self._listen(stack, chain, tls)
             stack.callback(self._before_stop)
             reloading = asyncio.create_task(reloader.run(self._clock), name="reload of client trust and certificates")
             stack.callback(reloading.cancel)
-            self.port, self.certificate, self._exit_stack = listener.port, tls.certificate, stack.pop_all()
+            self.port, self.certificate, self._exit_stack = port, tls.certificate, stack.pop_all()
         _log.info("Serving securely", extra=fields(address=f"{options.address}:{self.port}"))
         return self
 
@@ -79,6 +144,43 @@ class SecureServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._exit_stack.aclose()
+
+    async def _listen(self, stack: AsyncExitStack, chain: HandlerChain, tls: ServerTLS) -> int:
+        """Listen until the stack is closed, and return the port. Raises InputError if the address is not available."""
+        limits, options = _LIMITS, self._options
+
+        async def serve(incoming: web.BaseRequest) -> web.StreamResponse:
+            with listener.request(incoming) as connection:
+                request = aiohttp_messages.parse(incoming)
+                if connection.is_reserved and not request.path.startswith(_HEALTH_CHECKS):
+                    error = StatusError(503, "ServiceUnavailable", "too many requests are in progress")
+                    response = HTTPResponse.error(error)
+                else:
+                    response = await chain(request)
+                if response.stream is not None:
+                    extend_deadline = partial(listener.extend_deadline, incoming)
+                    return await aiohttp_messages.send_stream(incoming, response, on_progress=extend_deadline)
+            outgoing = aiohttp_messages.whole(response)
+            if incoming.can_read_body or connection.is_reserved:
+                outgoing.force_close()  # the library would read the body; a reserved connection has one request
+            return outgoing
+
+        listener = HTTPListener(
+            serve,
+            name="secure port",
+            limits=limits,
+            max_headers=_MAX_HEADERS,
+            keepalive_seconds=limits.request_seconds,
+            lingering_seconds=0.0,
+            shutdown_seconds=_SHUTDOWN_SECONDS,
+        )
+        try:
+            port = await listener.listen(options.address, options.port, tls=tls.context, reuse_port=options.reuse_port)
+        except OSError as error:
+            problem = "is in use by another process" if error.errno == errno.EADDRINUSE else error.strerror or error
+            raise InputError("--secure-port", f"{options.address}:{options.port} {problem}") from None
+        stack.push_async_callback(listener.stop)
+        return port
 
     async def _connect(self, stack: AsyncExitStack, kubeconfig: str) -> Transport | None:
         """A transport with the credentials of the kubeconfig, or else in-cluster ones; None if there are neither."""

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from core_tests.client.clocks import AutoAdvancingClock
-from kubestow.certificates import CertificateAuthority
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
+from kubestow.http.certificates import CertificateAuthority
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -21,10 +21,10 @@ from kubestow.framework.interface import NodeFilterPlugin, Plugin
 from kubestow.framework.profile import implements
 from kubestow.framework.status import Status
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import running_scheduler
-from kubestow.wall_clock import WallClock
 
 
 class Never(NodeFilterPlugin):

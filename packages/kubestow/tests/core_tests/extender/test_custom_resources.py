@@ -14,7 +14,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.events import Action
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.extender.app import ExtenderApp, minimal_configuration
+from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import FilterPlugin

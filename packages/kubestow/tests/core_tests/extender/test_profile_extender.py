@@ -12,7 +12,7 @@ from kubestow.api.core import Node
 from kubestow.api.extender import MetaPod, MetaVictims
 from kubestow.errors import KubestowError
 from kubestow.extender import ProfileExtender
-from kubestow.extender.app import ExtenderApp, minimal_configuration
+from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry

@@ -19,15 +19,15 @@ from kubestow import config
 from kubestow.api.core import Node
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extender import ExtenderServer, ProfileExtender
-from kubestow.extender import server as server_module
-from kubestow.extender.app import ExtenderApp, minimal_configuration, server_tls
-from kubestow.extender.binder import ExtenderBinder
+from kubestow.extender import extender_server as server_module
+from kubestow.extender.extender_app import ExtenderApp, minimal_configuration, server_tls
+from kubestow.extender.watch_cache import ExtenderBinder
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
+from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import PODS
 from kubestow.testing import MemoryCluster, node, pod
-from kubestow.wall_clock import WallClock
 
 #: A v1.Pod as encoded by Go: nulls for times, empty structs, quantities as strings.
 POD: dict[str, Any] = {

@@ -14,7 +14,7 @@ from core_tests.extender.test_server import extending
 from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.extender import ExtenderServer, ProfileExtender
-from kubestow.extender.app import server_tls
+from kubestow.extender.extender_app import server_tls
 from kubestow.testing import node
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

@@ -20,8 +20,8 @@ from kubestow.framework.interface import Permission, PermitPlugin
 from kubestow.framework.status import Status
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.observability import Observability
+from kubestow.process import WallClock
 from kubestow.testing import node, nodes, pod
-from kubestow.wall_clock import WallClock
 
 Scenario = Callable[[Observed], Awaitable[None]]
 

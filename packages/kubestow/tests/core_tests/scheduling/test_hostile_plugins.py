@@ -42,9 +42,9 @@ from kubestow.framework.interface import (
 from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.observability.observability import Observability
+from kubestow.process import WallClock
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
-from kubestow.wall_clock import WallClock
 
 #: A coroutine that a plugin returns where none is expected is never awaited.
 pytestmark = pytest.mark.filterwarnings("ignore")

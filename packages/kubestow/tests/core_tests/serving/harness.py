@@ -16,14 +16,14 @@ from core_tests.client.kubeconfigs import kubeconfig, save
 from core_tests.client.scripted_server import Responder, ScriptedServer, response
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow import config
-from kubestow.certificates import KeyPair
 from kubestow.config import FeatureGates
+from kubestow.http.certificates import KeyPair
 from kubestow.observability.observability import Observability
+from kubestow.process import WallClock
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.secure_server import SecureServer
-from kubestow.wall_clock import WallClock
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

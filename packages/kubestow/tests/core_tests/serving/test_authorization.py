@@ -23,8 +23,8 @@ from core_tests.serving.harness import (
     secure_port,
     token_review,
 )
-from kubestow.certificates import CertificateAuthority
 from kubestow.errors import InputError
+from kubestow.http.certificates import CertificateAuthority
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
 from kubestow_devcluster.apiserver.authentication.users import ADMIN, UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions

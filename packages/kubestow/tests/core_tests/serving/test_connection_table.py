@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.serving.connection_table import Connection, ConnectionTable
+from kubestow.http.listener import Connection, ConnectionTable
 
 
 class Port:

@@ -32,11 +32,11 @@ from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.errors import InputError
 from kubestow.observability.observability import Observability
+from kubestow.process import WallClock
 from kubestow.serving.dashboard_socket import DashboardSocket
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, running_scheduler
-from kubestow.wall_clock import WallClock
 
 PATHS = ["/dashboard", "/dashboard/", "/dashboard/assets/app.js", "/dashboard/events", "/dashboard/nodes/a"]
 

@@ -11,8 +11,8 @@ import pytest
 from core_tests.observability.harness import Observed, observe
 from core_tests.observability.test_metrics import WaitOnPermit
 from kubestow.errors import APIError
-from kubestow.serving.handlers.debug import SchedulingDebugger
-from kubestow.serving.http_messages import HTTPRequest, StatusError
+from kubestow.http.messages import HTTPRequest, StatusError
+from kubestow.serving.debug import SchedulingDebugger
 from kubestow.testing import node, pod
 
 JSONObject = dict[str, Any]

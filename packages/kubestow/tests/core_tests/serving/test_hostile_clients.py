@@ -10,10 +10,10 @@ import pytest
 
 from core_tests.hang_limit import HANG_LIMIT
 from core_tests.serving.harness import ALLOW_ALL, secure_port
-from kubestow.serving import listener
-from kubestow.serving.handler_chain import HandlerChain
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse
-from kubestow.serving.options import TLSOptions
+from kubestow.http.messages import HTTPRequest, HTTPResponse
+from kubestow.http.tls import TLSOptions
+from kubestow.serving import secure_server
+from kubestow.serving.secure_server import HandlerChain
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def test_a_request_body_is_not_read() -> None:
 
 
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(secure_server, "_LIMITS", replace(secure_server._LIMITS, request_seconds=0.05))
     async with secure_port() as server:
         assert await server.send_raw(b"GET /livez HTTP/1.1\r\nHost: ") == b""
         assert await server.send_raw(b"") == b""
@@ -91,7 +91,7 @@ async def test_health_checks_succeed_while_idle_connections_fill_the_port() -> N
     async with secure_port() as server:
         opened = [
             await asyncio.open_connection("127.0.0.1", server.serving.port, ssl=context)
-            for _ in range(listener._MAX_CONNECTIONS)
+            for _ in range(secure_server._LIMITS.maximum)
         ]
         assert (await server.get("/livez")).status == 200
         for _, writer in opened:
@@ -102,7 +102,7 @@ async def test_health_checks_succeed_while_connections_without_a_handshake_fill_
     async with secure_port() as server:
         opened = [
             await asyncio.open_connection("127.0.0.1", server.serving.port)
-            for _ in range(listener._MAX_CONNECTIONS + 10)
+            for _ in range(secure_server._LIMITS.maximum + 10)
         ]
         assert (await server.get("/livez")).status == 200
         closed, _ = opened[0]
@@ -112,7 +112,7 @@ async def test_health_checks_succeed_while_connections_without_a_handshake_fill_
 
 
 async def test_health_checks_succeed_while_slow_requests_fill_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_MAX_CONNECTIONS_PER_PEER", 3)
+    monkeypatch.setattr(secure_server, "_LIMITS", replace(secure_server._LIMITS, per_peer=3))
     release, started, handle = asyncio.Event(), asyncio.Semaphore(0), HandlerChain.__call__
 
     async def slow(chain: HandlerChain, request: HTTPRequest) -> HTTPResponse:

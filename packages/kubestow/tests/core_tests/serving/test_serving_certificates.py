@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from core_tests.serving.harness import ALLOW_ALL, secure_port
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
-from kubestow.serving.options import SNICertificate, TLSOptions
-from kubestow.serving.tls import ServerTLS
+from kubestow.http.certificates import CertificateAuthority, KeyPair
+from kubestow.http.tls import ServerTLS, SNICertificate, TLSOptions
 
 
 def write(pair: KeyPair, directory: Path, name: str) -> tuple[Path, Path]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from kubestow.http.messages import ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
 
 __all__ = [
     "ADMIN",
@@ -15,17 +14,8 @@ __all__ = [
     "service_account_groups",
 ]
 
-ALL_AUTHENTICATED, ALL_UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 #: The name of a service account as a user is this, its namespace, a colon and its name.
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo:
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
 
 
 def service_account_groups(namespace: str) -> tuple[str, str]:
@@ -35,4 +25,3 @@ def service_account_groups(namespace: str) -> tuple[str, str]:
 
 #: The user of all requests to a server without authentication.
 ADMIN = UserInfo("system:admin", ("system:masters", ALL_AUTHENTICATED))
-ANONYMOUS = UserInfo("system:anonymous", (ALL_UNAUTHENTICATED,))

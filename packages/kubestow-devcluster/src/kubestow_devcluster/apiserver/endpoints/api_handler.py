@@ -1,7 +1,6 @@
 """The API handler: dispatches a request to its endpoint, and turns every error into a Status.
 
-This is the whole API without a network: it takes a :class:`Request` and returns a :class:`Response` or a
-:class:`WatchStream`.
+This is the whole API without a network: it takes a :class:`Request` and returns a :class:`Response`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from kubestow_devcluster.apiserver.endpoints.request import Request
 from kubestow_devcluster.apiserver.endpoints.request_authorization import attributes_of, authorize_request
 from kubestow_devcluster.apiserver.endpoints.request_info import RequestInfo, parse_request_info
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
-from kubestow_devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow_devcluster.apiserver.endpoints.response import Response
 from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources import METRICS_GROUP
@@ -63,8 +62,7 @@ __all__ = ["APIHandler"]
 
 _log = logging.getLogger(__name__)
 
-Result = Response | WatchStream
-Handler = Callable[[RequestScope], Result | Awaitable[Result]]
+Handler = Callable[[RequestScope], Response | Awaitable[Response]]
 
 #: Method -> verb and handler, for one object and for a collection.
 _OBJECT: dict[str, tuple[str, Handler]] = {
@@ -133,16 +131,16 @@ class APIHandler:
         self._metrics = RequestMetrics(registry.store)
         self._health = HealthChecks(has_default_roles=isinstance(authorizer, RBAC))
 
-    async def handle(self, request: Request) -> Result:
+    async def handle(self, request: Request) -> Response:
         """The response to any request, errors included. Never raises."""
         info = parse_request_info(request.path)
         kind = None if info is None else self._registry.scheme.find(info.group, info.version, info.resource)
         result = await self._respond(request, info, kind)
         if info is not None and kind is not None:
-            self._metrics.count(request, info, result.status if isinstance(result, Response) else 200)
+            self._metrics.count(request, info, result.status)
         return result
 
-    async def _respond(self, request: Request, info: RequestInfo | None, kind: Kind | None) -> Result:
+    async def _respond(self, request: Request, info: RequestInfo | None, kind: Kind | None) -> Response:
         try:
             if not isinstance(self._authorizer, AlwaysAllow):
                 authorize_request(self._authorizer, request.user, attributes_of(request, info))
@@ -162,7 +160,7 @@ class APIHandler:
             response = Response.error(statuses.internal_error("the request failed; see the server's log"))
         return _negotiated(response, request, has_protobuf=kind is not None and kind.has_protobuf)
 
-    def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> Result | Awaitable[Result]:
+    def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> Response | Awaitable[Response]:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
             raise statuses.no_such_resource()
         scope = RequestScope(request, info, kind, self._registry, self._content_check(request, info, kind))
@@ -178,16 +176,16 @@ class APIHandler:
             return None
         return partial(check_escalation, self._authorizer, request.user, kind.group_resource, info.namespace)
 
-    async def _with_warning(self, scope: RequestScope, warning: str) -> Result:
+    async def _with_warning(self, scope: RequestScope, warning: str) -> Response:
         """The response with a Warning header."""
         handled = self._handle(scope)
         result = await handled if inspect.isawaitable(handled) else handled
-        if isinstance(result, Response):
+        if result.stream is None:
             others = result.headers.get("Warning")
             result.headers["Warning"] = ", ".join(filter(None, (others, statuses.warning_header(warning))))
         return result
 
-    def _handle(self, scope: RequestScope) -> Result | Awaitable[Result]:
+    def _handle(self, scope: RequestScope) -> Response | Awaitable[Response]:
         request, info, kind = scope.request, scope.info, scope.kind
         if kind.resource in self._create_only:
             if request.method != "POST":
@@ -233,10 +231,10 @@ class APIHandler:
         return Response.text("404 page not found\n", 404) if response is None else response
 
 
-def _negotiated(result: Result, request: Request, *, has_protobuf: bool) -> Result:
+def _negotiated(result: Response, request: Request, *, has_protobuf: bool) -> Response:
     """Statuses and other results of handlers that return JSON, in the media type that the client prefers."""
     accept = request.headers.accept
-    if not isinstance(result, Response) or result.content_type != JSON or not isinstance(result.body, bytes):
+    if result.content_type != JSON or result.stream is not None or result.chunks is not None:
         return result
     if YAML not in accept and PROTOBUF not in accept:  # almost always
         return result

@@ -83,7 +83,7 @@ class ResponseEncoder:
             chunks = _list_chunks(prefix, (encode_item(stored) for stored in objects))
         if self.content_type != JSON:
             return self._response(b"".join(chunks), 200, None)
-        return Response(200, chunks)
+        return Response(200, chunks=chunks)
 
     def encode(self, stored: StoredObject, *, with_columns: bool = True) -> bytes:
         """One object in JSON, without a trailing newline. ``with_columns`` applies to Tables."""
@@ -128,7 +128,6 @@ def converted(response: Response, media_type: str) -> Response:
     It stays JSON if it has no protobuf encoding, because of its kind or because an earlier version stored a value that
     protobuf cannot hold.
     """
-    assert isinstance(response.body, bytes)
     if media_type == JSON:
         return response
     obj = msgspec.json.decode(response.body)

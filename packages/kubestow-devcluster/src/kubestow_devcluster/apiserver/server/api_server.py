@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from kubestow.errors import KubestowError
+from kubestow.http.listener import HTTPListener
+from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
 from kubestow_devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
 from kubestow_devcluster.apiserver.authorization.authorizer import AlwaysAllow
 from kubestow_devcluster.apiserver.authorization.rbac import RBAC
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
@@ -27,7 +26,7 @@ from kubestow_devcluster.apiserver.endpoints.handlers.resource_metrics import Re
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources import BUILT_IN_KINDS, METRICS_KINDS, Scheme
 from kubestow_devcluster.apiserver.server.host_filter import DEFAULT_ACCEPT_HOSTS, HostFilter
-from kubestow_devcluster.apiserver.server.http import HTTPHandler, connection_log
+from kubestow_devcluster.apiserver.server.http_handler import HTTPHandler
 from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths, PathForwarder
 from kubestow_devcluster.apiserver.storage.compaction import compact_periodically
 from kubestow_devcluster.apiserver.storage.database import Database
@@ -113,7 +112,7 @@ class APIServer:
         self._forwarder = None if options.forwarded is None else PathForwarder(options.forwarded)
         host_filter = HostFilter(options.accept_hosts)
         self._handler = HTTPHandler(self.api, authenticator, authorizer, host_filter, wait_durable, self._forwarder)
-        self._runner: web.ServerRunner | None = None
+        self._listener: HTTPListener | None = None
         self._compaction: asyncio.Task[None] | None = None
 
     @property
@@ -135,33 +134,21 @@ class APIServer:
 
     async def start(self) -> None:
         """Listen and serve. Raises AddressInUse, or OSError for an address that cannot be bound."""
-        server = web.Server(
-            self._handler,
-            handler_cancellation=True,
-            access_log=None,
-            logger=connection_log,
-            # A small compressed body may decompress to a thousand times its size.
-            auto_decompress=False,
-            max_line_size=65536,
-            max_field_size=65536,
-            keepalive_timeout=300.0,
+        listener = HTTPListener(
+            self._handler, name="API server", max_line_size=65536, keepalive_seconds=300.0, shutdown_seconds=0.1
         )
-        runner = web.ServerRunner(server, shutdown_timeout=0.1)
-        await runner.setup()
         try:
             context = None if self._tls is None else self._tls.context
-            await web.TCPSite(runner, self.host, self.port, backlog=1024, ssl_context=context).start()
+            self.port = await listener.listen(self.host, self.port, tls=context)
         except OSError as error:
-            await runner.cleanup()
             await self.stop()
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(
                     f"{self.host}:{self.port} is in use by another process; choose another --port"
                 ) from None
             raise
-        self._runner = runner
+        self._listener = listener
         self._compaction = asyncio.create_task(compact_periodically(self.store), name="compaction")
-        self.port = runner.addresses[0][1]
         if self._group_commit is not None:
             self._group_commit.start()
 
@@ -179,9 +166,9 @@ class APIServer:
             self._compaction = None
         if self._forwarder is not None:
             await self._forwarder.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None
         if self._group_commit is not None:
             group_commit, self._group_commit = self._group_commit, None
             await group_commit.stop()

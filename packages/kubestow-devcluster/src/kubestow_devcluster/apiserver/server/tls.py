@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import socket
 import ssl
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
+from kubestow.files import read_file
+from kubestow.http.certificates import CertificateAuthority, KeyPair
+from kubestow.http.tls import ServerTLS, TLSOptions
 
 __all__ = ["TLS", "serving_hosts"]
 
@@ -41,22 +42,22 @@ class TLS:
     def self_signed(cls, hosts: Sequence[str], *, directory: Path | None = None, client_ca: Path | None = None) -> Self:
         """Certificates of a self-signed CA, which is kept in ``directory``. Raises InputError."""
         ca = _certificate_authority(directory)
-        context = _context(ca.issue_server_certificate(hosts), subject="the server's own certificate")
-        client_cas = _accept_client_ca(context, ca.certificate.decode(), subject=_CA_NAME)
-        if client_ca is not None:
-            client_cas += _accept_client_ca(context, _read_text(client_ca), subject=str(client_ca))
+        tls = ServerTLS(TLSOptions(), pair=ca.issue_server_certificate(hosts))
+        client_cas = ca.certificate + (b"" if client_ca is None else read_file(client_ca))
+        tls.trust(client_cas, subject=str(client_ca))
         admin = ca.issue_client_certificate("kubernetes-admin", ["system:masters"])
-        return cls(context, ca.certificate, admin, client_cas)
+        return cls(tls.context, ca.certificate, admin, client_cas.decode("ascii"))
 
     @classmethod
     def from_files(cls, certificate: Path, key: Path, *, client_ca: Path | None = None) -> Self:
         """A certificate or chain, and its key. Raises InputError that names the file."""
         pair = KeyPair.read(certificate, key)
-        context = _context(pair, subject=f"{certificate}, {key}")
+        tls = ServerTLS(TLSOptions(), pair=pair, subject=f"{certificate}, {key}")
         if client_ca is None:
-            return cls(context, pair.certificate)
-        client_cas = _accept_client_ca(context, _read_text(client_ca), subject=str(client_ca))
-        return cls(context, pair.certificate, client_ca=client_cas)
+            return cls(tls.context, pair.certificate)
+        client_cas = read_file(client_ca)
+        tls.trust(client_cas, subject=str(client_ca))
+        return cls(tls.context, pair.certificate, client_ca=client_cas.decode("ascii"))
 
 
 def serving_hosts(address: str) -> list[str]:
@@ -93,43 +94,3 @@ def _certificate_authority(directory: Path | None) -> CertificateAuthority:
     ca = CertificateAuthority.generate(_CA_NAME)
     ca.pair.write(certificate, key)
     return ca
-
-
-def _context(pair: KeyPair, *, subject: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    # The ssl module reads keys from files only.
-    with tempfile.TemporaryDirectory(prefix="kubestow-") as directory:
-        certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
-        pair.write(certificate, key)
-        try:
-            context.load_cert_chain(certificate, key, password=_no_password)
-        except (ssl.SSLError, OSError) as error:
-            problem = getattr(error, "reason", "") or str(error)
-            raise InputError(subject, f"is not a certificate and its key in PEM: {problem}") from None
-    return context
-
-
-def _no_password() -> str:
-    """The password of an encrypted key. Without this callback OpenSSL prompts on the terminal."""
-    return ""
-
-
-def _accept_client_ca(context: ssl.SSLContext, certificates: str, *, subject: str) -> str:
-    """Accept client certificates of these CAs; returns the CAs. Raises InputError."""
-    try:
-        context.load_verify_locations(cadata=certificates)
-    except (ssl.SSLError, ValueError) as error:
-        raise InputError(subject, f"contains no certificates in PEM: {error}") from None
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return certificates
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except UnicodeDecodeError:
-        raise InputError(str(path), "contains no certificates in PEM") from None
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None

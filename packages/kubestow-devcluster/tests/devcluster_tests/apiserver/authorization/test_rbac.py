@@ -14,7 +14,6 @@ from devcluster_tests.client import PODS, Client, ClientResponse, pod
 from devcluster_tests.wire.recordings import Exchange, scenario
 from kubestow_devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, ANONYMOUS, UserInfo
 from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.endpoints.response import Response
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
 
@@ -53,7 +52,7 @@ async def test_a_forbidden_request_gets_the_recorded_response(server: DevCluster
     pairs = dict(part.split("=") for part in query.split("&") if part)
     headers = RequestHeaders(content_type=request.headers.get("Content-Type", "application/json"))
     response = await server.api.handle(Request(request.method, route, pairs, headers, request.body, user))
-    assert isinstance(response, Response)
+    assert response.stream is None
     assert ClientResponse(response).json == exchange.response.body
 
 

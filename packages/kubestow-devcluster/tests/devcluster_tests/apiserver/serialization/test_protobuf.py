@@ -15,7 +15,6 @@ from core_tests.recordings import exchanges
 from devcluster_tests.client import NODES, PODS, Client, ClientResponse, pod
 from devcluster_tests.protobuf_bodies import decoded, decoded_events, envelope, varint, wire_field
 from devcluster_tests.wire.recordings import protobuf_object
-from kubestow_devcluster.apiserver.endpoints.response import WatchStream
 from kubestow_devcluster.apiserver.resources import BUILT_IN_KINDS, Kind
 from kubestow_devcluster.apiserver.schema import struct_of
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
@@ -316,9 +315,9 @@ async def test_a_watch_is_a_stream_of_frames_in_protobuf(client: Client) -> None
     await client.post(PODS, pod("p"))
     query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
     stream = await client.server.api.handle(client.request("GET", f"{PODS}?{query}", accept=PROTOBUF))
-    assert isinstance(stream, WatchStream)
+    assert stream.stream is not None
     assert stream.content_type == f"{PROTOBUF};stream=watch"
-    added, bookmark = decoded_events(await anext(stream.events) + await anext(stream.events))
+    added, bookmark = decoded_events(await anext(stream.stream) + await anext(stream.stream))
     assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "p")
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 

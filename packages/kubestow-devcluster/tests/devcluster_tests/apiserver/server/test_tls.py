@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from devcluster_tests.client import PODS, Client
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
+from kubestow.http.certificates import CertificateAuthority, KeyPair
 from kubestow_devcluster.apiserver.authentication.users import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.server.tls import TLS, serving_hosts

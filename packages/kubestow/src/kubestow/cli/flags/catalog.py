@@ -27,7 +27,7 @@ from kubestow.cli.flags.values import (
     one_of,
 )
 from kubestow.config import Duration
-from kubestow.serving.tls import TLS_VERSIONS
+from kubestow.http.tls import TLS_VERSIONS
 
 __all__ = ["BY_NAME", "REMOVED", "RUN", "SECTIONS", "Flag", "FlagCatalog"]
 

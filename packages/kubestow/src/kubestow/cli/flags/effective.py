@@ -17,18 +17,17 @@ from msgspec import structs
 from kubestow import config
 from kubestow.cli.flags.command import Flags
 from kubestow.errors import ConfigurationError, InputError
+from kubestow.files import write_private
 from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
+from kubestow.http.tls import CIPHER_SUITES, TLSOptions
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.logs import fields
-from kubestow.private_files import write_private
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
     DelegatingAuthorizationOptions,
     RequestHeaderOptions,
     ServingOptions,
-    TLSOptions,
 )
-from kubestow.serving.tls import CIPHER_SUITES
 
 __all__ = [
     "allowed_labels",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kubestow.config import Duration
-from kubestow.serving.options import SNICertificate
+from kubestow.http.tls import SNICertificate
 
 __all__ = [
     "ADDRESS",

@@ -62,7 +62,7 @@ def fetch_objects(connection: Connection) -> LiveObjects:
 
 async def _fetch(connection: Connection) -> LiveObjects:
     from kubestow.client.rest.transport import Transport
-    from kubestow.wall_clock import WallClock
+    from kubestow.process import WallClock
 
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         return await list_objects(transport)

@@ -66,7 +66,7 @@ async def _record(writer: SegmentWriter, seconds: float | None, connection: Conn
     from kubestow.cli.signals import wait_for_signal
     from kubestow.client.cluster_client import ClusterClient
     from kubestow.flight_record.recording import ClusterRecorder
-    from kubestow.wall_clock import WallClock
+    from kubestow.process import WallClock
 
     credentials = await connection.credentials()
     recorder = ClusterRecorder(writer, WallClock())

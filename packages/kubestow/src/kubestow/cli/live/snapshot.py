@@ -37,7 +37,7 @@ def snapshot(connection: Connection, output: str) -> int:
     commands and probes of containers, managed fields, and the last-applied annotation.
     """
     from kubestow.cli.inputs.live_cluster import fetch_objects
-    from kubestow.private_files import write_private
+    from kubestow.files import write_private
 
     found = fetch_objects(connection)
     content, counts = _document(found)

@@ -69,7 +69,7 @@ async def _read(connection: Connection, namespace: str, name: str) -> dict[str, 
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
     from kubestow.cli.inputs.live_cluster import list_objects
     from kubestow.client.rest.transport import Transport
-    from kubestow.wall_clock import WallClock
+    from kubestow.process import WallClock
 
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown

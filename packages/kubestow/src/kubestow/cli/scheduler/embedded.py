@@ -26,10 +26,10 @@ import msgspec
 from msgspec import structs
 
 from kubestow import gc_tuning
-from kubestow.child_process import stop_process
 from kubestow.cli.signals import wait_for_signal
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 from kubestow.log_fields import fields
+from kubestow.process import stop_process
 
 if TYPE_CHECKING:
     from kubestow.app import SchedulerApp

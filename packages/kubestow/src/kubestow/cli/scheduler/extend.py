@@ -14,7 +14,7 @@ from kubestow.cli.addresses import is_loopback
 from kubestow.cli.signals import wait_for_signal
 
 if TYPE_CHECKING:
-    from kubestow.extender.app import ExtenderApp
+    from kubestow.extender.extender_app import ExtenderApp
 
 __all__ = ["extend"]
 
@@ -73,7 +73,7 @@ def extend(
     feature_gates: str,
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
-    from kubestow.extender.app import server_tls
+    from kubestow.extender.extender_app import server_tls
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
@@ -115,7 +115,7 @@ def _build(
     from kubestow import config
     from kubestow.configuration_file import read_configuration
     from kubestow.errors import InputError
-    from kubestow.extender.app import ExtenderApp, minimal_configuration
+    from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
     from kubestow.plugins.registry import find_plugins, referenced_plugins
 
     if not plugins and config_file is None:
@@ -131,7 +131,7 @@ def _build(
 
 
 def _print_snippet(app: ExtenderApp, url: str) -> None:
-    from kubestow.extender.capabilities import config_snippet
+    from kubestow.extender.profile_extender import config_snippet
 
     click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
     click.echo(config_snippet(app.capabilities, url))

@@ -10,7 +10,7 @@ from kubestow.descheduling.eviction import Eviction, EvictionObserver, Outcome
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 
-__all__ = ["REPORTING_CONTROLLER", "CompositeObserver", "EventObserver", "LoggingObserver"]
+__all__ = ["REPORTING_CONTROLLER", "EvictionEvents", "EvictionLog", "EvictionObservers"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _EVICTION_FAILED = EventType(
 )
 
 
-class CompositeObserver(EvictionObserver):
+class EvictionObservers(EvictionObserver):
     """Passes everything on to several observers, in their order."""
 
     def __init__(self, observers: Sequence[EvictionObserver]) -> None:
@@ -59,7 +59,7 @@ class CompositeObserver(EvictionObserver):
             observer.plugin_finished(profile, plugin)
 
 
-class LoggingObserver(EvictionObserver):
+class EvictionLog(EvictionObserver):
     """Logs every eviction and why others were refused; in a dry run it says so."""
 
     def __init__(self, *, dry_run: bool) -> None:
@@ -88,7 +88,7 @@ def _fields(eviction: Eviction, **more: object) -> dict[str, object]:
     )
 
 
-class EventObserver(EvictionObserver):
+class EvictionEvents(EvictionObserver):
     """Records an event for every evicted pod, and with ``failures`` for every one that could not be evicted."""
 
     def __init__(self, record: Callable[[EventRecord], None], *, failures: bool) -> None:

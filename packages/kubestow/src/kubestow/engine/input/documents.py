@@ -1,7 +1,7 @@
 """The Kubernetes objects in a file or folder, each with its position.
 
 A file holds one object, a List (``kubectl get -o json`` or ``-o yaml``), or several of them: documents separated by
-``---`` in YAML, one after the other in JSON. It may be compressed with gzip (:mod:`kubestow.encoded_files`).
+``---`` in YAML, one after the other in JSON. It may be compressed with gzip (:mod:`kubestow.files`).
 
 Objects stay encoded: their bytes are decoded into the struct of their kind, without a detour through dictionaries, and
 a million of them fit into memory.
@@ -22,9 +22,9 @@ import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import UNDECODABLE
-from kubestow.encoded_files import as_utf8
 from kubestow.engine.input.problems import Problems
 from kubestow.errors import InputError
+from kubestow.files import as_utf8
 
 __all__ = ["SourceObject", "parse_objects", "read_objects"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from kubestow.cli.flags.catalog import BY_NAME
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
-from kubestow.wall_clock import WallClock
+from kubestow.process import WallClock
 
 PAGE = (Path(__file__).parents[6] / "docs" / "operate.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| `")]

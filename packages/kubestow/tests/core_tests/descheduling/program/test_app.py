@@ -23,12 +23,12 @@ from kubestow.descheduling.eviction import Eviction
 from kubestow.descheduling.objects import Node, Pod
 from kubestow.descheduling.policy import load_policy
 from kubestow.descheduling.program.api_evictions import APIEvictions, LoopStopped
-from kubestow.descheduling.program.app import DeschedulerApp, DeschedulerOptions, LeaseOptions
+from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
 from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError, Unreachable
+from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
-from kubestow.wall_clock import WallClock
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.stages import NO_STAGES, Stages
 

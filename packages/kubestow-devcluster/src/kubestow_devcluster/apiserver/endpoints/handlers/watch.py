@@ -9,7 +9,7 @@ an event in the same form share its encoding. A watcher that falls behind the hi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import msgspec
 
@@ -17,7 +17,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.handlers.event_cache import EventCache, encode_event
 from kubestow_devcluster.apiserver.endpoints.handlers.list_options import parse_resource_version, wants_initial_events
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
-from kubestow_devcluster.apiserver.endpoints.response import WatchStream
+from kubestow_devcluster.apiserver.endpoints.response import Response
 from kubestow_devcluster.apiserver.selectors import EVERYTHING
 from kubestow_devcluster.apiserver.serialization.negotiation import JSON
 from kubestow_devcluster.apiserver.storage.store import Cursor, EventType, Expired, StoredObject, WatchEvent
@@ -40,7 +40,7 @@ _MAX_CHUNK = 1024 * 1024
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
-def watch(scope: RequestScope, cache: EventCache) -> WatchStream:
+def watch(scope: RequestScope, cache: EventCache) -> Response:
     """Raises a StatusError for invalid options; later errors are events of the stream."""
     request = scope.request
     start = parse_resource_version(request.query.get("resourceVersion", ""))
@@ -48,7 +48,8 @@ def watch(scope: RequestScope, cache: EventCache) -> WatchStream:
     watcher = _Watcher(scope, cache, bookmarks=request.flag("allowWatchBookmarks"))
     events = watcher.events(start, initial_events=initial_events, timeout_seconds=request.number("timeoutSeconds"))
     content_type = scope.encoder.content_type
-    return WatchStream(events, content_type if content_type == JSON else f"{content_type};stream=watch")
+    content_type = content_type if content_type == JSON else f"{content_type};stream=watch"
+    return Response(200, content_type=content_type, stream=events)
 
 
 class _Watcher:
@@ -65,7 +66,7 @@ class _Watcher:
 
     async def events(
         self, start: int | None, *, initial_events: bool | None, timeout_seconds: int | None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Chunks of one or more encoded events, until the timeout or until the client disconnects.
 
         A watch without a resourceVersion, or from 0, starts with the current state as ADDED events, unless it requests
@@ -90,7 +91,7 @@ class _Watcher:
         async for chunk in self._changes(cursor, resource_version, end):
             yield chunk
 
-    async def _changes(self, cursor: Cursor, sent_version: int, end: float | None) -> AsyncIterator[bytes]:
+    async def _changes(self, cursor: Cursor, sent_version: int, end: float | None) -> AsyncGenerator[bytes, None]:
         """The events after the cursor, and bookmarks. ``sent_version`` is the last that the client has seen."""
         loop = asyncio.get_running_loop()
         last_bookmark = loop.time()

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubestow.errors import InputError
-from kubestow.private_files import write_private
+from kubestow.files import read_file, write_private
 
 __all__ = ["CertificateAuthority", "KeyPair"]
 
@@ -44,7 +44,7 @@ class KeyPair:
     @classmethod
     def read(cls, certificate: Path, key: Path) -> Self:
         """Read both files. Raises InputError for a file that cannot be read."""
-        return cls(_read(certificate), _read(key))
+        return cls(read_file(certificate), read_file(key))
 
     def write(self, certificate: Path, key: Path) -> None:
         """Write the key, then the certificate: a certificate that exists always has its key. Raises InputError."""
@@ -121,13 +121,6 @@ class CertificateAuthority:
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
         return _sign(builder, key, signer=self._key)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
 
 
 def _general_name(host: str) -> x509.DNSName | x509.IPAddress:

@@ -23,15 +23,14 @@ from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.policy import DeschedulerPolicy, with_priority_thresholds
 from kubestow.descheduling.program.api_evictions import APIEvictions
 from kubestow.descheduling.program.cluster_lists import list_cluster
-from kubestow.descheduling.program.metrics import DeschedulerMetrics, MetricsObserver
+from kubestow.descheduling.program.descheduler_metrics import DeschedulerMetrics, EvictionMetrics, descheduler_mux
 from kubestow.descheduling.program.prometheus_queries import query_results
 from kubestow.descheduling.program.reporting import (
     REPORTING_CONTROLLER,
-    CompositeObserver,
-    EventObserver,
-    LoggingObserver,
+    EvictionEvents,
+    EvictionLog,
+    EvictionObservers,
 )
-from kubestow.descheduling.program.routes import descheduler_mux
 from kubestow.descheduling.query_results import QueryResult
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.input.cluster import Cluster
@@ -40,12 +39,12 @@ from kubestow.engine.input.problems import Problems
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
+from kubestow.process import WallClock
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
-from kubestow.wall_clock import WallClock
 
 __all__ = ["DeschedulerApp", "DeschedulerOptions", "LeaseOptions"]
 
@@ -197,13 +196,13 @@ class DeschedulerApp:
 
         dry_run = self._options.dry_run
         observers: list[EvictionObserver] = [
-            MetricsObserver(self.metrics, self._clock.monotonic),
-            LoggingObserver(dry_run=dry_run),
+            EvictionMetrics(self.metrics, self._clock.monotonic),
+            EvictionLog(dry_run=dry_run),
         ]
         if not dry_run:
             failures = bool(self._policy.eviction_failure_event_notification)
-            observers.append(EventObserver(record, failures=failures))
-        observer = CompositeObserver(observers)
+            observers.append(EvictionEvents(record, failures=failures))
+        observer = EvictionObservers(observers)
         running = loop.run_in_executor(None, self._run_loop, sources, results, problems, evictions, observer)
         try:
             result = await asyncio.shield(running)

@@ -20,7 +20,7 @@ import yaml
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.config import KubeSchedulerConfiguration, render
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 __all__ = ["ZPages", "redacted"]
@@ -74,7 +74,7 @@ class ZPages:
 
     def configz(self, request: HTTPRequest) -> HTTPResponse:
         """The effective configuration."""
-        return HTTPResponse.json({"componentconfig": redacted(render(self._configuration))})
+        return HTTPResponse.indented_json({"componentconfig": redacted(render(self._configuration))})
 
     def flagz(self, request: HTTPRequest) -> HTTPResponse:
         """The effective flags."""

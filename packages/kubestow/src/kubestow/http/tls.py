@@ -1,4 +1,4 @@
-"""TLS of the secure port: serving certificates, and the CAs of client certificates.
+"""TLS of a server: serving certificates, and the CAs of client certificates.
 
 Both can change while the server runs: certificate files are rotated, and the cluster publishes new client CAs. Every
 change builds a new ``ssl`` context for new connections; existing connections keep theirs. If a file cannot be loaded,
@@ -14,17 +14,17 @@ import ssl
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 
-from kubestow.certificates import CertificateAuthority, KeyPair
 from kubestow.errors import InputError
-from kubestow.observability.logs import fields
-from kubestow.serving.options import SNICertificate, TLSOptions
+from kubestow.http.certificates import CertificateAuthority, KeyPair
+from kubestow.log_fields import fields
 
-__all__ = ["CIPHER_SUITES", "TLS_VERSIONS", "ServerTLS"]
+__all__ = ["CIPHER_SUITES", "TLS_VERSIONS", "SNICertificate", "ServerTLS", "TLSOptions"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +67,32 @@ _CURVES = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
 FileStamps = tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SNICertificate:
+    """A certificate for some server names (SNI), by default for the DNS names that it contains."""
+
+    certificate: Path
+    key: Path
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TLSOptions:
+    """Serving certificates and TLS parameters.
+
+    Without ``certificate`` and ``key`` a self-signed certificate is generated and, with ``directory``, persisted there.
+    ``cipher_suites`` are Go's names, ``min_version`` is spelled "VersionTLS12", ``curves`` are IANA numbers.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    directory: Path | None = None
+    by_name: tuple[SNICertificate, ...] = ()
+    cipher_suites: tuple[str, ...] = ()
+    min_version: str = ""
+    curves: tuple[int, ...] = ()
+
+
 class _DelegatingContext(ssl.SSLContext):
     """Delegates each new connection to the context that is current then."""
 
@@ -82,13 +108,23 @@ class _DelegatingContext(ssl.SSLContext):
 class ServerTLS:
     """Builds and reloads the TLS context. ``context`` belongs to the listening socket and never changes.
 
-    ``hosts`` are the names in a self-signed certificate. Raises InputError for files that cannot be loaded.
+    ``pair`` is served in place of a certificate in files, ``subject`` names it in errors. Without either the
+    certificate is self-signed, for ``hosts``. Raises InputError for certificates that cannot be loaded.
     """
 
-    def __init__(self, options: TLSOptions, *, hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> None:
-        self._options = options
-        self._client_cas = b""
-        self._self_signed = _self_signed(options, tuple(hosts)) if options.certificate is None else None
+    def __init__(
+        self,
+        options: TLSOptions,
+        *,
+        hosts: Iterable[str] = ("localhost", "127.0.0.1"),
+        pair: KeyPair | None = None,
+        subject: str = "the server's own certificate",
+    ) -> None:
+        self._options, self._subject = options, subject
+        self._client_cas, self._requires_client = b"", False
+        if pair is None and options.certificate is None:
+            pair = _self_signed(options, tuple(hosts))
+        self._pair = pair
         self._stamps = self._file_stamps()
         self.context = _DelegatingContext()
         self.context.current = self._build()
@@ -96,23 +132,28 @@ class ServerTLS:
     @property
     def certificate(self) -> bytes:
         """The default serving certificate, in PEM."""
-        if self._self_signed is not None:
-            return self._self_signed.certificate
+        if self._pair is not None:
+            return self._pair.certificate
         assert self._options.certificate is not None
         return self._options.certificate.read_bytes()
 
-    def trust(self, client_cas: bytes) -> None:
+    def trust(self, client_cas: bytes, *, required: bool = False, subject: str = "client CA") -> None:
         """Accept client certificates of these CAs (PEM) from now on; without CAs none is requested.
 
-        Raises InputError for an invalid bundle and keeps the current one.
+        If ``required``, clients without a certificate are rejected. Raises InputError for an invalid bundle, which it
+        calls ``subject``, and keeps the current one.
         """
-        if client_cas != self._client_cas:
-            former, self._client_cas = self._client_cas, client_cas
-            try:
-                self.context.current = self._build()
-            except InputError:
-                self._client_cas = former
-                raise
+        if client_cas == self._client_cas:
+            return
+        former, self._client_cas, self._requires_client = self._client_cas, client_cas, required
+        try:
+            self.context.current = self._build()
+        except (ssl.SSLError, ValueError) as error:
+            self._client_cas = former
+            raise InputError(subject, f"contains no certificates in PEM: {error}") from None
+        except InputError:
+            self._client_cas = former
+            raise
 
     def reload(self) -> None:
         """Load certificate files that have changed; a failure is logged and keeps the current certificates."""
@@ -144,8 +185,8 @@ class ServerTLS:
     def _build(self) -> ssl.SSLContext:
         options = self._options
         context = self._context()
-        if self._self_signed is not None:
-            _load_in_memory(context, self._self_signed)
+        if self._pair is not None:
+            _load_in_memory(context, self._pair, self._subject)
         else:
             assert options.certificate is not None
             assert options.key is not None
@@ -175,18 +216,20 @@ class ServerTLS:
             context.set_ecdh_curve(_CURVES[self._options.curves[0]])
         if self._client_cas:
             _request_client_certificates(context, self._client_cas)
+            if self._requires_client:
+                context.verify_mode = ssl.CERT_REQUIRED
         return context
 
 
 def _request_client_certificates(context: ssl.SSLContext, client_cas: bytes) -> None:
-    """Request a client certificate, which is optional but must verify against one of the CAs."""
+    """Request a client certificate, which is optional but must verify against one of the CAs.
+
+    Raises SSLError and ValueError for an invalid bundle.
+    """
     context.verify_mode = ssl.CERT_OPTIONAL
     # As in Go, every certificate of the bundle is a root. Many clusters' CAs lack the extensions that STRICT requires.
     context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
-    try:
-        context.load_verify_locations(cadata=client_cas.decode("ascii"))
-    except (ssl.SSLError, ValueError) as error:
-        raise InputError("client CA", f"expected certificates in PEM: {error}") from None
+    context.load_verify_locations(cadata=client_cas.decode("ascii"))
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
@@ -198,10 +241,13 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         raise InputError(str(certificate), f"expected a certificate, with its key in {key}: {problem}") from None
 
 
-def _load_in_memory(context: ssl.SSLContext, pair: KeyPair) -> None:
+def _load_in_memory(context: ssl.SSLContext, pair: KeyPair, subject: str) -> None:
     """The ssl module loads certificates only from files; on Linux this one never touches a disk."""
-    with _file_with(pair.certificate + pair.key) as path:
-        context.load_cert_chain(path)
+    with _file_with(pair.certificate + b"\n" + pair.key) as path:
+        try:
+            context.load_cert_chain(path, password=lambda: b"")
+        except ssl.SSLError as error:
+            raise InputError(subject, f"is not a certificate and its key in PEM: {error.reason or error}") from None
 
 
 @contextmanager

@@ -1,12 +1,19 @@
-"""Handlers by path. Paths are compared as a whole and never looked up in a file system."""
+"""Handlers by path, and their failures as responses.
+
+Paths are compared as a whole and never looked up in a file system.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.log_fields import fields
 
-__all__ = ["Handler", "PathMux", "PrefixHandler", "Result"]
+__all__ = ["Handler", "PathMux", "PrefixHandler", "Result", "respond"]
+
+_log = logging.getLogger(__name__)
 
 Result = HTTPResponse | Awaitable[HTTPResponse]
 Handler = Callable[[HTTPRequest], Result]
@@ -14,6 +21,22 @@ Handler = Callable[[HTTPRequest], Result]
 PrefixHandler = Callable[[str, HTTPRequest], Result]
 
 _READ_METHODS = ("GET", "HEAD")
+
+
+async def respond(request: HTTPRequest, handle: Callable[[HTTPRequest], Awaitable[HTTPResponse]]) -> HTTPResponse:
+    """The response of a handler; every failure becomes a response too, and its details go to the log."""
+    try:
+        return await handle(request)
+    except StatusError as error:
+        response = HTTPResponse.error(error)
+        if error.code == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+    except UnicodeEncodeError:  # header values are arbitrary bytes
+        return HTTPResponse.error(StatusError(400, "BadRequest", "the request contains text that is not UTF-8"))
+    except Exception:
+        _log.exception("Failed to handle a request", extra=fields(verb=request.method, path=request.path[:256]))
+        return HTTPResponse.error(StatusError.internal())
 
 
 class PathMux:
@@ -40,9 +63,7 @@ class PathMux:
         if handler is None:
             return self._handle_prefix(request)
         if request.method not in _READ_METHODS:
-            raise StatusError(
-                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
-            )
+            raise StatusError.method_not_allowed()
         return handler(request)
 
     def _handle_prefix(self, request: HTTPRequest) -> Result:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from prometheus_client.core import Metric
 
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.log_fields import fields
 from kubestow.observability.instruments import Counter, Gauge, Stability
-from kubestow.observability.logs import fields
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 
 __all__ = ["PING", "HealthCheck", "HealthChecks"]
 

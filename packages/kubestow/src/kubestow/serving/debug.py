@@ -22,12 +22,12 @@ import numpy as np
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
+from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow.serving.http_messages import HTTPRequest, HTTPResponse, StatusError
 
 __all__ = ["SchedulingDebugger"]
 
@@ -49,7 +49,7 @@ class SchedulingDebugger:
 
     def index(self) -> HTTPResponse:
         """The paths below /debug."""
-        return HTTPResponse.json(
+        return HTTPResponse.indented_json(
             {
                 "/debug/pods/<namespace>/<name>": "why a pod is pending, or its node; ?nodes=N",
                 "/debug/queue": "the queue; ?place=active|backoff|error-backoff|unschedulable|gated, ?limit=N",
@@ -77,7 +77,7 @@ class SchedulingDebugger:
             content["nominatedNode"] = nominated
         if not info.spec.node_name and info.spec.scheduler_name in self._scheduler.profiles:
             content["now"] = self._filter(info, _count(request, "nodes", _DEFAULT_NODES))
-        return HTTPResponse.json(content)
+        return HTTPResponse.indented_json(content)
 
     def _filter(self, info: PodInfo, limit: int) -> JSONObject:
         """The result of filtering all nodes at this moment; ``limit`` applies to the nodes listed."""
@@ -117,7 +117,7 @@ class SchedulingDebugger:
         selected = [queued for queued in queue.pods.values() if place is None or queued.place is _PLACES[place]]
         selected.sort(key=lambda queued: queued.timestamp)
         limit = _count(request, "limit", _DEFAULT_LIMIT)
-        return HTTPResponse.json(
+        return HTTPResponse.indented_json(
             {
                 "counts": {place.value: count for place, count in queue.counts().items()},
                 "shown": min(limit, len(selected)),
@@ -152,7 +152,7 @@ class SchedulingDebugger:
         if name is not None and name not in cluster.nodes.rows:
             raise StatusError.not_found(f'node "{name}" is unknown')
         rows = range(len(cluster.nodes)) if name is None else [cluster.nodes.rows[name]]
-        return HTTPResponse.json(
+        return HTTPResponse.indented_json(
             {
                 "nodes": len(cluster.nodes),
                 "pods": cluster.pod_count,

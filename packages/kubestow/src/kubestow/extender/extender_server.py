@@ -7,7 +7,6 @@ where the protocol has one, otherwise as an HTTP status; repeated errors are log
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,9 +20,12 @@ from kubestow.api import extender as wire
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.errors import InvalidObject, KubestowError
-from kubestow.extender.capabilities import ExtenderCapabilities
-from kubestow.extender.profile_extender import ProfileExtender
+from kubestow.extender.profile_extender import ExtenderCapabilities, ProfileExtender
 from kubestow.extender.watch_cache import WatchCache
+from kubestow.http import aiohttp_messages
+from kubestow.http.aiohttp_messages import BodyTooLarge
+from kubestow.http.listener import HTTPListener
+from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
 
 __all__ = ["ExtenderServer"]
@@ -41,7 +43,6 @@ _RECEIVE_SECONDS = 30.0
 _NOT_CACHE_CAPABLE = "the extender runs without a cache and needs full nodes, set nodeCacheCapable: false"
 _NOT_SYNCED = "the cache is not synced yet\n"
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Verb = Callable[[bytes], Awaitable[msgspec.Struct | list[wire.HostPriority]]]
 
 
@@ -71,79 +72,82 @@ class ExtenderServer:
     @asynccontextmanager
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
         """Serve within the context and yield the port; 0 selects a free one. Raises KubestowError if it is in use."""
-        # A small compressed body may decompress to a thousand times its size.
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0, auto_decompress=False)
-        await runner.setup()
+        # kube-scheduler gives up a request after a few seconds, which must not interrupt a binding.
+        listener = HTTPListener(self._respond, name="extender", cancels=False)
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024).start()
+            listening_on = await listener.listen(host, port, tls=tls)
         except OSError as error:
-            await runner.cleanup()
             raise KubestowError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         try:
-            yield int(runner.addresses[0][1])
+            yield listening_on
         finally:
-            await runner.cleanup()
+            await listener.stop()
 
-    def _application(self) -> web.Application:
-        application = web.Application()
+    # -- over HTTP -------------------------------------------------------------------------------------------------
+
+    async def _respond(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        name = incoming.rel_url.path.removeprefix("/")
+        is_verb = name in self._capabilities.verbs
+        if not is_verb and name not in ("healthz", "livez", "readyz"):
+            response = HTTPResponse.text("404: Not Found", 404)
+        elif incoming.method not in (("POST",) if is_verb else ("GET", "HEAD")):
+            response = HTTPResponse.text("405: Method Not Allowed", 405)
+        elif is_verb:
+            response = await self._call(name, incoming)
+        elif name == "readyz" and not self._is_ready():
+            response = HTTPResponse.text(_NOT_SYNCED, 503)
+        else:
+            response = HTTPResponse.text("ok\n")
+        return aiohttp_messages.whole(response)
+
+    async def _call(self, name: str, incoming: web.BaseRequest) -> HTTPResponse:
+        if not self._is_ready():
+            return HTTPResponse.text(_NOT_SYNCED, 503)
         verbs: Mapping[str, Verb] = {
             "filter": self.filter,
             "prioritize": self.prioritize,
             "preempt": self.preempt,
             "bind": self.bind,
         }
-        for name in self._capabilities.verbs:
-            application.router.add_post(f"/{name}", self._handler(name, verbs[name]))
-        for path in ("/healthz", "/livez"):
-            application.router.add_get(path, _healthz)
-        application.router.add_get("/readyz", self._readyz)
-        return application
-
-    # -- over HTTP -------------------------------------------------------------------------------------------------
-
-    def _handler(self, name: str, verb: Verb) -> Handler:
-        async def handle(request: web.Request) -> web.Response:
-            if not self._is_ready():
-                return web.Response(status=503, text=_NOT_SYNCED)
-            try:
-                async with self._body(request) as body:
-                    result = await verb(body)
-            except _Refused as refused:
-                return self._error_response(name, refused.status, str(refused))
-            except InvalidObject as error:
-                return self._error_response(name, 400, f"invalid request: {error}")
-            except KubestowError as error:
-                return self._error_response(name, 500, str(error))
-            return web.Response(body=msgspec.json.encode(result), content_type="application/json")
-
-        return handle
+        try:
+            async with self._body(incoming) as body:
+                result = await verbs[name](body)
+        except _Refused as refused:
+            return self._error_response(name, refused.status, str(refused))
+        except InvalidObject as error:
+            return self._error_response(name, 400, f"invalid request: {error}")
+        except KubestowError as error:
+            return self._error_response(name, 500, str(error))
+        return HTTPResponse(200, msgspec.json.encode(result))
 
     @asynccontextmanager
-    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
+    async def _body(self, incoming: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body of a request, which counts towards the total while in use. Raises _Refused."""
-        body = bytearray()
+        counted = 0
+
+        def count(size: int) -> None:
+            nonlocal counted
+            counted += size
+            self._total_size += size
+            if self._total_size > _MAX_TOTAL_SIZE:
+                raise _Refused(503, f"the requests in progress exceed {_MAX_TOTAL_SIZE} bytes")
+
         try:
             try:
-                async with asyncio.timeout(_RECEIVE_SECONDS):
-                    async for chunk in request.content.iter_any():
-                        body += chunk
-                        self._total_size += len(chunk)
-                        self._check_size(len(body))
+                body = await aiohttp_messages.read_body(
+                    incoming, max_size=self._max_size, seconds=_RECEIVE_SECONDS, received=count
+                )
+            except BodyTooLarge as error:
+                raise _Refused(413, str(error)) from None
             except TimeoutError:
                 raise _Refused(408, f"the request did not arrive within {_RECEIVE_SECONDS:g} s") from None
-            yield bytes(body)
+            yield body
         finally:
-            self._total_size -= len(body)
+            self._total_size -= counted
 
-    def _check_size(self, size: int) -> None:
-        if size > self._max_size:
-            raise _Refused(413, f"the request exceeds {self._max_size} bytes")
-        if self._total_size > _MAX_TOTAL_SIZE:
-            raise _Refused(503, f"the requests in progress exceed {_MAX_TOTAL_SIZE} bytes")
-
-    def _error_response(self, verb: str, status: int, error: str) -> web.Response:
+    def _error_response(self, verb: str, status: int, error: str) -> HTTPResponse:
         self._log_error(verb, error)
-        return web.Response(status=status, text=f"{error}\n")
+        return HTTPResponse.text(f"{error}\n", status)
 
     def _log_error(self, verb: str, error: str) -> None:
         level = logging.DEBUG if self._last_errors.get(verb) == error else logging.WARNING
@@ -152,9 +156,6 @@ class ExtenderServer:
 
     def _is_ready(self) -> bool:
         return self._cache.synced or not self._capabilities.node_cache_capable
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if self._is_ready() else web.Response(status=503, text=_NOT_SYNCED)
 
     # -- the verbs -------------------------------------------------------------------------------------------------
 
@@ -220,7 +221,3 @@ class ExtenderServer:
 def _meta(victims: wire.Victims) -> wire.MetaVictims:
     pods = [wire.MetaPod(uid=wire.uid_of(pod)) for pod in victims.pods]
     return wire.MetaVictims(pods=pods, num_pdb_violations=victims.num_pdb_violations)
-
-
-async def _healthz(request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")

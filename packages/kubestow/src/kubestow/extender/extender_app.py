@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from kubestow import config
@@ -18,16 +19,17 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
-from kubestow.extender.binder import ExtenderBinder
-from kubestow.extender.capabilities import ExtenderCapabilities
+from kubestow.extender.extender_server import ExtenderServer
 from kubestow.extender.handle import ReadOnlyHandle
-from kubestow.extender.profile_extender import ProfileExtender
-from kubestow.extender.server import ExtenderServer
-from kubestow.extender.watch_cache import WatchCache
+from kubestow.extender.profile_extender import ExtenderCapabilities, ProfileExtender
+from kubestow.extender.watch_cache import ExtenderBinder, WatchCache
+from kubestow.files import read_file
 from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.http.certificates import KeyPair
+from kubestow.http.tls import ServerTLS, TLSOptions
+from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import WATCHED, watched
 from kubestow.scheduling.interfaces import Resource
-from kubestow.wall_clock import WallClock
 
 __all__ = ["ExtenderApp", "minimal_configuration", "server_tls"]
 
@@ -129,18 +131,18 @@ def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLCont
         return None
     if not (certificate and key):
         raise InputError("--tls-cert-file, --tls-private-key-file", "must be set together")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    _load("--tls-cert-file", lambda: context.load_cert_chain(certificate, key, password=lambda: b""))
+    with _errors_of("--tls-cert-file"):
+        tls = ServerTLS(TLSOptions(), pair=KeyPair.read(Path(certificate), Path(key)))
     if client_authority:
-        _load("--client-ca-file", lambda: context.load_verify_locations(client_authority))
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+        with _errors_of("--client-ca-file"):
+            tls.trust(read_file(Path(client_authority)), required=True)
+    return tls.context
 
 
-def _load(option: str, load: Callable[[], None]) -> None:
+@contextmanager
+def _errors_of(option: str) -> Iterator[None]:
+    """InputErrors inside name the option."""
     try:
-        load()
-    except ssl.SSLError:
-        raise InputError(option, "expected a PEM certificate and its unencrypted private key") from None
-    except OSError as error:
-        raise InputError(option, f"cannot be read: {error.strerror or error}") from None
+        yield
+    except InputError as error:
+        raise InputError(option, error.problem) from None

@@ -27,10 +27,10 @@ from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.dashboard.counterfactuals import SearchFailed
 from kubestow.dashboard.event_stream import TooManyViewers
 from kubestow.dashboard.page import INDEX, PageFile, page_file
+from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, StatusError
+from kubestow.http.path_mux import Result
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.http_messages import JSON, HTTPRequest, HTTPResponse, StatusError
-from kubestow.serving.mux import Result
 
 if TYPE_CHECKING:
     from kubestow.dashboard.dashboard import Dashboard
@@ -141,7 +141,7 @@ class DashboardHandler:
             raise StatusError(503, "ServiceUnavailable", str(error)) from None
         headers = _SECURITY_HEADERS | ({"Content-Encoding": "gzip"} if compressed else {})
         content_type = "text/event-stream; charset=utf-8"
-        return HTTPResponse(200, b"", content_type, headers, None if request.method == "HEAD" else stream)
+        return HTTPResponse(200, b"", content_type, headers, stream=None if request.method == "HEAD" else stream)
 
     def _queue(self, request: HTTPRequest) -> HTTPResponse:
         place, group, text = (request.parameter(name) or "" for name in ("place", "group", "text"))

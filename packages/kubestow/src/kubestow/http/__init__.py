@@ -1,0 +1,12 @@
+"""The HTTP servers of all programs: one listener, one set-up of TLS, one set of messages.
+
+    messages          users, requests, responses, and failures as Kubernetes Status objects
+    path_mux          handlers by path
+    aiohttp_messages  requests from and responses to aiohttp
+    listener          sockets and connections, and the limits on them
+    tls               serving certificates and client CAs, both reloaded while a server runs
+    certificates      certificate authorities, and the certificates they issue
+
+The secure port (:mod:`kubestow.serving`), the extender (:mod:`kubestow.extender`) and the API server of the development
+cluster are built on it. Nothing here knows what is served.
+"""
