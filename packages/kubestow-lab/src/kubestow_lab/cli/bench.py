@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.output.formats import print_data
+from kubestow.cli.output import print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubestow.cli.flags.command import parse_flags
-from kubestow.cli.scheduler.run import run_scheduler
+from kubestow.cli.run import run_scheduler
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.addresses import is_loopback
-from kubestow.cli.signals import wait_for_signal
+from kubestow.cli.ending import wait_for_signal
+from kubestow.cli.inputs import is_loopback
 
 if TYPE_CHECKING:
     from kubestow.extender.app import ExtenderApp

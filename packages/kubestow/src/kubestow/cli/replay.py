@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.formats import output_option
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.output import OUTPUTS, output_option, print_result
 
 if TYPE_CHECKING:
     from kubestow.flight_record.files.segment import Segment
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from kubestow.flight_record.replay.redecision import PodComparison, Redecision
 
 __all__ = ["replay"]
+
 
 #: The differences of one kind that a table shows.
 _SHOWN = 20

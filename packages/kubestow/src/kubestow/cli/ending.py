@@ -1,11 +1,13 @@
-"""The exit status of bad input.
+"""How a command ends: the exit status of bad input, and the signals that end it.
 
 A command ends with 0 when the work is done, 1 for bad input and for a threshold that was crossed, 2 for wrong usage.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import signal
 from collections.abc import Callable
 from typing import ParamSpec
 
@@ -13,7 +15,8 @@ import click
 
 from kubestow.errors import ConfigurationError, InputError
 
-__all__ = ["DropIn", "bad_input_is_status_1"]
+__all__ = ["DropIn", "bad_input_is_status_1", "wait_for_signal"]
+
 
 P = ParamSpec("P")
 
@@ -38,3 +41,12 @@ def bad_input_is_status_1(command: Callable[P, int]) -> Callable[P, int]:
             return 1
 
     return wrapped
+
+
+async def wait_for_signal() -> None:
+    """Wait for SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.output.formats import output_option, print_data
+from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kubestow.framework.profile import Registry
 
 __all__ = ["config"]
+
 
 _PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."

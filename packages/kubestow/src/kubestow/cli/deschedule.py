@@ -13,7 +13,7 @@ import click
 
 from kubestow.cli.flags.command import FlagCommand, Flags
 from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
-from kubestow.cli.output.documents import print_result
+from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
 
 
 async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
-    from kubestow.cli.signals import wait_for_signal
+    from kubestow.cli.ending import wait_for_signal
 
     task, stopping = asyncio.create_task(running), asyncio.create_task(wait_for_signal())
     await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -144,7 +144,7 @@ async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
 
 
 def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
-    from kubestow.cli.output.input_summary import print_input
+    from kubestow.cli.output import print_input
     from kubestow.descheduling.cluster_state import FINISHED_PHASES
     from kubestow.descheduling.dry_run.loop_report import run_loop
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
@@ -172,7 +172,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
 
 
 def _scheduler_options(flags: Flags) -> SchedulerOptions:
-    from kubestow.cli.inputs.scheduler import SchedulerInput
+    from kubestow.cli.inputs import SchedulerInput
 
     gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
     return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates)).read()

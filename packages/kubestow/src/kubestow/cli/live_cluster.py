@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from kubestow.errors import APIError
 
 if TYPE_CHECKING:
-    from kubestow.cli.inputs.connection import Connection
+    from kubestow.cli.inputs import Connection
     from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster import Cluster
 
 __all__ = ["LiveObjects", "fetch_cluster", "fetch_objects", "list_objects"]
+
 
 _NOT_FOUND, _FORBIDDEN = 404, 403
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

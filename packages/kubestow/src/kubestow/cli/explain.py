@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
-from kubestow.cli.inputs.pod import PodName, pod_argument
-from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.forms import OutputForms, emit
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
+from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.comparison import Comparison

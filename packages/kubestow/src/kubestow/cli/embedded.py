@@ -27,7 +27,7 @@ from msgspec import structs
 
 from kubestow import gc_tuning
 from kubestow.child_process import stop_process
-from kubestow.cli.signals import wait_for_signal
+from kubestow.cli.ending import wait_for_signal
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 from kubestow.log_fields import fields
 
@@ -47,11 +47,12 @@ __all__ = [
     "scheduler_process",
 ]
 
+_log = logging.getLogger(__name__)
+
+
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: Seconds that the child has to end after SIGTERM.
 _STOP_TIMEOUT = 10.0
-
-_log = logging.getLogger(__name__)
 
 
 OnReady = Callable[["ReadyScheduler"], None]
@@ -154,7 +155,7 @@ def _for_embedded_server(app: SchedulerApp) -> SchedulerApp:
 _CHILD = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from kubestow.cli.scheduler.embedded import main
+from kubestow.cli.embedded import main
 main(sys.argv[2], int(sys.argv[3]))
 """
 
