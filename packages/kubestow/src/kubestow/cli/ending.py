@@ -5,7 +5,6 @@ A command ends with 0 when the work is done, 1 for bad input and for a threshold
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import signal
 from collections.abc import Callable
@@ -45,6 +44,8 @@ def bad_input_is_status_1(command: Callable[P, int]) -> Callable[P, int]:
 
 async def wait_for_signal() -> None:
     """Wait for SIGINT or SIGTERM."""
+    import asyncio
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

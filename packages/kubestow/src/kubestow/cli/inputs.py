@@ -1,4 +1,8 @@
-"""What several commands take in: pods, clusters and schedulers, the options that name them, and their reading."""
+"""What several commands take in: pods, clusters and schedulers, the options that name them, and their reading.
+
+A live cluster is listed once and read-only, everything that scheduling depends on. Each list is of one
+resourceVersion, however many pages it has. Secrets and config maps are not read.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubestow.cli.output import print_input
+from kubestow.errors import APIError
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
+    from kubestow.client.rest.transport import Transport
     from kubestow.engine.input.cluster import Cluster
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
@@ -22,12 +28,16 @@ __all__ = [
     "CONNECTION_OPTIONS",
     "ClusterInput",
     "Connection",
+    "LiveObjects",
     "PodName",
     "SchedulerInput",
     "cluster_options",
     "connection_options",
+    "fetch_cluster",
+    "fetch_objects",
     "grouped_options",
     "is_loopback",
+    "list_objects",
     "pod_argument",
     "scheduler_options",
 ]
@@ -105,7 +115,6 @@ class ClusterInput:
 
         Raises InputError, APIError and Unreachable.
         """
-        from kubestow.cli.live_cluster import fetch_cluster
         from kubestow.engine.input.cluster import Cluster
 
         connection = Connection(self.kubeconfig, self.context, self.master)
@@ -196,3 +205,77 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
+
+
+_NOT_FOUND, _FORBIDDEN = 404, 403
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+#: What admission of new pods depends on; their absence does not matter to existing pods.
+_FOR_ADMISSION = (
+    "/api/v1/limitranges",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveObjects:
+    """The lists of a cluster: the pages of each as JSON, by path, with the resourceVersion of the list.
+
+    ``missing`` are the paths of kinds that the server does not serve, or that the user may not list.
+    """
+
+    pages: list[tuple[str, bytes]]
+    versions: dict[str, str]
+    missing: list[str]
+
+    def cluster(self, subject: str) -> Cluster:
+        """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
+        from kubestow.engine.input.cluster import Cluster
+        from kubestow.engine.input.documents import parse_objects
+        from kubestow.engine.input.problems import Problems
+
+        problems = Problems()
+        sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))
+        return Cluster.of_sources(sources, problems, subject=subject)
+
+
+def fetch_cluster(connection: Connection) -> Cluster:
+    """Read a live cluster. Raises InputError, APIError and Unreachable."""
+    return fetch_objects(connection).cluster(str(connection))
+
+
+def fetch_objects(connection: Connection) -> LiveObjects:
+    """List the objects of a cluster, as :func:`fetch_cluster` does."""
+    import asyncio
+
+    return asyncio.run(_fetch(connection))
+
+
+async def _fetch(connection: Connection) -> LiveObjects:
+    from kubestow.client.rest.transport import Transport
+    from kubestow.wall_clock import WallClock
+
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+        return await list_objects(transport)
+
+
+async def list_objects(transport: Transport) -> LiveObjects:
+    """List everything that scheduling depends on. Raises APIError and Unreachable."""
+    from kubestow.client.listing import list_pages
+    from kubestow.scheduling.events.resources import WATCHED
+
+    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}
+    optional = {path for path, resource in resources.items() if resource.optional} | {*_FOR_ADMISSION}
+    found = LiveObjects([], {}, [])
+    for path in (*resources, _PRIORITY_CLASSES, *_FOR_ADMISSION):
+        selector = resources[path].field_selector if path in resources else ""
+        try:
+            pages, version = await list_pages(transport, path, selector)
+        except APIError as error:
+            if error.code not in (_NOT_FOUND, _FORBIDDEN) or path not in optional:
+                raise
+            found.missing.append(path)
+        else:
+            found.pages.extend((path, page) for page in pages)
+            found.versions[path] = version
+    return found

@@ -20,7 +20,7 @@ from kubestow.cli.output import OUTPUTS, output_option, print_result
 from kubestow.errors import APIError, InputError, Unreachable
 
 if TYPE_CHECKING:
-    from kubestow.cli.live_cluster import LiveObjects
+    from kubestow.cli.inputs import LiveObjects
     from kubestow.client.rest.transport import Transport
     from kubestow.flight_record.files.writer import SegmentWriter
 
@@ -66,7 +66,7 @@ def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
 
 async def _read(connection: Connection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
-    from kubestow.cli.live_cluster import list_objects
+    from kubestow.cli.inputs import list_objects
     from kubestow.client.rest.transport import Transport
     from kubestow.wall_clock import WallClock
 
@@ -125,7 +125,7 @@ def snapshot(connection: Connection, output: str) -> int:
     It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
     commands and probes of containers, managed fields, and the last-applied annotation.
     """
-    from kubestow.cli.live_cluster import fetch_objects
+    from kubestow.cli.inputs import fetch_objects
     from kubestow.private_files import write_private
 
     found = fetch_objects(connection)

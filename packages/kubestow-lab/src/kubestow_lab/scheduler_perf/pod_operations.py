@@ -1,18 +1,17 @@
-"""The operations createPods and deletePods."""
+"""The operations createPods and deletePods, and the volumes of created pods."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from kubestow_lab.scheduler_perf.clusters.interface import Creation, ObjectReference
-from kubestow_lab.scheduler_perf.execution.session import Session, WorkloadFailed
-from kubestow_lab.scheduler_perf.execution.volumes import create_volumes
-from kubestow_lab.scheduler_perf.measurements.pod_tracker import PodRecord, has_labels
-from kubestow_lab.scheduler_perf.workload_files.object_templates import Object, ObjectTemplate
-from kubestow_lab.scheduler_perf.workload_files.operations import CreatePods, DeletePods, seconds
+from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
+from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.operations import CreatePods, DeletePods, seconds
+from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, has_labels
+from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
-__all__ = ["PodCreation", "delete_pods"]
+__all__ = ["PodCreation", "create_volumes", "delete_pods"]
 
 
 class PodCreation:
@@ -134,3 +133,36 @@ async def delete_pods(session: Session, operation: DeletePods) -> None:
     ]
     async for number in session.paced(len(pods), operation.delete_pods_per_second):
         await session.cluster.delete(ObjectReference("v1", "Pod", operation.namespace, pods[number].name))
+
+
+async def create_volumes(session: Session, operation: CreatePods, namespace: str) -> None:
+    """Create bound claims ``pvc-0``, ``pvc-1``, … and their volumes.
+
+    They refer to each other and have the phase Bound, as a volume controller would leave them.
+    """
+    volume_template = session.template(operation.persistent_volume_template_path)
+    claim_template = session.template(operation.persistent_volume_claim_template_path)
+
+    async def create(number: int) -> None:
+        claim = claim_template.object(number, operation.count, operation.template_params)
+        volume = volume_template.object(number, operation.count, operation.template_params)
+        name, volume_name = f"pvc-{number}", f"{namespace}-volume-{number}"
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        claim["metadata"] = claim.get("metadata", {}) | {"name": name}
+        claim["spec"] |= {"volumeName": volume_name}
+        volume |= {"apiVersion": "v1", "kind": "PersistentVolume"}
+        volume["metadata"] = volume.get("metadata", {}) | {"name": volume_name}
+        reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name}
+        volume["spec"]["claimRef"] = reference
+        if "csi" in volume["spec"]:
+            volume["spec"]["csi"]["volumeHandle"] = volume_name
+        elif "awsElasticBlockStore" in volume["spec"]:
+            volume["spec"]["awsElasticBlockStore"]["volumeID"] = volume_name
+        status = {"phase": "Bound"}
+        for obj in (claim, volume):
+            created = await session.create({**obj, "status": status}, namespace)
+            await session.cluster.replace(
+                {**created, "status": {**created.get("status", {}), **status}}, namespace, "status"
+            )
+
+    await session.in_parallel(operation.count, create)

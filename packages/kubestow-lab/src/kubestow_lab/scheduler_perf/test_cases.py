@@ -11,7 +11,7 @@ import msgspec
 
 from kubestow.config.document import Document, DocumentError, parse_document
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.workload_files.operations import (
+from kubestow_lab.scheduler_perf.operations import (
     OPCODES,
     Churn,
     CreatePods,
@@ -23,6 +23,7 @@ from kubestow_lab.scheduler_perf.workload_files.operations import (
 )
 
 __all__ = ["TestCase", "Workload", "WorkloadPlan", "read_test_cases"]
+
 
 #: The place in the data that msgspec appends to its messages.
 _PLACE = re.compile(r" - at `\$(.*)`$")

@@ -19,11 +19,11 @@ from kubestow.errors import APIError, InputError
 from kubestow.scheduling.events.resources import PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow.testing.memory_cluster import MemoryCluster
-from kubestow_lab.scheduler_perf.clusters.defaults import set_claim_defaults, set_node_defaults, set_pod_defaults
-from kubestow_lab.scheduler_perf.clusters.interface import Creation, ObjectReference
-from kubestow_lab.scheduler_perf.workload_files.object_templates import Object
+from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
+from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["InMemoryCluster"]
+__all__ = ["InMemoryCluster", "set_claim_defaults", "set_node_defaults", "set_pod_defaults"]
+
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
 _WATCHED_GROUPS = {(resource.api_version.rpartition("/")[0], resource.kind) for resource in WATCHED}
@@ -35,7 +35,7 @@ _UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "Runti
 
 
 class InMemoryCluster:
-    """Implements :class:`~kubestow_lab.scheduler_perf.clusters.interface.Cluster`.
+    """Implements :class:`~kubestow_lab.scheduler_perf.clusters.Cluster`.
 
     The scheduler runs on :attr:`memory`.
     """
@@ -175,3 +175,31 @@ class _OnlyPods:
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         """Objects in memory are decoded already."""
+
+
+def set_node_defaults(node: Object) -> None:
+    """``allocatable`` is ``capacity`` unless it is set."""
+    status = node.setdefault("status", {})
+    status.setdefault("allocatable", status.get("capacity", {}))
+
+
+def set_pod_defaults(pod: Object, priority: int) -> None:
+    """The scheduler's name, the priority of the pod's class, requests from limits, and the condition of gated pods."""
+    spec = pod["spec"]
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec["priority"] = priority
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            container["resources"] = resources | {"requests": resources["limits"] | resources.get("requests", {})}
+    if spec.get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        pod["status"] = {"conditions": [gated]}
+
+
+def set_claim_defaults(claim: Object) -> None:
+    """A request is for exactly one device unless it says otherwise."""
+    for request in claim["spec"].get("devices", {}).get("requests", ()):
+        for device in (request.get("exactly"), *request.get("firstAvailable", ())):
+            if device is not None and device.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                device.setdefault("count", 1)

@@ -12,12 +12,13 @@ from typing import Any, Protocol
 
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.scheduling.interfaces import Clock
-from kubestow_lab.scheduler_perf.clusters.interface import Cluster, Creation, ObjectReference, reference_to
-from kubestow_lab.scheduler_perf.measurements.pod_tracker import PodTracker
-from kubestow_lab.scheduler_perf.workload_files.object_templates import Object, ObjectTemplate
-from kubestow_lab.scheduler_perf.workload_files.test_cases import WorkloadPlan
+from kubestow_lab.scheduler_perf.clusters import Cluster, Creation, ObjectReference, reference_to
+from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
+from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["ExecutionOptions", "Progress", "Session", "WorkloadFailed"]
+
 
 _ALREADY_EXISTS = 409
 #: Between two looks at the state of pods, in seconds.

@@ -1,25 +1,26 @@
-"""A measured phase: what was bound in it, how fast, and what it cost the scheduler."""
+"""A measured phase: what was bound in it, how fast, and what it cost the scheduler's process."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
-from kubestow_lab.scheduler_perf.measurements.pod_tracker import PodRecord, PodTracker
-from kubestow_lab.scheduler_perf.measurements.processes import ProcessUsage
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import (
+from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, PodTracker
+from kubestow_lab.scheduler_perf.scheduler_metrics import (
     DurationResult,
     MetricsSource,
     Snapshot,
     durations_between,
     parse_metrics,
 )
-from kubestow_lab.scheduler_perf.measurements.statistics import (
+from kubestow_lab.scheduler_perf.statistics import (
     Distribution,
     distribution,
     percentile,
@@ -27,7 +28,7 @@ from kubestow_lab.scheduler_perf.measurements.statistics import (
     windows,
 )
 
-__all__ = ["PhaseCollector", "PhaseResult", "SchedulerProbe", "SchedulerUsage"]
+__all__ = ["PhaseCollector", "PhaseResult", "ProcessUsage", "SchedulerProbe", "SchedulerUsage"]
 
 _log = logging.getLogger(__name__)
 
@@ -156,3 +157,39 @@ def _result(
         latency_percentiles=[percentile(latencies, percent) for percent in range(101)] if latencies else [],
         durations=durations,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """A process whose usage is read; ``pid`` 0 stands for none, with everything unknown."""
+
+    pid: int
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is such a process with readable usage."""
+        return self.cpu_seconds() is not None
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time so far, user and system, of all threads."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_memory(self) -> int | None:
+        """Peak resident memory in bytes, since the start or the last successful reset."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return None
+        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")), None)
+
+    def reset_peak_memory(self) -> bool:
+        """Begin a new peak; False if the system does not allow it, for example for a process of another user."""
+        try:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        except OSError:
+            return False
+        return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from kubestow_lab.scheduler_perf.measurements.phase import PhaseResult
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import DurationResult
-from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult, WorkloadResult
+from kubestow_lab.scheduler_perf.phase import PhaseResult
+from kubestow_lab.scheduler_perf.result import BenchmarkResult, WorkloadResult
+from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 
 __all__ = ["html_page"]
+
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 180, 60, 24
 _BARS = 12

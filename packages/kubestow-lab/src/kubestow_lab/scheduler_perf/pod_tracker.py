@@ -12,6 +12,7 @@ from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["PodRecord", "PodTracker", "has_labels"]
 
+
 _NEVER = float("inf")
 
 

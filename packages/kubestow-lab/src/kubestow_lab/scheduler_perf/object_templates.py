@@ -20,6 +20,7 @@ from kubestow.errors import InputError
 
 __all__ = ["Object", "ObjectTemplate"]
 
+
 Object = dict[str, Any]
 """A Kubernetes object as plain data."""
 

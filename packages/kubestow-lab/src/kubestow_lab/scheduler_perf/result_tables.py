@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kubestow_lab.scheduler_perf.measurements.phase import PhaseResult
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import DurationResult
-from kubestow_lab.scheduler_perf.reports.comparison import Comparison
-from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult, WorkloadResult
+from kubestow_lab.scheduler_perf.phase import PhaseResult
+from kubestow_lab.scheduler_perf.result import BenchmarkResult, Comparison, WorkloadResult
+from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 
 __all__ = ["print_comparison", "print_result"]
+
 
 #: The rows of a workload's table of durations.
 _DURATION_ROWS = 12

@@ -1,19 +1,29 @@
-"""Runs the operations of a workload one after another, with those in the background beside them."""
+"""Runs the operations of a workload one after another, with those in the background beside them.
+
+Afterwards the objects of the workload are removed from clusters that are used again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.execution.any_objects import churn, create_any, update_any
-from kubestow_lab.scheduler_perf.execution.devices import allocate_claims, create_claims, create_driver
-from kubestow_lab.scheduler_perf.execution.nodes import create_namespaces, create_nodes
-from kubestow_lab.scheduler_perf.execution.pods import PodCreation, delete_pods
-from kubestow_lab.scheduler_perf.execution.session import Session
-from kubestow_lab.scheduler_perf.measurements.phase import PhaseCollector, PhaseResult
-from kubestow_lab.scheduler_perf.workload_files.operations import (
+from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.log_fields import fields
+from kubestow_lab.scheduler_perf.clusters import ObjectReference
+from kubestow_lab.scheduler_perf.object_operations import (
+    allocate_claims,
+    churn,
+    create_any,
+    create_claims,
+    create_driver,
+    create_namespaces,
+    create_nodes,
+    update_any,
+)
+from kubestow_lab.scheduler_perf.operations import (
     AllocateResourceClaims,
     Barrier,
     Churn,
@@ -33,8 +43,13 @@ from kubestow_lab.scheduler_perf.workload_files.operations import (
     opcode,
     seconds,
 )
+from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult
+from kubestow_lab.scheduler_perf.pod_operations import PodCreation, delete_pods
+from kubestow_lab.scheduler_perf.session import Session
 
-__all__ = ["WorkloadExecutor"]
+__all__ = ["WorkloadExecutor", "clean_up"]
+
+_log = logging.getLogger(__name__)
 
 
 class WorkloadExecutor:
@@ -143,3 +158,53 @@ class WorkloadExecutor:
         for task in self._background:
             if task.done():
                 task.result()
+
+
+#: How long to wait for the namespaces to disappear, in seconds, and between two looks.
+_LIMIT, _INTERVAL = 120.0, 0.5
+
+
+async def clean_up(session: Session) -> None:
+    """Delete the pods, the other objects and the namespaces of a workload, and wait for the latter.
+
+    What cannot be deleted is logged; the next workload that needs its name fails with a clear error.
+    """
+    cluster = session.cluster
+    for namespace in session.namespaces:
+        await _ignoring_failures(cluster.delete_pods(namespace, {}, immediately=True), f"pods of {namespace}")
+
+    async def delete(number: int) -> None:
+        reference = session.other_objects[number]
+        await _ignoring_failures(
+            cluster.delete(reference, immediately=reference.kind == "Pod"), f"{reference.kind} {reference.name}"
+        )
+
+    await session.in_parallel(len(session.other_objects), delete, visible=False)
+    for namespace in session.namespaces:
+        reference = ObjectReference("v1", "Namespace", "", namespace)
+        await _ignoring_failures(cluster.delete(reference), f"namespace {namespace}")
+    await _wait_for_namespaces(session)
+
+
+async def _wait_for_namespaces(session: Session) -> None:
+    deadline = session.clock.monotonic() + _LIMIT
+    created = set(session.namespaces)
+    while created:
+        existing = {obj["metadata"]["name"] for obj in await session.cluster.list_objects("v1", "Namespace")}
+        created &= existing
+        if created and session.clock.monotonic() > deadline:
+            _log.warning(
+                "the namespaces %s are still being deleted",
+                ", ".join(sorted(created)),
+                extra=fields(namespaces=sorted(created)),
+            )
+            return
+        if created:
+            await session.clock.sleep(_INTERVAL)
+
+
+async def _ignoring_failures(deletion: Awaitable[None], what: str) -> None:
+    try:
+        await deletion
+    except (APIError, Unreachable) as error:
+        _log.warning("cannot delete %s: %s", what, error, extra=fields(err=error))

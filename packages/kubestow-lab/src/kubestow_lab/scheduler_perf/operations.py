@@ -41,6 +41,7 @@ __all__ = [
     "seconds",
 ]
 
+
 Parameters = Mapping[str, Any]
 """The parameters of a workload by name: integers, strings, booleans or numbers."""
 

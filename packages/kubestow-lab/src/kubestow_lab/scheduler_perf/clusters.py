@@ -1,10 +1,11 @@
-"""A cluster behind an API server: requests over HTTP, with the resources of kinds found by discovery."""
+"""The clusters that a workload is run on: the interface of its operations to them, and one behind an API server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -14,10 +15,58 @@ from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError
 from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
-from kubestow_lab.scheduler_perf.clusters.interface import Creation, ObjectReference
-from kubestow_lab.scheduler_perf.workload_files.object_templates import Object
+from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["APIServerCluster"]
+__all__ = ["APIServerCluster", "Cluster", "Creation", "ObjectReference", "reference_to"]
+
+
+Creation = Callable[[], Awaitable[Object]]
+"""Creates one object and returns it as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """Identifies an object; ``namespace`` is empty for kinds without namespaces."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class Cluster(Protocol):
+    """A cluster under test. Failures are raised as APIError or Unreachable."""
+
+    async def prepare(self, obj: Object, namespace: str = "") -> Creation:
+        """Everything about the creation of an object that can be done before time is measured.
+
+        ``namespace`` is used for kinds that have namespaces.
+        """
+
+    async def is_namespaced(self, api_version: str, kind: str) -> bool:
+        """Whether the objects of a kind are in namespaces. Raises InputError for a kind that is not served."""
+
+    async def replace(self, obj: Object, namespace: str = "", subresource: str = "") -> None:
+        """Replace an existing object, or one subresource of it."""
+
+    async def delete(self, reference: ObjectReference, *, immediately: bool = False) -> None:
+        """Delete an object, without a grace period if ``immediately``. One that does not exist is no error."""
+
+    async def delete_pods(self, namespace: str, labels: Mapping[str, str], *, immediately: bool = False) -> None:
+        """Delete the pods of a namespace that have all these labels."""
+
+    async def list_objects(self, api_version: str, kind: str, namespace: str = "") -> list[Object]:
+        """The objects of a kind, of one namespace or of all."""
+
+    async def watch_pods(self, subscriber: Subscriber) -> None:
+        """Deliver all pods and their changes until cancelled. A delivered pod has metadata, spec and status."""
+
+
+def reference_to(obj: Object, namespace: str = "") -> ObjectReference:
+    """The reference to an object with a name."""
+    name = obj["metadata"]["name"]
+    return ObjectReference(obj.get("apiVersion", "v1"), obj["kind"], namespace, name)
+
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
 #: How long to wait for the service account of a new namespace, and between two tries, in seconds.
@@ -61,7 +110,7 @@ _PODS = Resource("/api/v1", "pods", "Pod", _ObservedPod)
 
 
 class APIServerCluster:
-    """Implements :class:`kubestow_lab.scheduler_perf.clusters.interface.Cluster` with requests to an API server."""
+    """Implements :class:`kubestow_lab.scheduler_perf.clusters.Cluster` with requests to an API server."""
 
     def __init__(self, transport: Transport, *, clock: Clock, random: Random) -> None:
         self._transport, self._clock, self._random = transport, clock, random
