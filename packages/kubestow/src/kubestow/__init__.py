@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubestow.cli.scheduler.program import run
+    from kubestow.cli.program import run
     from kubestow.version import VERSION as __version__  # noqa: N811
 
 __all__ = ["__version__", "run"]
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
         return VERSION
     if name == "run":
-        from kubestow.cli.scheduler.program import run
+        from kubestow.cli.program import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

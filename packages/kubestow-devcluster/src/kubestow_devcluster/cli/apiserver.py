@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow import process
-from kubestow.cli.signals import wait_for_signal
+from kubestow.cli.ending import wait_for_signal
 from kubestow.errors import InputError
 from kubestow_devcluster.cli.kubeconfig import write_kubeconfig
 from kubestow_devcluster.cli.server import ServerOptions, read_stages_option, server_options, serving, stages_option

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs.connection import Connection, connection_options
-from kubestow.cli.output.formats import output_option, print_data
+from kubestow.cli.inputs import Connection, connection_options
+from kubestow.cli.output import output_option, print_data
 from kubestow.errors import KubestowError
 
 if TYPE_CHECKING:

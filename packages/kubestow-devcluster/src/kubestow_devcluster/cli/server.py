@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.addresses import is_loopback
-from kubestow.cli.inputs.grouped import grouped_options
+from kubestow.cli.inputs import grouped_options, is_loopback
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import click
 
 from kubestow import process
 from kubestow.api.formats.duration import Duration
-from kubestow.cli.scheduler.embedded import (
+from kubestow.cli.embedded import (
     ReadyScheduler,
     SchedulerArguments,
     SchedulerFiles,

@@ -8,19 +8,20 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from kubestow.cli.output.formats import print_data
+from kubestow.cli.output import print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult
+    from kubestow_lab.scheduler_perf.result import BenchmarkResult
     from kubestow_lab.scheduler_perf.run import RunOptions
-    from kubestow_lab.scheduler_perf.workload_files.test_cases import WorkloadPlan
+    from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["bench"]
 
@@ -108,7 +109,7 @@ def bench(
     a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
     workload fails.
     """
-    from kubestow_lab.scheduler_perf.workload_files.catalog import Selection, plans
+    from kubestow_lab.scheduler_perf.catalog import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     write_html = _html_file(output)
@@ -128,7 +129,7 @@ def bench(
     result = asyncio.run(_run_all(selected, run_options))
     _print(result, output)
     if write_html is not None:
-        from kubestow_lab.scheduler_perf.reports.html import html_page
+        from kubestow_lab.scheduler_perf.result_page import html_page
 
         _write(write_html, html_page(result))
     return int(bool(result.failures))
@@ -144,8 +145,8 @@ def _html_file(output: str) -> Path | None:
 
 
 def _run_options(options: Mapping[str, Any]) -> RunOptions:
-    from kubestow_lab.scheduler_perf.execution.session import ExecutionOptions
     from kubestow_lab.scheduler_perf.run import ExternalScheduler, RunOptions
+    from kubestow_lab.scheduler_perf.session import ExecutionOptions
 
     kubeconfig, core, external = options["kubeconfig"], options["core"], options["external_scheduler"]
     if core and (kubeconfig or external):
@@ -166,14 +167,13 @@ def _run_options(options: Mapping[str, Any]) -> RunOptions:
 
 async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> BenchmarkResult:
     """Check all workloads, then run them in turn; one that fails does not stop the others. Raises InputError."""
-    from kubestow_lab.scheduler_perf.progress import ProgressBar
-    from kubestow_lab.scheduler_perf.reports.result import BenchmarkResult, this_machine
+    from kubestow_lab.scheduler_perf.result import BenchmarkResult, this_machine
     from kubestow_lab.scheduler_perf.run import check, run_workload
 
     for plan in selected:
         check(plan)
     machine, results, failures = this_machine(), [], {}
-    with ProgressBar(len(selected)) as progress:
+    with _WorkloadProgress(len(selected)) as progress:
         for plan in selected:
             progress.workload(plan.name)
             try:
@@ -181,6 +181,51 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
             except KubestowError as error:
                 failures[plan.name] = str(error)
     return BenchmarkResult(machine, results, failures)
+
+
+class _WorkloadProgress:
+    """One line per workload on standard error, with the operation that is executed. Use as ``with``.
+
+    Implements :class:`kubestow_lab.scheduler_perf.session.Progress`. Shows nothing where standard error is not a
+    terminal.
+    """
+
+    def __init__(self, workloads: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._workloads, self._number, self._name = workloads, 0, ""
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def workload(self, name: str) -> None:
+        """The next workload begins."""
+        self._number, self._name = self._number + 1, name
+        self._bar.update(self._task, description=f"[{self._number}/{self._workloads}] {name}: starting")
+
+    def operation(self, number: int, total: int, name: str) -> None:
+        self._bar.reset(self._task, description=f"[{self._number}/{self._workloads}] {self._name}: {name}")
+
+    def advanced(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
 
 
 def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
@@ -197,21 +242,20 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 def _print(result: BenchmarkResult, output: str) -> None:
     if output in ("json", "yaml"):
-        from kubestow_lab.scheduler_perf.reports.result import write_result
+        from kubestow_lab.scheduler_perf.result import write_result
 
         print_data(json.loads(write_result(result)), output)
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
         return
-    from kubestow_lab.scheduler_perf.reports.tables import print_result
+    from kubestow_lab.scheduler_perf.result_tables import print_result
 
     print_result(_console(), result)
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.reports.comparison import compare
-    from kubestow_lab.scheduler_perf.reports.result import read_result
-    from kubestow_lab.scheduler_perf.reports.tables import print_comparison
+    from kubestow_lab.scheduler_perf.result import compare, read_result
+    from kubestow_lab.scheduler_perf.result_tables import print_comparison
 
     comparison = compare(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:

@@ -15,9 +15,8 @@ from typing import Any
 import click
 import msgspec
 
-from kubestow.cli.exit_status import DropIn, bad_input_is_status_1
-from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
-from kubestow.cli.inputs.scheduler import SchedulerInput
+from kubestow.cli.ending import DropIn, bad_input_is_status_1
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options
 from kubestow.errors import InputError, KubestowError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.scheduler import SchedulerInput
-from kubestow.cli.output.documents import print_result
-from kubestow.cli.output.forms import OutputForms, emit
-from kubestow.cli.output.progress import progress_bar
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import SchedulerInput
+from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.inputs.simulation import SimulationInput, simulation_options
-from kubestow_lab.cli.inputs.workload import WorkloadInput, workload_options
+from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster import Cluster

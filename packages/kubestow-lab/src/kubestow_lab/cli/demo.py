@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.formats import output_option
+from kubestow.cli.output import OUTPUTS, output_option, print_result
 
 __all__ = ["demo"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.connection import Connection, connection_options
-from kubestow.cli.output.formats import output_option
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import Connection, connection_options
+from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
-from kubestow.cli.output.documents import print_result
-from kubestow.cli.output.forms import OutputForms, emit, report_written
-from kubestow.cli.output.progress import progress_bar
-from kubestow_lab.cli.inputs.simulation import SimulationInput, simulation_options
-from kubestow_lab.cli.inputs.workload import WorkloadInput, workload_options
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import SchedulerInput, scheduler_options
+from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
+from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
     from kubestow_lab.simulation.results.result import SimulationResult

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
-from kubestow.cli.inputs.pod import PodName, pod_argument
-from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.formats import output_option
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_result
 
 __all__ = ["trace"]
 

@@ -10,14 +10,11 @@ from typing import Any
 
 import click
 
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.formats import output_option
-from kubestow.cli.output.progress import progress_bar
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import SchedulerInput, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.inputs.simulation import SimulationInput, simulation_options
-from kubestow_lab.cli.inputs.workload import WorkloadInput, workload_options
+from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 __all__ = ["tune"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.output.formats import output_option, print_data
+from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:

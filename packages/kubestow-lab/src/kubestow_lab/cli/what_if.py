@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.exit_status import bad_input_is_status_1
-from kubestow.cli.inputs.cluster import ClusterInput, cluster_options
-from kubestow.cli.inputs.scheduler import SchedulerInput, scheduler_options
-from kubestow.cli.output.documents import OUTPUTS, print_result
-from kubestow.cli.output.formats import output_option
-from kubestow.cli.output.input_summary import print_input
-from kubestow.cli.output.progress import progress_bar
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_input, print_result, progress_bar
 
 if TYPE_CHECKING:
     from kubestow_lab.what_if.pod_fates import NodeRemoval

@@ -24,23 +24,20 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 from kubestow_lab.demo.apiserver_process import apiserver_process
-from kubestow_lab.scheduler_perf.clusters.api_server import APIServerCluster
-from kubestow_lab.scheduler_perf.clusters.in_memory import InMemoryCluster
-from kubestow_lab.scheduler_perf.clusters.interface import Cluster
-from kubestow_lab.scheduler_perf.execution.cleanup import clean_up
-from kubestow_lab.scheduler_perf.execution.executor import WorkloadExecutor
-from kubestow_lab.scheduler_perf.execution.session import ExecutionOptions, Progress, Session, WorkloadFailed
-from kubestow_lab.scheduler_perf.measurements.phase import PhaseCollector, SchedulerProbe
-from kubestow_lab.scheduler_perf.measurements.pod_tracker import PodTracker
-from kubestow_lab.scheduler_perf.measurements.processes import ProcessUsage
-from kubestow_lab.scheduler_perf.reports.result import WorkloadResult
+from kubestow_lab.scheduler_perf.clusters import APIServerCluster, Cluster
+from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
+from kubestow_lab.scheduler_perf.in_memory_cluster import InMemoryCluster
+from kubestow_lab.scheduler_perf.phase import PhaseCollector, ProcessUsage, SchedulerProbe
+from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
+from kubestow_lab.scheduler_perf.result import WorkloadResult
 from kubestow_lab.scheduler_perf.scheduler_process import (
     metrics_of,
     scheduler_configuration,
     scheduler_process,
     supported_gates,
 )
-from kubestow_lab.scheduler_perf.workload_files.test_cases import WorkloadPlan
+from kubestow_lab.scheduler_perf.session import ExecutionOptions, Progress, Session, WorkloadFailed
+from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["ExternalScheduler", "RunOptions", "check", "run_workload"]
 

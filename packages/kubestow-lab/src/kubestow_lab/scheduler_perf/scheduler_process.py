@@ -21,8 +21,8 @@ from kubestow.config import API_VERSION, KIND, FeatureGates
 from kubestow.config.document import DocumentError, parse_document
 from kubestow.errors import InputError
 from kubestow.process import WallClock, stop_process
-from kubestow_lab.scheduler_perf.execution.session import WorkloadFailed
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import MetricsSource
+from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
+from kubestow_lab.scheduler_perf.session import WorkloadFailed
 
 __all__ = ["SchedulerProcess", "metrics_of", "scheduler_configuration", "scheduler_process", "supported_gates"]
 

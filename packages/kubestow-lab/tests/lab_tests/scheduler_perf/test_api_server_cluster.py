@@ -11,7 +11,7 @@ import pytest
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.testing.virtual_time import VirtualClock, run
-from kubestow_lab.scheduler_perf.clusters.api_server import APIServerCluster
+from kubestow_lab.scheduler_perf.clusters import APIServerCluster
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
 NO_ACCOUNT = 'error looking up service account a/default: serviceaccount "default" not found'

@@ -10,19 +10,19 @@ import pytest
 
 from kubestow.cli import main
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.measurements.phase import PhaseResult, SchedulerUsage
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import DurationResult
-from kubestow_lab.scheduler_perf.measurements.statistics import Distribution
-from kubestow_lab.scheduler_perf.reports.comparison import compare
-from kubestow_lab.scheduler_perf.reports.html import html_page
-from kubestow_lab.scheduler_perf.reports.result import (
+from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
+from kubestow_lab.scheduler_perf.result import (
     BenchmarkResult,
     Machine,
     WorkloadResult,
+    compare,
     read_result,
     this_machine,
     write_result,
 )
+from kubestow_lab.scheduler_perf.result_page import html_page
+from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
+from kubestow_lab.scheduler_perf.statistics import Distribution
 
 
 def phase(throughput: float = 100.0, cpu: float = 1.0, memory: int = 2**27, name: str = "") -> PhaseResult:

@@ -8,8 +8,8 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_lab.scheduler_perf.measurements.scheduler_metrics import durations_between, parse_metrics
-from kubestow_lab.scheduler_perf.measurements.statistics import (
+from kubestow_lab.scheduler_perf.scheduler_metrics import durations_between, parse_metrics
+from kubestow_lab.scheduler_perf.statistics import (
     distribution,
     histogram_quantile,
     percentile,

@@ -1,6 +1,6 @@
 """The command line: parsing, wiring and printing.
 
-Each command is a module of a package below, or an entry point of another distribution, and is imported only when it is
+Each command is in a module of this package, or an entry point of another distribution, and is imported only when it is
 called, so that ``kubestow --help`` is fast. An error of the :mod:`kubestow.errors` tree or of the usage ends a command
 with one line on standard error, an invalid configuration with one line per error. docs/cli.md lists the exit codes.
 """
@@ -27,7 +27,10 @@ _LAB, _DEVCLUSTER = "kubestow-lab", "kubestow-devcluster"
 
 
 class _Command(NamedTuple):
-    """A command: where it is, and one line of help. ``module`` is None for commands of other distributions."""
+    """A command: the module that has it under its name, and one line of help.
+
+    ``module`` is None for commands of other distributions.
+    """
 
     module: str | None
     summary: str
@@ -36,28 +39,28 @@ class _Command(NamedTuple):
 
 #: All commands by name.
 COMMANDS: dict[str, _Command] = {
-    "run": _Command("scheduler.run", "Schedule the pods of a cluster."),
+    "run": _Command("run", "Schedule the pods of a cluster."),
     "up": _Command(None, "Run a development cluster: API server, controllers, nodes and scheduler.", _DEVCLUSTER),
     "demo": _Command(None, "Schedule a GPU workload on a simulated cluster.", _LAB),
     "apiserver": _Command(None, "Run the embedded API server with simulated nodes.", _DEVCLUSTER),
-    "extend": _Command("scheduler.extend", "Serve plugins as a scheduler extender."),
+    "extend": _Command("extend", "Serve plugins as a scheduler extender."),
     "node": _Command(None, "Stop and start simulated nodes.", _DEVCLUSTER),
-    "config": _Command("scheduler.config", "Check, show and convert scheduler configurations."),
+    "config": _Command("config", "Check, show and convert scheduler configurations."),
     "simulate": _Command(None, "Schedule a workload on a cluster read from files.", _LAB),
     "compare": _Command(None, "Compare two configurations or plugins on the same workload.", _LAB),
     "capacity": _Command(None, "Count how many more pods of a template fit.", _LAB),
     "what-if": _Command(None, "Ask what would happen if nodes were drained, lost or added.", _LAB),
     "tune": _Command(None, "Search plugin weights and arguments that suit a workload.", _LAB),
-    "deschedule": _Command("scheduler.deschedule", "Evict pods by a descheduler policy, or try it offline."),
-    "explain": _Command("offline.explain", "Explain why a pod is on its node or on none, and what would help."),
+    "deschedule": _Command("deschedule", "Evict pods by a descheduler policy, or try it offline."),
+    "explain": _Command("explain", "Explain why a pod is on its node or on none, and what would help."),
     "trace": _Command(None, "List the calls of one pod at every extension point.", _LAB),
-    "why": _Command("live.why", "Say in a few lines why a pod of a live cluster is pending."),
-    "snapshot": _Command("live.snapshot", "Save a live cluster for the offline commands."),
-    "record": _Command("live.record", "Record what happens on a live cluster, for replay."),
-    "replay": _Command("offline.replay", "Replay the decisions of a flight record."),
+    "why": _Command("live", "Say in a few lines why a pod of a live cluster is pending."),
+    "snapshot": _Command("live", "Save a live cluster for the offline commands."),
+    "record": _Command("live", "Record what happens on a live cluster, for replay."),
+    "replay": _Command("replay", "Replay the decisions of a flight record."),
     "genpod": _Command(None, "Print the largest pod that a namespace's limits allow.", _LAB),
     "bench": _Command(None, "Run benchmark workloads, and compare results.", _LAB),
-    "completion": _Command("completion", "Print the completion script of a shell."),
+    "completion": _Command("command_group", "Print the completion script of a shell."),
     "verify": _Command(None, "Replay recorded decisions and compare the results.", _LAB),
 }
 
@@ -76,7 +79,7 @@ class _LazyGroup(CommandGroup):
             return None
         module, _, distribution = COMMANDS[cmd_name]
         if module is not None:
-            loaded = getattr(importlib.import_module(f"{__name__}.{module}"), module.rpartition(".")[2])
+            loaded = getattr(importlib.import_module(f"{__name__}.{module}"), cmd_name)
         else:
             found = entry_points(group=_ENTRY_POINT_GROUP, name=cmd_name)
             if not found:

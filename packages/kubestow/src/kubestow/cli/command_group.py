@@ -1,4 +1,4 @@
-"""What all commands have in common: ``--version``, ``-v``, help in full sentences, and the form of usage errors."""
+"""What all commands have in common: ``--version``, ``-v``, help in full sentences, usage errors, and completion."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Iterable
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["CommandGroup", "usage_error_text", "version_option", "with_common_options"]
+__all__ = ["CommandGroup", "completion", "usage_error_text", "version_option", "with_common_options"]
+
 
 _VERSION_TEXT = f"kubestow {VERSION} (Kubernetes {KUBERNETES_VERSION})"
 
@@ -117,3 +118,24 @@ def _verbosity_option() -> click.Option:
         callback=set_up,
         help="Log verbosity: 0 for operators, 2 with the result of each pod, 4 with all details.",
     )
+
+
+_VARIABLE = "_KUBESTOW_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash: source <(kubestow completion bash)                     # also in ~/.bashrc
+    zsh:  source <(kubestow completion zsh)                      # also in ~/.zshrc, after compinit
+    fish: kubestow completion fish > ~/.config/fish/completions/kubestow.fish
+    """
+    script = get_completion_class(shell)
+    assert script is not None
+    source = script(ctx.find_root().command, {}, "kubestow", _VARIABLE).source()
+    # click's script for fish cuts descriptions at their first comma.
+    click.echo(source.replace('string split ","', 'string split --max 1 ","'))

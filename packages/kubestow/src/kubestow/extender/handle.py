@@ -19,9 +19,9 @@ from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.log_fields import fields
+from kubestow.process import WallClock
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
 from kubestow.scheduling.handle import BaseHandle
-from kubestow.process import WallClock
 
 __all__ = ["ReadOnlyHandle"]
 

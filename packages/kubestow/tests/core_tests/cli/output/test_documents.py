@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from kubestow.cli.output.documents import print_result
+from kubestow.cli.output import print_result
 
 
 def wide_table() -> Table:

@@ -1,1 +1,0 @@
-"""What several commands take in: simulations and workloads, the options that name them, and their reading."""

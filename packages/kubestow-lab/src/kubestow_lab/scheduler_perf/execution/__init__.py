@@ -1,1 +1,0 @@
-"""The execution of a workload's operations on a cluster."""

@@ -1,0 +1,205 @@
+"""A cluster in memory, for the engine alone: objects reach the scheduler without HTTP, JSON or another process.
+
+It does the part of an API server that decisions depend on: the defaults of pods and nodes, the priority of a class, the
+condition of gated pods, and finalizers. Kinds that the scheduler does not watch are accepted and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.errors import APIError, InputError
+from kubestow.scheduling.events.resources import PODS, WATCHED
+from kubestow.scheduling.interfaces import Resource, Subscriber
+from kubestow.testing.memory_cluster import MemoryCluster
+from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
+from kubestow_lab.scheduler_perf.object_templates import Object
+
+__all__ = ["InMemoryCluster", "set_claim_defaults", "set_node_defaults", "set_pod_defaults"]
+
+
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
+_WATCHED_GROUPS = {(resource.api_version.rpartition("/")[0], resource.kind) for resource in WATCHED}
+_FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 403, 404, 409
+#: A time in the past, for objects that are being deleted.
+_DELETION_TIMESTAMP = "2024-01-01T00:00:00Z"
+#: The kinds of the core without namespaces that the scheduler does not watch.
+_UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "RuntimeClass"})
+
+
+class InMemoryCluster:
+    """Implements :class:`~kubestow_lab.scheduler_perf.clusters.Cluster`.
+
+    The scheduler runs on :attr:`memory`.
+    """
+
+    def __init__(self) -> None:
+        self.memory = MemoryCluster()
+        self._uids = itertools.count()
+        self._priorities: dict[str, int] = {}
+
+    async def prepare(self, obj: Object, namespace: str = "") -> Creation:
+        metadata = obj["metadata"]
+        kind, api_version = obj.get("kind", ""), obj.get("apiVersion", "v1")
+        resource = _watched(api_version, kind)
+        namespace = namespace if resource is None or resource.namespaced else ""
+        obj["metadata"] = metadata | {"namespace": namespace, "uid": f"uid-{next(self._uids)}"}
+        if kind == "PriorityClass":
+            self._priorities[metadata["name"]] = obj["value"]
+        self._set_defaults(obj)
+        new = None if resource is None else convert(resource.type, obj)
+
+        async def create() -> Object:
+            await asyncio.sleep(0)
+            if resource is not None:
+                self._put_new(resource, new)
+            return obj
+
+        return create
+
+    def _put_new(self, resource: Resource, new: Any) -> None:
+        if (new.metadata.namespace, new.metadata.name) in self.memory.objects(resource.type):
+            raise APIError(_ALREADY_EXISTS, "AlreadyExists", f'{resource.plural} "{new.metadata.name}" already exists')
+        self.memory.put(new)
+
+    async def is_namespaced(self, api_version: str, kind: str) -> bool:
+        resource = _watched(api_version, kind)
+        return kind not in _UNWATCHED_CLUSTER_KINDS if resource is None else resource.namespaced
+
+    async def replace(self, obj: Object, namespace: str = "", subresource: str = "") -> None:
+        resource = _required(obj.get("apiVersion", "v1"), obj["kind"])
+        current = self._current(resource, namespace, obj["metadata"]["name"])
+        obj["metadata"] = obj["metadata"] | {"namespace": current.metadata.namespace, "uid": current.metadata.uid}
+        self._set_defaults(obj)
+        new = convert(resource.type, obj)
+        if isinstance(new, Pod):
+            spec = msgspec.structs.replace(new.spec, node_name=current.spec.node_name)
+            new = msgspec.structs.replace(new, spec=spec, status=current.status)
+        self.memory.put(new)
+
+    async def delete(self, reference: ObjectReference, *, immediately: bool = False) -> None:
+        resource = _watched(reference.api_version, reference.kind)
+        if resource is None:
+            return
+        namespace = reference.namespace if resource.namespaced else ""
+        current = self.memory.objects(resource.type).get((namespace, reference.name))
+        if current is not None:
+            self._remove(current)
+
+    async def delete_pods(self, namespace: str, labels: Mapping[str, str], *, immediately: bool = False) -> None:
+        for pod in self.memory.pods():
+            if pod.metadata.namespace == namespace and labels.items() <= pod.metadata.labels.items():
+                self._remove(pod)
+
+    async def list_objects(self, api_version: str, kind: str, namespace: str = "") -> list[Object]:
+        objects = self.memory.objects(_required(api_version, kind).type)
+        return [
+            {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(obj, enc_hook=str)}
+            for (of, _), obj in objects.items()
+            if namespace in ("", of)
+        ]
+
+    async def watch_pods(self, subscriber: Subscriber) -> None:
+        await self.memory.subscribe([PODS], _OnlyPods(subscriber))
+
+    def _current(self, resource: Resource, namespace: str, name: str) -> Any:
+        current = self.memory.objects(resource.type).get((namespace if resource.namespaced else "", name))
+        if current is None:
+            raise APIError(_NOT_FOUND, "NotFound", f'{resource.plural} "{name}" not found')
+        return current
+
+    def _remove(self, obj: Any) -> None:
+        if not obj.metadata.finalizers:
+            self.memory.remove(obj)
+        elif obj.metadata.deletion_timestamp is None:
+            metadata = msgspec.structs.replace(obj.metadata, deletion_timestamp=_DELETION_TIMESTAMP)
+            self.memory.put(msgspec.structs.replace(obj, metadata=metadata))
+
+    def _set_defaults(self, obj: Object) -> None:
+        match obj.get("kind"):
+            case "Pod":
+                self._check_claims(obj)
+                set_pod_defaults(obj, self._priority(obj["spec"]))
+            case "Node":
+                set_node_defaults(obj)
+            case "ResourceClaim":
+                set_claim_defaults(obj)
+
+    def _priority(self, spec: Object) -> int:
+        name = spec.get("priorityClassName")
+        if name and name not in self._priorities:
+            raise APIError(_FORBIDDEN, "Forbidden", f"no PriorityClass with name {name} was found")
+        return self._priorities[name] if name else 0
+
+    def _check_claims(self, pod: Object) -> None:
+        if any("resourceClaimTemplateName" in claim for claim in pod["spec"].get("resourceClaims", ())):
+            name = pod["metadata"]["name"]
+            raise InputError("--core", f"pod {name} needs a claim made from a template; run it with an API server")
+
+
+def _watched(api_version: str, kind: str) -> Resource | None:
+    """The resource of a kind; None if the scheduler does not watch it. Raises InputError for another version of it."""
+    resource = _BY_KIND.get((api_version, kind))
+    if resource is None and (api_version.rpartition("/")[0], kind) in _WATCHED_GROUPS:
+        raise InputError("--core", f"does not convert the kind {kind!r} of {api_version}; run it with an API server")
+    return resource
+
+
+def _required(api_version: str, kind: str) -> Resource:
+    resource = _watched(api_version, kind)
+    if resource is None:
+        raise InputError("--core", f"has no objects of kind {kind!r} of {api_version}; run it with an API server")
+    return resource
+
+
+class _OnlyPods:
+    """A subscriber without the changes of other kinds: a memory cluster delivers those of all."""
+
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
+
+    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        if resource is PODS:
+            self._subscriber.replace(resource, objects)
+
+    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if resource is PODS:
+            self._subscriber.apply(resource, event_type, obj)
+
+    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+        """Objects in memory are decoded already."""
+
+
+def set_node_defaults(node: Object) -> None:
+    """``allocatable`` is ``capacity`` unless it is set."""
+    status = node.setdefault("status", {})
+    status.setdefault("allocatable", status.get("capacity", {}))
+
+
+def set_pod_defaults(pod: Object, priority: int) -> None:
+    """The scheduler's name, the priority of the pod's class, requests from limits, and the condition of gated pods."""
+    spec = pod["spec"]
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec["priority"] = priority
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            container["resources"] = resources | {"requests": resources["limits"] | resources.get("requests", {})}
+    if spec.get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        pod["status"] = {"conditions": [gated]}
+
+
+def set_claim_defaults(claim: Object) -> None:
+    """A request is for exactly one device unless it says otherwise."""
+    for request in claim["spec"].get("devices", {}).get("requests", ()):
+        for device in (request.get("exactly"), *request.get("firstAvailable", ())):
+            if device is not None and device.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                device.setdefault("count", 1)

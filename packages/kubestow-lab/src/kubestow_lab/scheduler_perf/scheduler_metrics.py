@@ -1,0 +1,97 @@
+"""The scheduler's own metrics: the durations of extension points, plugins and attempts between two scrapes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from kubestow_lab.scheduler_perf.statistics import histogram_quantile
+
+__all__ = ["DurationResult", "MetricsSource", "Snapshot", "durations_between", "parse_metrics"]
+
+
+MetricsSource = Callable[[], Awaitable[str]]
+"""Scrapes the scheduler: its metrics in the text format. Raises KubestowError if they cannot be read."""
+
+#: The histograms that are reported, and the labels that distinguish rows.
+_HISTOGRAMS: Mapping[str, tuple[str, ...]] = {
+    "scheduler_scheduling_attempt_duration_seconds": (),
+    "scheduler_scheduling_algorithm_duration_seconds": (),
+    "scheduler_framework_extension_point_duration_seconds": ("extension_point",),
+    "scheduler_plugin_execution_duration_seconds": ("extension_point", "plugin"),
+}
+_TITLES = {
+    "scheduler_scheduling_attempt_duration_seconds": "scheduling attempt",
+    "scheduler_scheduling_algorithm_duration_seconds": "scheduling algorithm",
+}
+
+Row = tuple[str, str]
+"""An extension point (or another duration) and a plugin, empty for all plugins together."""
+
+
+class DurationResult(msgspec.Struct, rename="camel", frozen=True):
+    """How long the calls of an extension point took, or those of one plugin at it; times in seconds.
+
+    Percentiles are estimated from the buckets of a histogram. Plugins are sampled by the scheduler, so ``calls`` is the
+    number of measured calls.
+    """
+
+    name: str
+    plugin: str
+    calls: int
+    mean: float
+    p50: float
+    p99: float
+
+
+@dataclass(slots=True)
+class _Histogram:
+    count: float = 0.0
+    sum: float = 0.0
+    buckets: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+
+
+Snapshot = Mapping[Row, _Histogram]
+"""The reported histograms at one time."""
+
+
+def parse_metrics(text: str) -> Snapshot:
+    """The reported histograms of a scrape. Raises ValueError if the text is not in the format of Prometheus."""
+    rows: dict[Row, _Histogram] = defaultdict(_Histogram)
+    for family in text_string_to_metric_families(text):
+        labels = _HISTOGRAMS.get(family.name)
+        if labels is None:
+            continue
+        for sample in family.samples:
+            name = _TITLES.get(family.name) or sample.labels.get("extension_point", "")
+            row = rows[name, sample.labels.get("plugin", "") if "plugin" in labels else ""]
+            if sample.name.endswith("_count"):
+                row.count += sample.value
+            elif sample.name.endswith("_sum"):
+                row.sum += sample.value
+            elif sample.name.endswith("_bucket"):
+                row.buckets[float(sample.labels["le"])] += sample.value
+    return dict(rows)
+
+
+def durations_between(before: Snapshot, after: Snapshot) -> list[DurationResult]:
+    """The durations of the calls between two snapshots, the largest sum first."""
+    results = []
+    for (name, plugin), end in after.items():
+        start = before.get((name, plugin), _Histogram())
+        calls, total = end.count - start.count, end.sum - start.sum
+        if calls <= 0:
+            continue
+        buckets = {bound: count - start.buckets.get(bound, 0.0) for bound, count in end.buckets.items()}
+        p50, p99 = (_finite(histogram_quantile(quantile, buckets), total / calls) for quantile in (0.5, 0.99))
+        results.append(DurationResult(name, plugin, int(calls), total / calls, p50, p99))
+    return sorted(results, key=lambda result: -result.calls * result.mean)
+
+
+def _finite(value: float, otherwise: float) -> float:
+    return value if math.isfinite(value) else otherwise

@@ -1,1 +1,0 @@
-"""Workload files: test cases, their operations and parameters, and the templates of objects."""

@@ -1,0 +1,223 @@
+"""``kubestow config``: check, show and convert KubeSchedulerConfiguration files offline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.output import output_option, print_data
+from kubestow.errors import InputError
+
+if TYPE_CHECKING:
+    from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
+    from kubestow.framework.profile import Registry
+
+__all__ = ["config"]
+
+
+_PLUGINS = click.option(
+    "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
+)
+_GATES = click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
+
+
+#: Fields that are validated and have no effect (semantics 2.1).
+_WITHOUT_EFFECT = (
+    "parallelism",
+    "clientConnection.contentType",
+    "clientConnection.acceptContentTypes",
+    "enableProfiling",
+    "enableContentionProfiling",
+)
+
+
+@click.group(cls=CommandGroup)
+def config() -> None:
+    """Check, show and convert scheduler configurations, without access to a cluster."""
+
+
+@config.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@_PLUGINS
+@_GATES
+@output_option("text", "json", "yaml")
+def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, output: str) -> int:
+    """Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message.
+
+    FILE is a configuration, or one of Volcano, or a ConfigMap with one; "-" is standard input. All independent errors
+    are reported, also those that kube-scheduler reports only when others are corrected. The exit status is 1 if there
+    are errors.
+    """
+    from kubestow import config as configuration
+    from kubestow.config import legacy
+    from kubestow.plugins.registry import find_plugins
+
+    gates, registry = configuration.FeatureGates.parse(feature_gates), find_plugins(plugins)
+    found: dict[str, list[FieldError]] = {}
+    for file in files:
+        source = _read(file)
+        errors = found[file] = _errors(source, gates, registry)
+        for error in errors if output == "text" else ():
+            click.echo(_located(file, error))
+        if errors and legacy.is_legacy(source):
+            click.echo(
+                f"{file}: convert it to {configuration.API_VERSION} with: kubestow config convert {file}", err=True
+            )
+        if not errors and output == "text":
+            click.echo(f"{file}: valid")
+    if output != "text":
+        print_data([{"file": file, "errors": list(map(_as_data, errors))} for file, errors in found.items()], output)
+    return int(any(found.values()))
+
+
+def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[FieldError]:
+    """The errors of a configuration; those in the ``args`` of plugins that are not in-tree if there are no others."""
+    from kubestow import config as configuration
+    from kubestow.config.document import parse_document, unwrap_config_map
+    from kubestow.configuration_file import diagnose_foreign
+    from kubestow.framework.plugin_arguments import argument_errors
+    from kubestow.framework.profile import implements
+
+    foreign = diagnose_foreign(source)
+    if foreign is not None:
+        return foreign
+    errors = configuration.diagnose(source, gates=gates, implements=implements(registry))
+    if errors:
+        return errors
+    document = unwrap_config_map(parse_document(source))
+    loaded = configuration.load(source, gates=gates)
+    return [document.located(error) for error in argument_errors(loaded, registry)]
+
+
+def _located(file: str, error: FieldError) -> str:
+    location = f"{file}:{error.line}:{error.column}" if error.line else file
+    return f"{location}: {error.path}: {error.message}" if error.path else f"{location}: {error.message}"
+
+
+def _as_data(error: FieldError) -> dict[str, Any]:
+    return {"path": error.path, "message": error.message, "line": error.line, "column": error.column}
+
+
+@config.command("show")
+@click.argument("file", required=False)
+@click.option("--points", is_flag=True, help="Show the plugins of each extension point in call order.")
+@_PLUGINS
+@_GATES
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json", "table"]),
+    help="Output format. Default: yaml; with --points, table.",
+)
+def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str, output: str | None) -> None:
+    """Print the effective configuration of FILE, or the default one.
+
+    Comments in YAML mark the differences from the default configuration. A scheduler that is run with the output as its
+    configuration behaves exactly as with FILE.
+    """
+    from kubestow import config as configuration
+    from kubestow.config.diff import annotated
+    from kubestow.configuration_file import convert_foreign
+
+    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    default = configuration.default_configuration(gates)
+    effective = default
+    if file is not None:
+        source = _read(file)
+        document = convert_foreign(source, file) or source
+        effective = configuration.load(document, subject=file, gates=gates, implements=implements)
+    if output == "table" and not points:
+        raise click.UsageError("--output table requires --points")
+    if points and output in (None, "table"):
+        click.echo(_points_table(_points(effective, implements)), nl=False)
+    elif points:
+        print_data(_points(effective, implements), str(output))
+    elif output == "json":
+        print_data(configuration.render(effective), output)
+    else:
+        notes = dict.fromkeys(_WITHOUT_EFFECT, "no effect")
+        click.echo(annotated(configuration.render(effective), configuration.render(default), notes), nl=False)
+
+
+@config.command("convert")
+@click.argument("file")
+@_PLUGINS
+@_GATES
+@output_option("yaml", "json")
+def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+    """Convert a configuration of an older version (v1alpha1 to v1beta3), a scheduler Policy, or one of Volcano, to v1.
+
+    FILE can be a ConfigMap with one of these. A Policy file that a v1alpha1 configuration names is read.
+
+    Settings that are changed or omitted are listed on standard error. Settings without a v1 counterpart are errors.
+    """
+    from kubestow import config as configuration
+    from kubestow.config import legacy
+    from kubestow.configuration_file import convert_foreign
+
+    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    source = _read(file)
+    data = convert_foreign(source, file)
+    if data is None:
+        conversion = legacy.convert(source, subject=file, read_file=_read)
+        for warning in conversion.warnings:
+            click.echo(f"{file}: {warning}", err=True)
+        data = conversion.data
+    configuration.load(data, subject=f"{file}, converted", gates=gates, implements=implements)
+    print_data(data, output)
+
+
+def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
+    from kubestow.config import FeatureGates
+    from kubestow.framework.profile import implements
+    from kubestow.plugins.registry import find_plugins
+
+    return FeatureGates.parse(feature_gates), implements(find_plugins(plugins))
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(file, f"cannot be read: {error.strerror}") from None
+
+
+def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
+    """The plugins of each profile and extension point in call order, with the weights of scores."""
+    from kubestow.config import expand
+
+    points = {}
+    for profile in configuration.profiles:
+        expanded = expand(profile, implements)
+        points[profile.scheduler_name] = {
+            str(point): [
+                {"name": plugin.name, "weight": plugin.weight} if point.scores else {"name": plugin.name}
+                for plugin in expanded[point]
+            ]
+            for point in _in_call_order()
+        }
+    return points
+
+
+def _points_table(points: dict[str, dict[str, Any]]) -> str:
+    lines = []
+    for profile, of_profile in points.items():
+        lines.append(f"{profile}:")
+        for point, plugins in of_profile.items():
+            names = [
+                f"{plugin['name']}({plugin['weight']})" if "weight" in plugin else plugin["name"] for plugin in plugins
+            ]
+            lines.append(f"  {point + ':':<19}{', '.join(names) or '-'}")
+    return "\n".join(lines) + "\n"
+
+
+def _in_call_order() -> tuple[ExtensionPoint, ...]:
+    from kubestow.config import ExtensionPoint as Point
+
+    before = (Point.PRE_ENQUEUE, Point.QUEUE_SORT, Point.PRE_FILTER, Point.FILTER, Point.POST_FILTER, Point.PRE_SCORE)
+    after = (Point.SCORE, Point.RESERVE, Point.PERMIT, Point.PRE_BIND, Point.BIND, Point.POST_BIND)
+    return (*before, *after, Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE)

@@ -1,0 +1,224 @@
+"""``kubestow deschedule``: evict pods by a descheduler policy, or report what it would do, with descheduler's flags."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import click
+
+from kubestow.cli.flags.command import FlagCommand, Flags
+from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
+from kubestow.cli.output import print_result
+from kubestow.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from kubestow.descheduling.dry_run.loop_report import LoopReport
+    from kubestow.descheduling.dry_run.rescheduling import Mode
+    from kubestow.descheduling.interface import DeschedulingPlugin
+    from kubestow.descheduling.policy import DeschedulerPolicy
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+
+__all__ = ["deschedule"]
+
+
+@click.command(cls=FlagCommand, catalog=DESCHEDULE)
+def deschedule(flags: Flags) -> int:
+    """Evict pods by a DeschedulerPolicy, once or in a loop.
+
+    With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
+    scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
+    """
+    from kubestow.descheduling.registry import find_plugins
+
+    if flags["policy-config-file"] is None:
+        raise InputError("--policy-config-file", "must be set")
+    registry = find_plugins(flags["plugin"])
+    policy = _policy(flags["policy-config-file"], registry)
+    if flags["cluster"] and not flags["dry-run"]:
+        raise InputError("--cluster", "a cluster of a file can only be descheduled with --dry-run")
+    interval = flags["descheduling-interval"].nanoseconds
+    if interval < 0:
+        raise InputError("--descheduling-interval", f"must not be negative, got {flags['descheduling-interval']}")
+    if flags["cluster"] and interval:
+        raise InputError("--cluster", "a cluster of a file does not change, so there is no --descheduling-interval")
+    if flags["now"] and not flags["cluster"]:
+        raise InputError("--now", "is for a dry run with --cluster; a live cluster is descheduled at the present time")
+    if flags["cluster"]:
+        return _report(flags, _dry_run(flags, policy, registry))
+    return _run(flags, policy, registry)
+
+
+def _policy(file: Path, registry: dict[str, type[DeschedulingPlugin]]) -> DeschedulerPolicy:
+    from kubestow.descheduling.policy import load_policy
+
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise InputError(str(file), f"cannot be read: {error.strerror}") from None
+    return load_policy(text, registry=registry, subject=str(file))
+
+
+# -- live --------------------------------------------------------------------------------------------------------------
+
+
+def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> int:
+    """Run on a live cluster, once or in a loop, until a signal. Raises KubestowError.
+
+    The exit status is 1 if a plugin failed in the last loop.
+    """
+    from kubestow.cli.flags import effective
+    from kubestow.client.leader_election import LeaseTimings
+    from kubestow.client.rest.rate_limiter import RateLimit
+    from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
+    from kubestow.observability import logs
+
+    logs.set_up(
+        verbosity=flags["v"],
+        json_format=flags["logging-format"] == "json",
+        by_file=flags["vmodule"],
+        split_stream=flags["log-json-split-stream" if flags["logging-format"] == "json" else "log-text-split-stream"],
+    )
+    lease = None
+    if flags["leader-elect"]:
+        if flags["leader-elect-resource-lock"] != "leases":
+            raise InputError(
+                "--leader-elect-resource-lock", f"expected leases, got {flags['leader-elect-resource-lock']}"
+            )
+        durations = (flags[f"leader-elect-{name}"] for name in ("lease-duration", "renew-deadline", "retry-period"))
+        lease = LeaseOptions(
+            flags["leader-elect-resource-namespace"],
+            flags["leader-elect-resource-name"],
+            LeaseTimings(*(duration.seconds for duration in durations)),
+        )
+    reports_once = flags["dry-run"] and not flags["descheduling-interval"].nanoseconds
+    options = DeschedulerOptions(
+        interval=flags["descheduling-interval"].seconds,
+        dry_run=flags["dry-run"],
+        mode=_mode(flags),
+        scheduler=_scheduler_options(flags),
+        serving=None if flags["disable-metrics"] or reports_once else effective.serving_options(flags),
+        lease=lease,
+        rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
+        seed=_seed(flags["seed"]),
+    )
+    status = 0
+
+    def report(run: LoopReport) -> None:
+        nonlocal status
+        status = 1 if run.result.errors else 0
+        if flags["dry-run"]:
+            _print(flags, run)
+
+    subject = str(flags["policy-config-file"])
+    app = DeschedulerApp(policy, registry, options, subject=subject, on_result=report)
+    running = app.run(
+        kubeconfig=flags["client-connection-kubeconfig"] or flags["kubeconfig"],
+        master=flags["master"],
+        context=flags["context"],
+    )
+    asyncio.run(_until_signal(running))
+    return status
+
+
+async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
+    from kubestow.cli.ending import wait_for_signal
+
+    task, stopping = asyncio.create_task(running), asyncio.create_task(wait_for_signal())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if task.done():
+        task.result()
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+# -- dry run -----------------------------------------------------------------------------------------------------------
+
+
+def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
+    from kubestow.cli.output import print_input
+    from kubestow.descheduling.dry_run.loop_report import run_loop
+    from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
+    from kubestow.descheduling.dry_run.snapshots import read_snapshot
+    from kubestow.descheduling.loop import Descheduler
+    from kubestow.descheduling.policy import with_priority_thresholds
+    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.documents import read_objects
+    from kubestow.engine.input.problems import Problems
+    from kubestow.rules.pods import is_terminal
+    from kubestow.scheduling.decision.node_selection import RandomTie
+
+    now, mode, options = _now(flags["now"]), _mode(flags), _scheduler_options(flags)
+    problems = Problems()
+    snapshot, usable = read_snapshot(read_objects(flags["cluster"], problems), problems)
+    policy = with_priority_thresholds(policy, snapshot.priority_classes, subject=str(flags["policy-config-file"]))
+    cluster = Cluster.of_sources(usable, problems, subject=", ".join(flags["cluster"]))
+    if cluster.summary.problems:
+        print_input("cluster", cluster.summary)
+    known = {pod.metadata.uid for pod in cluster.pods}
+    snapshot.pods = [pod for pod in snapshot.pods if pod.metadata.uid in known or is_terminal(pod.status.phase)]
+    rescheduler = None
+    if mode is not None:
+        rescheduler = Rescheduler(cluster, options, now=now, ties=RandomTie(Random(_seed(flags["seed"]))))
+    return run_loop(Descheduler(policy, registry), snapshot, now=now, rescheduler=rescheduler, mode=mode or Mode.REPORT)
+
+
+def _scheduler_options(flags: Flags) -> SchedulerOptions:
+    from kubestow.cli.inputs import SchedulerInput
+
+    gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
+    return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates)).read()
+
+
+def _mode(flags: Flags) -> Mode | None:
+    """What is done about pods that come back to no use; None if the scheduler is not asked."""
+    from kubestow.descheduling.dry_run.rescheduling import Mode
+
+    chosen = flags["rescheduling"]
+    if chosen == "auto":
+        chosen = "refuse" if flags["dry-run"] else "off"
+    return None if chosen == "off" else Mode(chosen)
+
+
+def _now(text: str) -> datetime:
+    if not text:
+        return datetime.now(UTC)
+    try:
+        now = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--now", f'expected a time such as 2026-07-01T00:00:00Z, got "{text}"') from None
+    return now if now.tzinfo is not None else now.replace(tzinfo=UTC)
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError("--seed", f'expected an integer, got "{text}"') from None
+
+
+def _report(flags: Flags, run: LoopReport) -> int:
+    for error in run.result.errors:
+        click.echo(f"kubestow: {error}", err=True)
+    _print(flags, run)
+    return 1 if run.result.errors else 0
+
+
+def _print(flags: Flags, run: LoopReport) -> None:
+    from kubestow.descheduling.dry_run.report import document
+
+    output, tables = flags["output"], None
+    if output == "table":
+        from kubestow.descheduling.dry_run.report_tables import render
+
+        tables = render(run)
+    print_result(lambda: document(run), tables, output)
+    sys.stdout.flush()

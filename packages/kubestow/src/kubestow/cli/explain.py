@@ -1,0 +1,83 @@
+"""``kubestow explain``: why a pod is on its node or on none, and what would make it fit."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
+from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result
+
+if TYPE_CHECKING:
+    from kubestow.engine.explanation.comparison import Comparison
+    from kubestow.engine.explanation.explanation import Explanation
+
+__all__ = ["explain"]
+
+
+@click.command()
+@pod_argument
+@cluster_options
+@click.option("--node", help="Explain this node; if the pod does not fit there, the changes are for it.")
+@click.option("--versus", help="Another node, to be compared with --node, or else with the pod's or the best node.")
+@click.option("--counterfactuals/--no-counterfactuals", default=True, show_default=True, help="What would help.")
+@scheduler_options
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=OutputForms(*OUTPUTS, files=("html",)),
+    default=["table"],
+    help="table, json or yaml, to a file with FORM=FILE; or html=FILE. Can be repeated.",
+)
+@bad_input_is_status_1
+def explain(
+    pod: PodName,
+    source: ClusterInput,
+    node: str | None,
+    versus: str | None,
+    counterfactuals: bool,
+    scheduler: SchedulerInput,
+    outputs: tuple[tuple[str, str], ...],
+) -> int:
+    """Explain why POD (namespace/name) is on its node, or on none.
+
+    Every node and every plugin: verdict, reason, raw, normalized and weighted score. For a pod that fits nowhere, the
+    least changes with which it would, each verified. A bound pod is evaluated as if it was not there. The cluster is a
+    dump, or the live one of a kubeconfig.
+    """
+    from kubestow.engine.explanation.explain import explain as explained
+
+    options = scheduler.read()
+    cluster = source.read()
+    found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
+    for remark in found.remarks:
+        click.echo(f"remark: {remark}", err=True)
+    comparison = None if versus is None else _compare(found, node, versus)
+    for form, target in outputs:
+        if form == "html":
+            from kubestow.engine.explanation.report import explanation_report
+
+            emit(explanation_report(found), target)
+            continue
+        if comparison is None:
+            print_result(found.document, found if node is None else found.about(node), form, target)
+        else:
+            print_result(functools.partial(_with_comparison, found, comparison), comparison, form, target)
+    return 0
+
+
+def _with_comparison(found: Explanation, comparison: Comparison) -> dict[str, Any]:
+    return found.document() | {"comparison": comparison.document()}
+
+
+def _compare(found: Explanation, node: str | None, versus: str) -> Comparison:
+    """The given node, the pod's, or the best one, and another one. Raises InputError for an unknown node."""
+    one = node or found.bound_to or next((best.node for best in found.best(1)), "")
+    if not one:
+        raise click.UsageError("--versus needs --node, because the pod has no node and fits on none")
+    return found.compare(one, versus)

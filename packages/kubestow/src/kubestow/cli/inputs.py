@@ -1,0 +1,281 @@
+"""What several commands take in: pods, clusters and schedulers, the options that name them, and their reading.
+
+A live cluster is listed once and read-only, everything that scheduling depends on. Each list is of one
+resourceVersion, however many pages it has. Secrets and config maps are not read.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kubestow.cli.output import print_input
+from kubestow.errors import APIError
+
+if TYPE_CHECKING:
+    from kubestow.client.rest.credentials import Credentials
+    from kubestow.client.rest.transport import Transport
+    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+
+__all__ = [
+    "CONNECTION_OPTIONS",
+    "ClusterInput",
+    "Connection",
+    "LiveObjects",
+    "PodName",
+    "SchedulerInput",
+    "cluster_options",
+    "connection_options",
+    "fetch_cluster",
+    "fetch_objects",
+    "grouped_options",
+    "is_loopback",
+    "list_objects",
+    "pod_argument",
+    "scheduler_options",
+]
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def grouped_options(
+    name: str, group: type[Any], options: Sequence[Callable[[_Command], _Command]]
+) -> Callable[[_Command], _Command]:
+    """Add click options to a command, which gets their values as one ``group``, a dataclass, in its argument ``name``.
+
+    The options have the names of the dataclass's fields.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def wrapper(**arguments: Any) -> Any:
+            values = {field.name: arguments.pop(field.name) for field in fields(group)}
+            return command(**{name: group(**values)}, **arguments)
+
+        decorated: Any = wrapper
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where a live cluster is; what is empty is found as by kubectl."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    master: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of the options is given."""
+        return bool(self.kubeconfig or self.context or self.master)
+
+    def __str__(self) -> str:
+        return self.kubeconfig or self.master or "the cluster"
+
+    async def credentials(self) -> Credentials:
+        """The credentials for the API server. Raises InputError."""
+        from kubestow.client.rest.credentials import load_credentials
+
+        return await load_credentials(self.kubeconfig, context=self.context, master=self.master)
+
+
+CONNECTION_OPTIONS = (
+    click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster. Default: as kubectl."),
+    click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one."),
+    click.option("--master", default="", metavar="URL", help="URL of the API server; overrides the kubeconfig."),
+)
+
+#: Adds the options of a connection; the command gets them as ``connection``.
+connection_options = grouped_options("connection", Connection, CONNECTION_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInput:
+    """The files of a cluster, or where a live one is."""
+
+    clusters: tuple[str, ...]
+    kubeconfig: str
+    context: str
+    master: str
+
+    def read(self, *, strict: bool = False) -> Cluster:
+        """The cluster; problems of the input are printed on standard error.
+
+        Raises InputError, APIError and Unreachable.
+        """
+        from kubestow.engine.input.cluster import Cluster
+
+        connection = Connection(self.kubeconfig, self.context, self.master)
+        if self.clusters and connection.is_given:
+            raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
+        cluster = Cluster.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(connection)
+        if cluster.summary.problems:
+            print_input("cluster", cluster.summary)
+        return cluster
+
+
+#: Adds the options that say where the cluster is read from; the command gets them as ``source``.
+cluster_options = grouped_options(
+    "source",
+    ClusterInput,
+    (
+        click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
+        *CONNECTION_OPTIONS,
+    ),
+)
+
+
+_DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod as it was given."""
+
+    name: str
+    namespace: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name. Raises UsageError for two different namespaces."""
+        namespace, _, name = self.name.rpartition("/")
+        if namespace and self.namespace and namespace != self.namespace:
+            raise click.UsageError(f"the namespace is {namespace} in {self.name}, and {self.namespace} in --namespace")
+        return namespace or self.namespace or _DEFAULT_NAMESPACE, name
+
+    def __str__(self) -> str:
+        return "/".join(self.key)
+
+
+#: Adds the argument POD and ``--namespace``; the command gets them as ``pod``.
+pod_argument = grouped_options(
+    "pod",
+    PodName,
+    (
+        click.argument("name", metavar="POD"),
+        click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of POD.  [default: default]"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerInput:
+    """The file of a configuration, references to plugins, and feature gates as text."""
+
+    config: Path | str | None
+    plugins: Sequence[str]
+    feature_gates: str
+
+    def read(self) -> SchedulerOptions:
+        """Import the plugins and parse the gates; the configuration stays a file. Raises InputError."""
+        from kubestow.config import FeatureGates
+        from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+        from kubestow.plugins.registry import referenced_plugins
+
+        return SchedulerOptions(self.config, referenced_plugins(self.plugins), FeatureGates.parse(self.feature_gates))
+
+
+#: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
+scheduler_options = grouped_options(
+    "scheduler",
+    SchedulerInput,
+    (
+        click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."),
+        click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
+        click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
+    ),
+)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is reachable from this machine only. No name but ``localhost`` is resolved."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+_NOT_FOUND, _FORBIDDEN = 404, 403
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+#: What admission of new pods depends on; their absence does not matter to existing pods.
+_FOR_ADMISSION = (
+    "/api/v1/limitranges",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveObjects:
+    """The lists of a cluster: the pages of each as JSON, by path, with the resourceVersion of the list.
+
+    ``missing`` are the paths of kinds that the server does not serve, or that the user may not list.
+    """
+
+    pages: list[tuple[str, bytes]]
+    versions: dict[str, str]
+    missing: list[str]
+
+    def cluster(self, subject: str) -> Cluster:
+        """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
+        from kubestow.engine.input.cluster import Cluster
+        from kubestow.engine.input.documents import parse_objects
+        from kubestow.engine.input.problems import Problems
+
+        problems = Problems()
+        sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))
+        return Cluster.of_sources(sources, problems, subject=subject)
+
+
+def fetch_cluster(connection: Connection) -> Cluster:
+    """Read a live cluster. Raises InputError, APIError and Unreachable."""
+    return fetch_objects(connection).cluster(str(connection))
+
+
+def fetch_objects(connection: Connection) -> LiveObjects:
+    """List the objects of a cluster, as :func:`fetch_cluster` does."""
+    import asyncio
+
+    return asyncio.run(_fetch(connection))
+
+
+async def _fetch(connection: Connection) -> LiveObjects:
+    from kubestow.client.rest.transport import Transport
+    from kubestow.process import WallClock
+
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+        return await list_objects(transport)
+
+
+async def list_objects(transport: Transport) -> LiveObjects:
+    """List everything that scheduling depends on. Raises APIError and Unreachable."""
+    from kubestow.client.listing import list_pages
+    from kubestow.scheduling.events.resources import WATCHED
+
+    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}
+    optional = {path for path, resource in resources.items() if resource.optional} | {*_FOR_ADMISSION}
+    found = LiveObjects([], {}, [])
+    for path in (*resources, _PRIORITY_CLASSES, *_FOR_ADMISSION):
+        selector = resources[path].field_selector if path in resources else ""
+        try:
+            pages, version = await list_pages(transport, path, selector)
+        except APIError as error:
+            if error.code not in (_NOT_FOUND, _FORBIDDEN) or path not in optional:
+                raise
+            found.missing.append(path)
+        else:
+            found.pages.extend((path, page) for page in pages)
+            found.versions[path] = version
+    return found

@@ -1,1 +1,0 @@
-"""What several commands take in: clusters, workloads and schedulers, the options that name them, and their reading."""

@@ -1,0 +1,228 @@
+"""The commands that only read a live cluster: ``kubestow why``, ``snapshot`` and ``record``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+import msgspec
+
+from kubestow.cli.ending import bad_input_is_status_1, wait_for_signal
+from kubestow.cli.inputs import Connection, PodName, SchedulerInput, connection_options, pod_argument, scheduler_options
+from kubestow.cli.output import OUTPUTS, output_option, print_result
+from kubestow.errors import APIError, InputError, Unreachable
+
+if TYPE_CHECKING:
+    from kubestow.cli.inputs import LiveObjects
+    from kubestow.client.rest.transport import Transport
+    from kubestow.flight_record.writer import SegmentWriter
+
+__all__ = ["record", "snapshot", "why"]
+
+
+_SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
+_SECURE_PORT = 10259
+#: How many replicas of the scheduler are tried: only the leader knows the queue.
+_MOST_REPLICAS = 3
+
+
+@click.command()
+@pod_argument
+@connection_options
+@scheduler_options
+@output_option(*OUTPUTS)
+@bad_input_is_status_1
+def why(pod: PodName, connection: Connection, scheduler: SchedulerInput, output: str) -> int:
+    """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
+
+    The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
+    is the long form.
+    """
+    from kubestow.engine.explanation.explain import explain
+
+    options = scheduler.read()
+    found = asyncio.run(_read(connection, *pod.key))
+    if isinstance(found, dict):
+        click.echo("remark: reported by the scheduler", err=True)
+        print_result(lambda: found, _report_text(found), output)
+        return 0
+    explanation = explain(found.cluster(str(connection)), str(pod), options)
+    for remark in (*explanation.remarks, "computed from the objects of the API server"):
+        click.echo(f"remark: {remark}", err=True)
+    print_result(lambda: _without_nodes(explanation.document()), "\n".join(explanation.summary()), output)
+    return 0
+
+
+def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "byNode"}
+
+
+async def _read(connection: Connection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+    """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
+    from kubestow.cli.inputs import list_objects
+    from kubestow.client.rest.transport import Transport
+    from kubestow.process import WallClock
+
+    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+        await transport.request("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")  # 404 if unknown
+        report = await _scheduler_report(transport, namespace, name)
+        return await list_objects(transport) if report is None else report
+
+
+async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
+    """What the scheduler's /debug endpoint says about a pod, through the API server's proxy; None without one."""
+    try:
+        query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
+        listed = msgspec.json.decode(await transport.request("GET", f"/api/v1/pods?{query}"))
+    except (APIError, Unreachable, msgspec.DecodeError):
+        return None
+    for pod in listed.get("items", ())[:_MOST_REPLICAS]:
+        metadata = pod["metadata"]
+        proxy = f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
+        try:
+            body = await transport.request("GET", f"{proxy}/debug/pods/{quote(namespace)}/{quote(name)}")
+            report = msgspec.json.decode(body)
+        except (APIError, Unreachable, msgspec.DecodeError):
+            continue  # not allowed, a standby, or another program
+        if isinstance(report, dict) and isinstance(report.get("summary"), str):
+            return report
+    return None
+
+
+def _report_text(report: dict[str, Any]) -> str:
+    lines = [f"{report.get('pod', '')}: {report['summary']}"]
+    queue = report.get("queue", {})
+    lines += [f"{plugin} waits for {', '.join(events)}" for plugin, events in queue.get("requeueEvents", {}).items()]
+    now = report.get("now", {})
+    if "feasible" in now:
+        lines.append(f"now it fits on {now['feasible']:,} of {now['nodes']:,} nodes")
+    if now.get("message"):
+        lines.append(f"now: {now['message']}")
+    return "\n".join(lines)
+
+
+@click.command()
+@connection_options
+@click.option(
+    "-o",
+    "--output",
+    default="-",
+    show_default=True,
+    metavar="FILE",
+    help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
+)
+@bad_input_is_status_1
+def snapshot(connection: Connection, output: str) -> int:
+    """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
+
+    It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
+    commands and probes of containers, managed fields, and the last-applied annotation.
+    """
+    from kubestow.cli.inputs import fetch_objects
+    from kubestow.files import write_private
+
+    found = fetch_objects(connection)
+    content, counts = _document(found)
+    if output == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+    else:
+        write_private(Path(output), gzip.compress(content, mtime=0) if output.endswith(".gz") else content)
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    click.echo(f"snapshot: {kinds or 'nothing'}", err=True)
+    if found.missing:
+        click.echo(f"snapshot: not served or not allowed: {', '.join(found.missing)}", err=True)
+    return 0
+
+
+def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
+    """A List of all objects, one per line, and their numbers by kind."""
+    import msgspec
+
+    from kubestow.engine.input.documents import parse_objects
+    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.redaction import redacted
+
+    counts: Counter[str] = Counter()
+    lines = []
+    for path, page in found.pages:
+        for source in parse_objects(page, path, Problems(strict=True)):
+            counts[source.kind] += 1
+            manifest = {"apiVersion": source.api_version, "kind": source.kind} | source.manifest
+            lines.append(msgspec.json.encode(redacted(manifest)))
+    versions = msgspec.json.encode(found.versions)
+    head = b'{"apiVersion": "v1", "kind": "List", "resourceVersions": ' + versions + b', "items": [\n'
+    return head + b",\n".join(lines) + b"\n]}\n", counts
+
+
+@click.command()
+@connection_options
+@click.option("--duration", metavar="DURATION", help="How long to record, such as 10m. Default: until Ctrl-C.")
+@click.option("--max-size", default="256Mi", show_default=True, metavar="QUANTITY", help="Limit of the file in bytes.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="record.bin",
+    show_default=True,
+    help="File to write, with mode 0600; it must not exist.",
+)
+@bad_input_is_status_1
+def record(connection: Connection, duration: str | None, max_size: str, output: Path) -> int:
+    """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
+
+    It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
+    cluster put them. It has the fields that scheduling reads, without environment variables, commands and annotations.
+    """
+    from kubestow.flight_record.writer import SegmentWriter, parse_size
+
+    seconds = None if duration is None else _seconds(duration)
+    writer = SegmentWriter(output, parse_size(max_size, "--max-size"))
+    counts, dropped = asyncio.run(_record(writer, seconds, connection))
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    click.echo(f"{output}: states of objects: {kinds or 'none'}", err=True)
+    if dropped:
+        click.echo(f"{output}: {dropped:,} entries are missing", err=True)
+    return 0
+
+
+def _seconds(text: str) -> float:
+    from kubestow.api.formats.duration import Duration
+
+    with contextlib.suppress(ValueError):
+        if (seconds := Duration.parse(text).seconds) > 0:
+            return seconds
+    raise InputError("--duration", f"expected a positive duration such as 10m, got {text!r}")
+
+
+async def _record(writer: SegmentWriter, seconds: float | None, connection: Connection) -> tuple[dict[str, int], int]:
+    """Record until a signal, or for some seconds; the number of recorded states by kind, and of those missing."""
+    from random import Random
+
+    from kubestow.client.cluster_client import ClusterClient
+    from kubestow.flight_record.recording import ClusterRecorder
+    from kubestow.process import WallClock
+
+    credentials = await connection.credentials()
+    recorder = ClusterRecorder(writer, WallClock())
+    async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
+        await client.wait_for_api_server()
+        stopped = asyncio.create_task(wait_for_signal())
+        recording = asyncio.create_task(recorder.run(client))
+        try:
+            await asyncio.wait((stopped, recording), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if recording.done():
+                recording.result()
+        finally:
+            for task in (stopped, recording):
+                task.cancel()
+            await asyncio.gather(stopped, recording, return_exceptions=True)
+            writer.close(recorder.journal.dropped)
+    return dict(recorder.events), recorder.journal.dropped

@@ -1,1 +1,0 @@
-"""The commands that only read a live cluster: a short explanation, a snapshot, a recording."""

@@ -1,0 +1,169 @@
+"""The forms of results: a table or text for people, JSON and YAML for programs, on standard output or in files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+import click
+
+from kubestow.errors import InputError
+
+if TYPE_CHECKING:
+    from kubestow.engine.input.cluster import InputSummary
+
+__all__ = [
+    "OUTPUTS",
+    "OutputForms",
+    "ShowProgress",
+    "emit",
+    "output_option",
+    "print_data",
+    "print_input",
+    "print_result",
+    "progress_bar",
+    "report_written",
+]
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def output_option(*formats: str) -> Callable[[_Command], _Command]:
+    """Add ``-o``/``--output``, which the command gets as ``output``; the first of ``formats`` is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format.",
+    )
+
+
+def print_data(data: Any, output: str) -> None:
+    """Print plain data in the format "json" or "yaml"."""
+    import yaml
+
+    if output == "json":
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+class OutputForms(click.ParamType):  # type: ignore[type-arg]
+    """A form of output and its target, as ``(form, target)``; the target is empty for standard output.
+
+    ``texts`` are printed, or written to a file with ``form=FILE``; ``files`` and ``folders`` need a target.
+    """
+
+    name = "form"
+
+    def __init__(self, *texts: str, files: tuple[str, ...] = (), folders: tuple[str, ...] = ()) -> None:
+        self._texts, self._files, self._folders = texts, files, folders
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        form, equals, target = value.partition("=")
+        known = form in self._texts or (target and form in (*self._files, *self._folders))
+        if not known or bool(equals) != bool(target):
+            self._refuse(value, param, ctx)
+        return form, target
+
+    def _refuse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        targets = (*(f"{name}=FILE" for name in self._files), *(f"{name}=FOLDER" for name in self._folders))
+        self.fail(f"{value!r} is not one of {', '.join((*self._texts, *targets))}", param, ctx)
+
+
+def emit(text: str, target: str) -> None:
+    """Write a text to the file ``target``, or to standard output if that is empty. Raises InputError."""
+    if not target:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        Path(target).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(target, f"cannot be written: {error.strerror}") from None
+    report_written([Path(target)])
+
+
+def report_written(paths: list[Path]) -> None:
+    """Name the written files on standard error."""
+    click.echo(f"wrote {', '.join(map(str, paths))}", err=True)
+
+
+OUTPUTS = ("table", "json", "yaml")
+
+#: The least and the greatest width without a terminal. Lines there are for programs such as grep, so few are wrapped.
+_LEAST_WIDTH, _GREATEST_WIDTH = 130, 10_000
+
+
+def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: str, target: str = "") -> None:
+    """Print plain data as JSON or YAML, or else a text or what rich can print. The data is made only if it is printed.
+
+    With ``target``, write it to that file instead. Raises InputError for a file that cannot be written.
+    """
+    import msgspec
+
+    if output == "json":
+        emit(msgspec.json.format(msgspec.json.encode(document()), indent=2).decode(), target)
+    elif output == "yaml":
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        emit(yaml.dump(msgspec.to_builtins(document()), Dumper=dumper, sort_keys=False, width=120), target)
+    elif isinstance(table, str):
+        emit(table, target)
+    else:
+        _print_table(table, target)
+
+
+def _print_table(table: Any, target: str) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, file=io.StringIO() if target else None, record=bool(target))
+    if not console.is_terminal:
+        unlimited = console.options.update(width=_GREATEST_WIDTH)
+        console.width = max(_LEAST_WIDTH, console.measure(table, options=unlimited).maximum)
+    console.print(table)
+    if target:
+        emit(console.export_text(), target)
+
+
+#: At most this many problems of the input are printed; all of them are counted.
+_PROBLEMS_SHOWN = 20
+
+
+def print_input(title: str, summary: InputSummary) -> None:
+    """Print what was read, and the problems, on standard error."""
+    for line in summary.lines():
+        click.echo(f"{title}: {line}", err=True)
+    for problem in summary.problems[:_PROBLEMS_SHOWN]:
+        click.echo(f"  {problem}", err=True)
+    if len(summary.problems) > _PROBLEMS_SHOWN:
+        click.echo(f"  … {len(summary.problems) - _PROBLEMS_SHOWN} more problems", err=True)
+
+
+class ShowProgress(Protocol):
+    """Shows how much is done, of a total that may not be known."""
+
+    def __call__(self, done: int, total: int | None = None) -> None: ...
+
+
+@contextmanager
+def progress_bar(title: str, unit: str) -> Iterator[ShowProgress]:
+    """A progress bar on standard error, if that is a terminal; ``unit`` is the plural of what is counted."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total=None: None
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total=None: bar.update(task, completed=done, total=total)

@@ -1,0 +1,188 @@
+"""``kubestow replay``: the decisions of a flight record again, exactly or under another configuration."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.ending import bad_input_is_status_1
+from kubestow.cli.output import OUTPUTS, output_option, print_result
+
+if TYPE_CHECKING:
+    from kubestow.flight_record.exact_replay import ReplayResult
+    from kubestow.flight_record.redecision import PodComparison, Redecision
+    from kubestow.flight_record.segment import Segment
+
+__all__ = ["replay"]
+
+
+#: The differences of one kind that a table shows.
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("record", metavar="RECORD", type=click.Path(path_type=Path))
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Decide again under this KubeSchedulerConfiguration, and report what differs.",
+)
+@click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
+@click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
+@output_option(*OUTPUTS)
+@bad_input_is_status_1
+def replay(
+    record: Path, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None, output: str
+) -> int:
+    """Replay RECORD, a file of a flight record or the folder with its files.
+
+    The recorded scheduler runs again on what it received, and every decision, attempt and write is compared with the
+    recorded one. The exit status is 1 if any differs. With --config, and for a record of `kubestow record`, the pods
+    are scheduled anew instead, and the placements are compared.
+    """
+    from kubestow.flight_record.segment import Segment
+    from kubestow.flight_record.writer import segment_paths
+
+    logging.getLogger("kubestow").setLevel(logging.CRITICAL)  # what the recorded scheduler logged, it logged then
+    paths = segment_paths(record) if record.is_dir() else [record]
+    if not paths:
+        click.echo(f"kubestow: {record}: contains no flight record", err=True)
+        return 1
+    status, documents, texts = 0, [], []
+    for path in paths:
+        segment = Segment(path)
+        header = segment.header
+        if config_file is None and header.has_scheduler and header.snapshot is None:
+            document, text, found = _replayed(segment, plugins)
+        else:
+            document, text, found = _redecided(segment, config_file, plugins, feature_gates)
+        documents.append({"file": str(path), **document})
+        texts.append(f"{path}\n{text}")
+        status = max(status, found)
+    print_result(lambda: {"records": documents}, "\n\n".join(texts), output)
+    for document in documents:
+        if document["damage"]:
+            click.echo(f"kubestow: {document['damage']}", err=True)
+    return status
+
+
+# -- exactly ---------------------------------------------------------------------------------------------------------
+
+
+def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any], str, int]:
+    from kubestow.flight_record import exact_replay
+    from kubestow.plugins.registry import referenced_plugins
+
+    result = exact_replay.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
+    status = int(result.divergence is not None or result.damage is not None)
+    return _replay_document(result), "\n".join(_replay_lines(result)), status
+
+
+def _replay_document(result: ReplayResult) -> dict[str, Any]:
+    divergence = result.divergence
+    return {
+        "began": result.began.isoformat(),
+        "seconds": round(result.seconds, 3),
+        "decisions": result.decisions,
+        "attempts": result.attempts,
+        "calls": result.calls,
+        "identical": divergence is None,
+        "divergence": None
+        if divergence is None
+        else {
+            "time": divergence.time.isoformat(),
+            "afterDecisions": divergence.decisions,
+            "recorded": divergence.recorded,
+            "replayed": divergence.replayed,
+        },
+        "endedBy": "" if result.end is None else result.end.reason,
+        "nextFile": "" if result.end is None else result.end.next_file,
+        "dropped": 0 if result.end is None else result.end.dropped,
+        "damage": "" if result.damage is None else str(result.damage),
+    }
+
+
+def _replay_lines(result: ReplayResult) -> list[str]:
+    lines = [
+        f"recorded from {result.began.isoformat(timespec='seconds')}, {result.seconds:,.1f} s",
+        f"{result.decisions:,} decisions, {result.attempts:,} attempts and {result.calls:,} calls are identical",
+    ]
+    if result.end is not None and result.end.next_file:
+        lines.append(f"the record goes on in {result.end.next_file}")
+    if result.end is not None and result.end.reason:
+        lines.append(f"the record ends early: {result.end.reason}; at least {result.end.dropped:,} entries are missing")
+    divergence = result.divergence
+    if divergence is not None:
+        time = divergence.time.isoformat(timespec="milliseconds")
+        lines += [
+            f"first difference at {time}, after {divergence.decisions:,} decisions:",
+            f"  recorded  {divergence.recorded or 'nothing'}",
+            f"  replayed  {divergence.replayed or 'nothing'}",
+        ]
+    return lines
+
+
+# -- under another configuration -------------------------------------------------------------------------------------
+
+
+def _redecided(
+    segment: Segment, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None
+) -> tuple[dict[str, Any], str, int]:
+    from kubestow import config
+    from kubestow.configuration_file import read_configuration
+    from kubestow.flight_record.exact_replay import recorded_gates
+    from kubestow.flight_record.redecision import redecide
+    from kubestow.plugins.registry import find_plugins
+
+    header = segment.header
+    registry = find_plugins((*header.plugins, *plugins))
+    gates = recorded_gates(header) if feature_gates is None else config.FeatureGates.parse(feature_gates)
+    source = header.configuration or None if config_file is None else config_file
+    result = redecide(segment, read_configuration(source, gates, registry), registry, gates)
+    remarks = list(result.remarks)
+    if config_file is None and header.snapshot is not None:
+        remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")
+    for remark in remarks:
+        click.echo(f"remark: {remark}", err=True)
+    return _redecision_document(result), "\n".join(_redecision_lines(result)), int(result.damage is not None)
+
+
+def _redecision_document(result: Redecision) -> dict[str, Any]:
+    return {
+        "seconds": round(result.seconds, 3),
+        "pods": len(result.pods),
+        "same": result.same(),
+        "moved": [_placements(pod) for pod in result.moved()],
+        "newlyPending": [_placements(pod) | {"message": pod.message} for pod in result.newly_pending()],
+        "newlyPlaced": [_placements(pod) for pod in result.newly_placed()],
+        "evictedOnlyInRecord": [pod.pod for pod in result.victims_differ() if pod.was_victim],
+        "evictedOnlyNow": [pod.pod for pod in result.victims_differ() if pod.is_victim],
+        "damage": "" if result.damage is None else str(result.damage),
+    }
+
+
+def _placements(pod: PodComparison) -> dict[str, Any]:
+    return {"pod": pod.pod, "recorded": pod.recorded, "redecided": pod.redecided}
+
+
+def _redecision_lines(result: Redecision) -> list[str]:
+    differing, count = result.victims_differ(), len(result.pods)
+    return [
+        f"{count:,} {'pod' if count == 1 else 'pods'} in {result.seconds:,.1f} s, {result.same():,} as recorded",
+        *_section("on another node", [f"{p.pod}  {p.recorded} -> {p.redecided}" for p in result.moved()]),
+        *_section("no longer placed", [f"{p.pod}  {p.recorded} -> -  {p.message}" for p in result.newly_pending()]),
+        *_section("newly placed", [f"{p.pod}  - -> {p.redecided}" for p in result.newly_placed()]),
+        *_section("no longer evicted", [p.pod for p in differing if p.was_victim]),
+        *_section("newly evicted", [p.pod for p in differing if p.is_victim]),
+    ]
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    more = [f"  … {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
+    return [f"{title}: {len(lines):,}", *(f"  {line}" for line in lines[:_SHOWN]), *more]

@@ -1,1 +1,0 @@
-"""The commands that run in a cluster (scheduler, extender, descheduler), and ``config`` for their configuration."""
