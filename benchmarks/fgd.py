@@ -32,7 +32,7 @@ from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
 from kubestow.plugins.registry import find_plugins
-from kubestow.scheduling.decision.node_selection import FirstByName, select_node
+from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_contrib.fragmentation import BestFit, FragmentationGradientDescent, TypicalPod, typical_pods
 from kubestow_lab.simulation.trace import load_trace
 from kubestow_lab.workloads import openb
@@ -84,7 +84,7 @@ class Run:
             self.rejected.add(info.shape)
             return
         best = evaluation.find_best(info, feasibility)
-        node_name = self.cache.nodes.names[select_node(self.cache, best, FirstByName())]
+        node_name = self.cache.nodes.names[FirstByName().choose(self.cache, best)]
         self.cache.assume(info, node_name)
         status = self.profile.runtime.run_reserve_plugins(evaluation.state(), info, node_name)
         assert status.ok, status.message

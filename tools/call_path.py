@@ -129,11 +129,9 @@ def _body_lengths(filename: str) -> dict[int, int]:
     lengths: dict[int, int] = {}
     for function in ast.walk(ast.parse(Path(filename).read_text())):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = function.body
-            if len(body) > 1 and ast.get_docstring(function, clean=False) is not None:
-                body = body[1:]
+            body = function.body[ast.get_docstring(function, clean=False) is not None :]
             first = min((function, *function.decorator_list), key=lambda part: part.lineno).lineno
-            lengths[first] = (body[-1].end_lineno or body[-1].lineno) - body[0].lineno + 1
+            lengths[first] = (body[-1].end_lineno or body[-1].lineno) - body[0].lineno + 1 if body else 0
     return lengths
 
 

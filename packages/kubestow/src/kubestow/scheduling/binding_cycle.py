@@ -62,7 +62,8 @@ class BindingCycles(Generic[C]):
         if context.permit_timeouts:
             self._waiting_pods.add(context.info, context.permit_timeouts)
         self._tasks.start(self._run(context))
-        self._activate_pods(context)
+        if (named := context.state.own(PodsToActivate)) is not None:
+            self._activate(named)
 
     async def _run(self, context: C) -> Status:
         """One binding cycle, and its status; no failure is lost."""
@@ -101,7 +102,8 @@ class BindingCycles(Generic[C]):
             first = queued.timestamp if queued.initial_attempt is None else queued.initial_attempt
             self._observer.pod_bound(queued, node_name, now - first)
             await runtime.run_post_bind_plugins(context.state, info, node_name)
-            self._activate_pods(context)
+            if (named := context.state.own(PodsToActivate)) is not None:
+                self._activate(named)
         # From here on no plugin's events requeue the pod: it is retried after a backoff.
         return status.by("")
 
@@ -113,7 +115,7 @@ class BindingCycles(Generic[C]):
             status = await self._wait_on_permit(waiting)
             if not status.ok:
                 return status
-        self._queue.done(uid)
+        self._queue.in_flight.done(uid)
         if not pre_flight.status.ok:
             return SUCCESS
         cancellation = self._waiting_pods.enter_pre_bind(uid)
@@ -154,8 +156,6 @@ class BindingCycles(Generic[C]):
             return SUCCESS
         return None if status.code is Code.SKIP else status
 
-    def _activate_pods(self, context: C) -> None:
+    def _activate(self, named: PodsToActivate) -> None:
         """Activate the pods that plugins named in this cycle (semantics 4.8)."""
-        named = context.state.own(PodsToActivate)
-        if named is not None:
-            self._queue.activate([pod.uid for pod in named.take()])
+        self._queue.activate([pod.uid for pod in named.take()])

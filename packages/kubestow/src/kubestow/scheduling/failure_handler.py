@@ -114,7 +114,7 @@ class FailureHandler:
         self._observer.attempt_ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
         current = self._pods.get(queued.info.uid)
         if current is None or current.spec.node_name:
-            self._queue.done(queued.info.uid)
+            self._queue.in_flight.done(queued.info.uid)
             return
         queued.info = current
         self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending)

@@ -321,10 +321,10 @@ class Scheduler:
         info = queued.info
         if info.terminating:
             self._reports.record_failure(info, f"skip schedule deleting pod: {info.key}")
-            self.queue.done(info.uid)
+            self.queue.in_flight.done(info.uid)
             return
         if self.cluster.placed_pod(info.uid) is not None:
-            self.queue.done(info.uid)
+            self.queue.in_flight.done(info.uid)
             return
         profile = self.profiles[info.spec.scheduler_name]
         try:

@@ -49,7 +49,7 @@ class SchedulingCycle:
         info = queued.info
         decision = await self.decide(info)
         if not self._pods.wants_node(info.uid):
-            self._queue.done(info.uid)
+            self._queue.in_flight.done(info.uid)
             return
         if not isinstance(decision, Scheduled):
             self._failure_handler.handle_decision(queued, decision)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -87,7 +87,7 @@ class Dispatcher:
         self._known_pod = known_pod
         self._duration_clock = environment.duration_clock
         self._retries = Retries(environment.clock, environment.random)
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
         self._in_progress: Counter[Call] = Counter()
@@ -123,7 +123,7 @@ class Dispatcher:
         if lane is None:
             if changes is None:
                 return
-            lane = self._lanes[pod.uid] = _Lane()
+            lane = self._lanes[pod.uid]
         lane.pending = None if changes is None else _PendingPatch(pod, changes, self._retries.pauses())
         self._advance(pod.uid, lane)
 
@@ -178,7 +178,8 @@ class Dispatcher:
     @contextlib.asynccontextmanager
     async def binding_turn(self, uid: str) -> AsyncIterator[BindingTurn]:
         """A pod's turn to be bound: after the request in progress, and with one of the slots for bindings."""
-        lane = self._enter(uid)
+        lane = self._lanes[uid]
+        lane.callers += 1
         try:
             async with self._binding_slots:
                 async with lane.lock:  # the request in progress
@@ -264,26 +265,18 @@ class Dispatcher:
     @contextlib.asynccontextmanager
     async def _lane(self, uid: str, call: Call) -> AsyncIterator[_Lane]:
         """An object's lane, held for the requests of one call."""
-        lane = self._enter(uid, call)
+        lane = self._lanes[uid]
+        lane.callers += 1
+        self._in_progress[call] += 1
         try:
             async with lane.lock:
                 yield lane
         finally:
-            self._leave(uid, lane, call)
-
-    def _enter(self, uid: str, call: Call | None = None) -> _Lane:
-        lane = self._lanes.get(uid)
-        if lane is None:
-            lane = self._lanes[uid] = _Lane()
-        lane.callers += 1
-        if call is not None:
-            self._in_progress[call] += 1
-        return lane
-
-    def _leave(self, uid: str, lane: _Lane, call: Call | None = None) -> None:
-        lane.callers -= 1
-        if call is not None:
             self._in_progress[call] -= 1
+            self._leave(uid, lane)
+
+    def _leave(self, uid: str, lane: _Lane) -> None:
+        lane.callers -= 1
         self._advance(uid, lane)
 
     def _advance(self, uid: str, lane: _Lane) -> None:

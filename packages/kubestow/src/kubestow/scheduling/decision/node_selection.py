@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 
-__all__ = ["FirstByName", "RandomTie", "TieBreak", "select_node"]
+__all__ = ["FirstByName", "RandomTie", "TieBreak"]
 
 
 class TieBreak(Protocol):
@@ -39,8 +39,3 @@ class FirstByName:
     def choose(self, cluster: Cluster, rows: NDArray[np.intp]) -> int:
         """The row whose node name sorts first."""
         return int(rows[cluster.nodes.name_rank()[rows].argmin()])
-
-
-def select_node(cluster: Cluster, best: NDArray[np.intp], ties: TieBreak) -> int:
-    """One of the ``best`` rows (intp, at least one)."""
-    return int(best[0]) if len(best) == 1 else ties.choose(cluster, best)

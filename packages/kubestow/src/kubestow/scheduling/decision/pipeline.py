@@ -34,7 +34,7 @@ from kubestow.framework.evaluation.ranking import best_rows
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.decision.node_selection import TieBreak, select_node
+from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
 from kubestow.scheduling.decision.sampling import NodeSampler
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
@@ -67,16 +67,15 @@ class DecisionPipeline:
 
     def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide with plugins alone, at once."""
-        return run_synchronously(self._decide(pod, scope, None))
+        return run_synchronously(self.decide_with_extenders(pod, scope, without_extenders=True))
 
-    async def decide_with_extenders(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
+    async def decide_with_extenders(
+        self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER, *, without_extenders: bool = False
+    ) -> Decision:
         """Decide with plugins and extenders; without interested extenders this never suspends."""
         extenders = self._extenders
-        if extenders is None or not scope.calls_extenders or not extenders.take_part(pod):
-            return await self._decide(pod, scope, None)
-        return await self._decide(pod, scope, extenders)
-
-    async def _decide(self, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> Decision:
+        if extenders is not None and (without_extenders or not scope.calls_extenders or not extenders.take_part(pod)):
+            extenders = None
         if not len(self.cluster.nodes):
             post_filter = PostFilterResults(nomination=_NO_POST_FILTER)
             return Unschedulable(
@@ -133,7 +132,7 @@ class _Cycle:
 
     async def run(self, sampler: NodeSampler, ties: TieBreak) -> Decision:
         """From filtering to the selected node. Raises PluginError, ExtenderError and _FilterFailed."""
-        if self._extenders is not None and (row := await self._nominated_row(self._extenders)) is not None:
+        if self._extenders is not None and (row := await self._try_nominated_node(self._extenders)) is not None:
             return self._scheduled(np.array([row], np.intp), 1, row)
         feasibility = self._filter()
         rows: Rows | None = None  # those that are scored, None for all feasible ones
@@ -146,7 +145,7 @@ class _Cycle:
             rows, extra_scores = await self._run_extenders(self._extenders, feasibility.rows if rows is None else rows)
             count = len(rows)
         if not count:
-            return await self._unschedulable()
+            return await self._give_up(feasibility if self._extenders is None else self._filter())
         return self._scheduled(rows, count, self._select(feasibility, rows, count, extra_scores, ties))
 
     def _select(
@@ -167,12 +166,12 @@ class _Cycle:
         else:
             totals = self._evaluation.compute_totals(self._evaluated_pod, rows)
             best = best_rows(totals if extra_scores is None else totals + extra_scores, rows)
-        return select_node(self._cluster, best, ties)
+        return int(best[0]) if len(best) == 1 else ties.choose(self._cluster, best)
 
     def _filter(self) -> Feasibility:
         """Which nodes fit, evaluated again if that may have changed since."""
         feasibility = self._feasibility
-        if feasibility is not None and self._is_current():
+        if feasibility is not None and (self._extenders is None or self._is_current()):
             return feasibility
         # The plugins that apply to the pod may be others by now, too.
         self._evaluation = evaluation = self._profile.evaluations.of(self._pod)
@@ -185,18 +184,16 @@ class _Cycle:
         return feasibility
 
     def _is_current(self) -> bool:
-        """Whether the feasible nodes and what plugins have prepared for the pod are still valid.
+        """Whether the feasible nodes and what plugins have prepared for the pod are still valid, with extenders.
 
         While extenders are awaited, the cluster may change, and a debug page may evaluate another pod of the group.
         """
-        if self._extenders is None:
-            return True
         assert self._evaluation is not None
         return self._evaluation.cycle_count == self._cycle_number and self._generation == self._cluster.cycle.begin()
 
     # -- extenders -----------------------------------------------------------------------------------------------
 
-    async def _nominated_row(self, extenders: Extenders) -> int | None:
+    async def _try_nominated_node(self, extenders: Extenders) -> int | None:
         """The nominated node's row if the pod fits there and the extenders agree (semantics 5.3).
 
         An extender that fails counts as one that rejects the node.
@@ -253,12 +250,12 @@ class _Cycle:
             evaluation=self._evaluation,
         )
 
-    async def _unschedulable(self) -> Unschedulable:
-        """No node is left: the diagnosis, and what PostFilter plugins achieve (semantics 4.4, 5.9)."""
-        feasibility, result = self._filter(), self._extender_result
+    async def _give_up(self, feasibility: Feasibility) -> Unschedulable:
+        """No node is left: diagnose why, and run the PostFilter plugins (semantics 4.4, 5.9)."""
+        result = self._extender_result
         assert self._evaluation is not None
         state, diagnosis = self._evaluation.state(), feasibility.diagnose()
-        if (rejection := _extender_rejection(self._cluster, result)) is not None:
+        if result.rejected and (rejection := _extender_rejection(self._cluster, result)) is not None:
             diagnosis = diagnosis.overridden_by(rejection)
         message, rejectors = diagnosis.message(), frozenset(diagnosis.unschedulable_plugins)
         if result.passed or result.rejected:
@@ -293,7 +290,7 @@ class _Cycle:
                 if self._extenders is not None:
                     result = await _preempt_with_extenders(self._extenders, self._pod, result)
                 ends = results.add(result)
-                if ends or not self._is_current():
+                if ends or (self._extenders is not None and not self._is_current()):
                     break
         return results
 

@@ -117,7 +117,7 @@ class GangPlacer:
         """Record in the attempt what placing its members showed, whether or not that is undone."""
         for queued in members.withdrawn:
             attempt.pods.remove(queued)
-            self._queue.done(queued.info.uid)
+            self._queue.in_flight.done(queued.info.uid)
         attempt.failures += members.failures
         attempt.decided = attempt.profile.runtime.now()
         return members

@@ -182,7 +182,7 @@ class GangSchedulingCycle:
                 remaining.append(context)
             else:
                 context.unreserve_and_forget(self._cluster)
-                self._queue.done(uid)
+                self._queue.in_flight.done(uid)
         return remaining
 
     def _run_permit(self, placed: Iterable[BindingContext]) -> tuple[list[BindingContext], list[MemberFailure]]:

@@ -68,10 +68,12 @@ class PodHeap:
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the first pod; None when there is none."""
-        queued = self.peek()
-        if queued is not None:
+        while self._entries:
+            first = self._entries[0]
             self._change(heapq.heappop)
-        return queued
+            if self._is_current(first):
+                return first[3]
+        return None
 
     def _change(self, change: Callable[..., Any], *entry: Any) -> None:
         """Apply a heapq operation. One that fails halfway loses no entry, only their order."""

@@ -72,8 +72,8 @@ class PodsInFlight:
         if position is not None:
             yield from (kept for kept in self._events[position - self._dropped :] if kept.only in ("", uid))
 
-    def remove(self, uid: str) -> None:
-        """A pod is no longer in flight."""
+    def done(self, uid: str) -> None:
+        """A pod is no longer in flight; no further events are kept for it."""
         self._popped_at.pop(uid, None)
         unneeded = len(self._events)
         if self._popped_at:

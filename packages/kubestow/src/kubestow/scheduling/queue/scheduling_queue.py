@@ -120,7 +120,7 @@ class SchedulingQueue:
     # -- pods to and from the scheduling cycle -----------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to schedule, in flight until :meth:`done`; None when none is ready.
+        """The next pod to schedule, in flight until :meth:`PodsInFlight.done`; None when none is ready.
 
         Pods that events have helped are moved first, all of them.
         """
@@ -147,10 +147,6 @@ class SchedulingQueue:
         self.in_flight.add(uid)
         return queued
 
-    def done(self, uid: str) -> None:
-        """A pod is no longer in flight; no further events are kept for it."""
-        self.in_flight.remove(uid)
-
     def requeue(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
         """Return a pod whose attempt failed: to wait for an event, or to back off (semantics 6.2, 6.8).
 
@@ -170,7 +166,7 @@ class SchedulingQueue:
             queued.consecutive_errors += 1
         queued.backoff_expiration = self.places.backoff_policy.expiration(queued)
         queued.was_flushed = False
-        self.in_flight.remove(uid)
+        self.in_flight.done(uid)
         self.places.pods[uid] = queued
         self.moves.place(queued, self._replay(queued, events), "ScheduleAttemptFailure")
 
@@ -197,7 +193,7 @@ class SchedulingQueue:
         """Return a pod that was popped without an attempt; it backs off until then, in seconds of the clock."""
         queued.attempts -= 1
         queued.backoff_expiration = max(queued.backoff_expiration, until)
-        self.in_flight.remove(queued.info.uid)
+        self.in_flight.done(queued.info.uid)
         self.places.pods[queued.info.uid] = queued
         self.places.enter_error_backoff(queued)
 

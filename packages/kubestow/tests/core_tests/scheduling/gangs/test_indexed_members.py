@@ -16,7 +16,6 @@ from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.decision.scope import Scope
-from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
@@ -53,13 +52,13 @@ def outcome(nodes: Sequence[Node], existing: Sequence[Pod], gang: Sequence[Pod],
 
 def test_one_decision_is_made_for_all_members_that_no_plugin_can_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[str] = []
-    decide = DecisionPipeline._decide
+    decide = DecisionPipeline.decide_with_extenders
 
-    async def recording(self: DecisionPipeline, pod: PodInfo, scope: Scope, extenders: Extenders | None) -> Decision:
+    async def recording(self: DecisionPipeline, pod: PodInfo, scope: Scope) -> Decision:
         decided.append(pod.name)
-        return await decide(self, pod, scope, extenders)
+        return await decide(self, pod, scope)
 
-    monkeypatch.setattr(DecisionPipeline, "_decide", recording)
+    monkeypatch.setattr(DecisionPipeline, "decide_with_extenders", recording)
     outcome([node("n", cpu="1")], [], indexed(20, "2"), 20)
     assert len(decided) == 1
 

@@ -92,7 +92,7 @@ class World:
         names = []
         while (queued := self.queue.pop()) is not None:
             names.append(queued.info.name)
-            self.queue.done(queued.info.uid)
+            self.queue.in_flight.done(queued.info.uid)
         return names
 
 

@@ -39,7 +39,7 @@ def test_pods_are_listed_in_the_order_in_which_they_were_popped() -> None:
     flight = PodsInFlight()
     for uid in ("b", "a", "c"):
         flight.add(uid)
-    flight.remove("a")
+    flight.done("a")
     assert flight.uids() == ["b", "c"]
 
 
@@ -49,7 +49,7 @@ def test_no_event_is_kept_without_a_pod_in_flight() -> None:
     flight.add("one")
     flight.keep(NODE_ADDED)
     assert flight.counts() == {"NodeAdd": 1, "PodPopped": 1}
-    flight.remove("one")
+    flight.done("one")
     assert not flight.counts()
 
 
@@ -63,7 +63,7 @@ def test_truncating_the_event_log_loses_no_event_of_a_pod_in_flight(steps: list[
             flight.add(uid)
             lists[uid] = []
         elif step == "end":
-            flight.remove(uid)
+            flight.done(uid)
             lists.pop(uid, None)
         elif step == "event":
             for _ in range(repeats * 100):
