@@ -8,8 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders, Response, WatchStream
 from kubestow_devcluster.cluster import DevCluster
 
 __all__ = ["Client", "ClientResponse", "node", "pod"]

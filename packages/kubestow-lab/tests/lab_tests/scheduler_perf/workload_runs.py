@@ -21,7 +21,7 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.wall_clock import WallClock
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.controllers.manager import ControllerManager
+from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow_lab.scheduler_perf.clusters.api_server import APIServerCluster
 from kubestow_lab.scheduler_perf.clusters.interface import Cluster

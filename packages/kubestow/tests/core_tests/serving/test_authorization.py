@@ -26,7 +26,7 @@ from core_tests.serving.harness import (
 from kubestow.certificates import CertificateAuthority
 from kubestow.errors import InputError
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
-from kubestow_devcluster.apiserver.authentication.users import ADMIN, UserInfo
+from kubestow_devcluster.apiserver.security.users import ADMIN, UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
 

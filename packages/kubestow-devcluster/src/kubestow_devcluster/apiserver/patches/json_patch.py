@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["json_patch"]
 

@@ -12,16 +12,21 @@ from typing import Any
 import msgspec
 
 from kubestow_devcluster.apiserver.field_errors import FieldError
-from kubestow_devcluster.apiserver.managed_fields.field_paths import FieldPath, child_field, child_fields, is_granular
-from kubestow_devcluster.apiserver.managed_fields.fieldsets import (
+from kubestow_devcluster.apiserver.patches.managed_fields import (
+    FieldManager,
+    FieldPath,
     Fieldset,
     applied_fieldset,
+    child_field,
+    child_fields,
     compare,
     contains,
+    is_granular,
     is_owned,
+    sorted_entries,
+    without_fields,
 )
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, sorted_entries, without_fields
-from kubestow_devcluster.apiserver.schema import ListOf, Object, Struct, StructField, Type
+from kubestow_devcluster.apiserver.schema.types import ListOf, Object, Struct, StructField, Type
 from kubestow_devcluster.apiserver.statuses import StatusError
 
 __all__ = ["server_side_apply", "undeclared_fields"]

@@ -9,8 +9,7 @@ from collections import deque
 from typing import Any
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.schema import ListMerge, ListOf, MapOf, Object, Struct, StructField, Type
-from kubestow_devcluster.apiserver.schema.types import ANY
+from kubestow_devcluster.apiserver.schema.types import ANY, ListMerge, ListOf, MapOf, Object, Struct, StructField, Type
 
 __all__ = ["strategic_merge_patch"]
 

@@ -16,13 +16,12 @@ from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
-from kubestow_devcluster.apiserver.authorization.authorizer import Attributes, Authorizer
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
 from kubestow_devcluster.apiserver.endpoints.request_authorization import authorize_request, effective_user
-from kubestow_devcluster.apiserver.endpoints.response import Response, WatchStream
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders, Response, WatchStream
+from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
+from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer
+from kubestow_devcluster.apiserver.security.users import UserInfo
 from kubestow_devcluster.apiserver.server.host_filter import HostFilter
 from kubestow_devcluster.apiserver.server.path_forwarder import PathForwarder
 

@@ -21,7 +21,7 @@ from kubestow.api.storage import (
 )
 from kubestow.cluster.storage.available_volumes import requirements_of, satisfies
 from kubestow.errors import InvalidObject
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY

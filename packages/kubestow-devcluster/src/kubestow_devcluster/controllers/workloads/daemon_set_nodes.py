@@ -19,7 +19,7 @@ from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from kubestow.cluster.nodes.views import Nodes
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 
 __all__ = ["DaemonSetNodes", "EligibleNodes", "with_daemon_tolerations"]

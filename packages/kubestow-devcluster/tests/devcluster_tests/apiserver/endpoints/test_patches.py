@@ -13,7 +13,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.patches.json_merge_patch import json_merge_patch
 from kubestow_devcluster.apiserver.patches.json_patch import json_patch
 from kubestow_devcluster.apiserver.patches.strategic_merge_patch import strategic_merge_patch
-from kubestow_devcluster.apiserver.schema import struct_of
+from kubestow_devcluster.apiserver.schema.types import struct_of
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 POD = struct_of("V1Pod")

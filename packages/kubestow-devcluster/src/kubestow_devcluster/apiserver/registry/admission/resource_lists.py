@@ -9,7 +9,7 @@ from typing import Literal
 
 from kubestow.api.formats.canonical_quantity import total
 from kubestow.api.formats.quantity import nanos
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["ResourceList", "added", "exceeding", "formatted", "greatest", "pod_resources", "subtracted"]
 

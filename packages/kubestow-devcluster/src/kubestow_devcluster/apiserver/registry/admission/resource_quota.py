@@ -7,6 +7,7 @@ object is checked against it.
 from __future__ import annotations
 
 from kubestow.api.formats.quantity import nanos
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.quota_usage import is_in_scope, missing_requirements, usage_of
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
 from kubestow_devcluster.apiserver.registry.admission.resource_lists import (
@@ -16,9 +17,8 @@ from kubestow_devcluster.apiserver.registry.admission.resource_lists import (
     formatted,
     subtracted,
 )
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
-from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["ResourceQuota"]
