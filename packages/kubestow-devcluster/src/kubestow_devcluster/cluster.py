@@ -34,13 +34,7 @@ from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
 from kubestow_devcluster.apiserver.resources.strategies.scheduling import SYSTEM_PRIORITY_CLASSES
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.security.bootstrap_policy import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    METRICS_READER,
-    ROLE_BINDINGS,
-    ROLES,
-)
+from kubestow_devcluster.apiserver.security.authorization import METRICS_READER, default_roles
 from kubestow_devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow_devcluster.apiserver.storage.database import Database
 from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
@@ -75,15 +69,10 @@ def create_system_objects(registry: Registry) -> None:
 
 def create_default_roles(registry: Registry) -> None:
     """Create the default roles and bindings of RBAC."""
-    for resource, objects in (
-        ("clusterroles", CLUSTER_ROLES),
-        ("clusterrolebindings", CLUSTER_ROLE_BINDINGS),
-        ("roles", ROLES),
-        ("rolebindings", ROLE_BINDINGS),
-    ):
+    for resource, objects in default_roles().items():
         for new in objects:
             namespace = new["metadata"].get("namespace", "")
-            _create(registry, f"{resource}.rbac.authorization.k8s.io", deepcopy(new), namespace=namespace)
+            _create(registry, f"{resource}.rbac.authorization.k8s.io", new, namespace=namespace)
 
 
 def create_metrics_reader(registry: Registry) -> None:

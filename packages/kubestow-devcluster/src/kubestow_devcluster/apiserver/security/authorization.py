@@ -7,7 +7,10 @@ are allowed everything. What other users can grant is checked by :mod:`escalatio
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.users import ALL_UNAUTHENTICATED, SERVICE_ACCOUNT_PREFIX, UserInfo
@@ -179,3 +182,39 @@ def _matches_resource(resources: list[str], attributes: Attributes) -> bool:
 
 def _matches_path(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
+
+
+# Default roles
+
+_DEFAULT_ROLES = Path(__file__).with_name("default_roles.json")
+#: What ``system:kube-scheduler`` is also allowed: to watch its lease, and the kinds of gang scheduling.
+_SCHEDULER_RULES: tuple[Object, ...] = (
+    {"verbs": ["list", "watch"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]},
+    {"verbs": ["get", "list", "watch"], "apiGroups": ["scheduling.k8s.io"], "resources": ["workloads"]},
+    {
+        "verbs": ["get", "list", "watch"],
+        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+        "resources": ["podgroups"],
+    },
+)
+#: The role of metrics-server, for servers that serve metrics.k8s.io.
+METRICS_READER: Object = {
+    "metadata": {
+        "name": "system:aggregated-metrics-reader",
+        "labels": {f"{_GROUP}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")},
+    },
+    "rules": [{"verbs": ["get", "list", "watch"], "apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"]}],
+}
+
+
+def default_roles() -> dict[str, list[Object]]:
+    """The roles and bindings of a new cluster, by resource: for users, for the scheduler and for extension servers.
+
+    ``tools/schema/roles.py`` selects them from those of kube-apiserver. A controller aggregates the rules of the roles
+    ``admin``, ``edit`` and ``view``.
+    """
+    roles: dict[str, list[Object]] = msgspec.json.decode(_DEFAULT_ROLES.read_bytes())
+    del roles["about"]
+    scheduler = next(one for one in roles["clusterroles"] if one["metadata"]["name"] == "system:kube-scheduler")
+    scheduler["rules"] += _SCHEDULER_RULES
+    return roles
