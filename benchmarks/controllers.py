@@ -19,10 +19,10 @@ import time
 from typing import Any
 
 from kubestow import gc_tuning
-from kubestow_devcluster.apiserver.resources.pod_conditions import update_pod_condition
+from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
 from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
-from kubestow_devcluster.stored_objects import node_name_of
-from kubestow_devcluster.watch_loop import WatchLoop
+from kubestow_devcluster.component_base.stored_objects import node_name_of
+from kubestow_devcluster.component_base.watch_loop import WatchLoop
 
 
 class _Binder(WatchLoop):

@@ -18,9 +18,8 @@ from devcluster_tests.client import PODS, Client
 from devcluster_tests.kubectl import NEEDS_KUBECTL
 from kubestow import config
 from kubestow.app import SchedulerApp
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
-from kubestow_devcluster.apiserver.endpoints.request import Request
-from kubestow_devcluster.apiserver.endpoints.request_info import parse_request_info
+from kubestow.http.messages import UserInfo
+from kubestow_devcluster.apiserver.endpoints.requests import Request, parse_request_info
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
 from tests.deploy.manifests import Object, kustomize

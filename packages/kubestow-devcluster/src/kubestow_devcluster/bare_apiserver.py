@@ -12,7 +12,7 @@ import sys
 
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.controllers.manager import ControllerManager
+from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 
 __all__ = ["main"]

@@ -9,31 +9,136 @@ was not stopped is a failure of the whole cluster: it is logged, and :meth:`DevC
 
 The scheduler is not part of it: ``kubestow up`` runs one beside it, which connects to :attr:`DevCluster.url` like any
 other client.
+
+A new cluster has initial objects: system objects, simulated nodes and the default storage class. Existing objects are
+not changed, so a resumed cluster gets only what is missing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from random import Random
 from typing import Any, Self
 
+from kubestow.api.storage import IS_DEFAULT_CLASS
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
-from kubestow_devcluster import bootstrap
+from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
+from kubestow_devcluster.apiserver.resources.strategies.scheduling import SYSTEM_PRIORITY_CLASSES
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.security.authorization import METRICS_READER, default_roles
 from kubestow_devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow_devcluster.apiserver.storage.database import Database
-from kubestow_devcluster.event_recorder import EVENT_TTL
-from kubestow_devcluster.kubelets import Kubelets
-from kubestow_devcluster.node_heartbeats import NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
-from kubestow_devcluster.stages import NO_STAGES, Stages
-from kubestow_devcluster.stages.resource_metrics import SimulatedMetrics
+from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
+from kubestow_devcluster.component_base.event_recorder import EVENT_TTL
+from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
+from kubestow_devcluster.kubelets.kubelets import Kubelets
+from kubestow_devcluster.kubelets.resource_metrics import SimulatedMetrics
 
-__all__ = ["ComponentFailed", "ControllerManagerOptions", "DevCluster"]
+_NAMESPACES = ("default", LEASE_NAMESPACE, "kube-public", "kube-system")
+#: The field manager of system objects.
+_API_SERVER = WriteOptions(field_manager="kube-apiserver")
+_ZONES = ("zone-a", "zone-b", "zone-c")
+_NODE_NAME = re.compile(r"node-(\d+)")
+
+
+def create_system_objects(registry: Registry) -> None:
+    """Create the four system namespaces, the two system priority classes and the service ``kubernetes``."""
+    for name in _NAMESPACES:
+        _create(registry, "namespaces", {"metadata": {"name": name}})
+    for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
+        _create(
+            registry,
+            "priorityclasses.scheduling.k8s.io",
+            {"metadata": {"name": name}, "value": value, "description": description},
+        )
+    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}]
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    spec = {"clusterIP": "10.96.0.1", "ipFamilyPolicy": "SingleStack", "ports": ports}
+    service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
+    _create(registry, "services", service, namespace="default")
+
+
+def create_default_roles(registry: Registry) -> None:
+    """Create the default roles and bindings of RBAC."""
+    for resource, objects in default_roles().items():
+        for new in objects:
+            namespace = new["metadata"].get("namespace", "")
+            _create(registry, f"{resource}.rbac.authorization.k8s.io", new, namespace=namespace)
+
+
+def create_metrics_reader(registry: Registry) -> None:
+    """Create the cluster role that lets all users read metrics.k8s.io, as far as they can read pods."""
+    _create(registry, "clusterroles.rbac.authorization.k8s.io", deepcopy(METRICS_READER))
+
+
+def publish_client_ca(registry: Registry, client_ca: str) -> None:
+    """Publish the client CA bundle in kube-system/extension-apiserver-authentication.
+
+    Other servers of the cluster, such as the scheduler's secure port, authenticate client certificates with it.
+    ``client_ca`` is PEM; if it is empty, the config map does not exist.
+    """
+    kind, name = registry.scheme["configmaps"], "extension-apiserver-authentication"
+    data = {"client-ca-file": client_ca}
+    stored = registry.store.collection(kind.storage).get(kind.key("kube-system", name))
+    if stored is not None and kind.decode(stored).get("data") == data:
+        return
+    if stored is not None:
+        registry.delete(kind, "kube-system", name, DeleteOptions())
+    if client_ca:
+        _create(registry, "configmaps", {"metadata": {"name": name}, "data": data}, namespace="kube-system")
+
+
+def create_nodes(registry: Registry, count: int) -> None:
+    """Create ``node-0`` to ``node-{count - 1}``: 32 CPUs, 128 GiB and 110 pods each, spread over three zones.
+
+    Numbers are zero-padded to one width. A number is skipped if a node has it, with any padding.
+    """
+    existing = registry.store.collection("nodes").snapshot()
+    taken = {int(match[1]) for stored in existing if (match := _NODE_NAME.fullmatch(stored.name))}
+    width = len(str(max(count - 1, 0)))
+    capacity = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
+    for number in range(count):
+        if number in taken:
+            continue
+        name = f"node-{number:0{width}d}"
+        labels = {
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+            "topology.kubernetes.io/region": "region-1",
+            "topology.kubernetes.io/zone": _ZONES[number % len(_ZONES)],
+        }
+        node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": capacity}}
+        _create(registry, "nodes", node, write=SYSTEM)
+
+
+def create_default_storage_class(registry: Registry) -> None:
+    """Create the default class ``standard``; its simulated volumes are accessible from every node."""
+    new = {
+        "metadata": {"name": "standard", "annotations": {IS_DEFAULT_CLASS: "true"}},
+        "provisioner": "kubestow.dev/simulated",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
+    _create(registry, "storageclasses.storage.k8s.io", new)
+
+
+def _create(
+    registry: Registry, resource: str, new: Object, *, namespace: str = "", write: WriteOptions = _API_SERVER
+) -> None:
+    kind = registry.scheme[resource]
+    if registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
+        registry.create(kind, namespace, kind.struct.read(new, []), write)
+
 
 _log = logging.getLogger(__name__)
 
@@ -95,12 +200,12 @@ class DevCluster:
         self._task_failed = asyncio.Event()
         # Without the controller that creates service accounts, pods would name accounts that do not exist.
         self.registry.admission.has_service_accounts = controller_manager is not None
-        bootstrap.create_system_objects(self.registry)
+        create_system_objects(self.registry)
         if apiserver is not None and apiserver.rbac:
-            bootstrap.create_default_roles(self.registry)
+            create_default_roles(self.registry)
             if stages is not None:
-                bootstrap.create_metrics_reader(self.registry)
-        bootstrap.publish_client_ca(self.registry, self.apiserver.client_ca)
+                create_metrics_reader(self.registry)
+        publish_client_ca(self.registry, self.apiserver.client_ca)
         self.add_nodes(nodes)
 
     @property
@@ -115,7 +220,7 @@ class DevCluster:
 
     def add_nodes(self, count: int) -> None:
         """Create those of the nodes 0 to ``count - 1`` that do not exist."""
-        bootstrap.create_nodes(self.registry, count)
+        create_nodes(self.registry, count)
 
     async def start(self) -> None:
         """Listen, then start kubelets and controllers.
@@ -137,10 +242,10 @@ class DevCluster:
 
     def _start_controllers(self, options: ControllerManagerOptions) -> None:
         # Imported here because the controllers need NumPy, which would slow the start of an API server alone.
-        from kubestow_devcluster.controllers import ControllerManager
+        from kubestow_devcluster.controller_manager import ControllerManager
 
         if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
-            bootstrap.create_default_storage_class(self.registry)
+            create_default_storage_class(self.registry)
         usage = SimulatedMetrics(self._stages.usage, self.store, self.registry.clock)
         manager = ControllerManager(
             self.registry,

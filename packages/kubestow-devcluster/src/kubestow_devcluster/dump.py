@@ -19,12 +19,12 @@ from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
-from kubestow_devcluster.annotations import KUBELET, STOPPED
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import Registry
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.schema import UnmarshalTypeError
-from kubestow_devcluster.stored_objects import uid_of
+from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
+from kubestow_devcluster.behaviour.annotations import KUBELET, STOPPED
+from kubestow_devcluster.component_base.stored_objects import uid_of
 
 __all__ = ["LoadResult", "load"]
 

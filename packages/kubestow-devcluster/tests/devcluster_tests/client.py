@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.endpoints.response import Response
+from kubestow.http.messages import HTTPResponse as Response
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.cluster import DevCluster
 
 __all__ = ["Client", "ClientResponse", "node", "pod"]

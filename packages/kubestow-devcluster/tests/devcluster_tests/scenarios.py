@@ -9,11 +9,11 @@ from typing import Any
 from devcluster_tests.client import NODES, PODS, Client, node
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
+from kubestow_devcluster.behaviour.resource_usage import ResourceUsageRules
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.controllers import ControllerManager
-from kubestow_devcluster.kubelets import Kubelets
-from kubestow_devcluster.stages.resource_metrics import SimulatedMetrics
-from kubestow_devcluster.stages.resource_usage import ResourceUsageRules
+from kubestow_devcluster.controller_manager import ControllerManager
+from kubestow_devcluster.kubelets.kubelets import Kubelets
+from kubestow_devcluster.kubelets.resource_metrics import SimulatedMetrics
 
 __all__ = ["DEPLOYMENTS", "JOBS", "REPLICATION_CONTROLLERS", "REPLICA_SETS", "Cluster", "run_scenario", "workload"]
 

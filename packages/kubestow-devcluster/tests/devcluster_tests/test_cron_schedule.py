@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubestow_devcluster import cron_schedule
+from kubestow_devcluster.apiserver.kinds import cron_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 START = datetime(2026, 3, 1, 10, 17, 30, tzinfo=UTC)

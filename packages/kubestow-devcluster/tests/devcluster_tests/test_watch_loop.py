@@ -10,7 +10,7 @@ import pytest
 
 from kubestow.testing import virtual_time
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
-from kubestow_devcluster.watch_loop import WatchLoop
+from kubestow_devcluster.component_base.watch_loop import WatchLoop
 
 
 class RecordingLoop(WatchLoop):

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.http.messages import StatusError
 from kubestow_devcluster.apiserver.field_errors import FieldError
-from kubestow_devcluster.apiserver.schema.group_version import GroupResource
+from kubestow_devcluster.apiserver.group_version import GroupResource
 
 __all__ = ["StatusError", "success"]
 

@@ -1,23 +1,176 @@
-"""``kubestow apiserver``: serve the embedded API server without a scheduler."""
+"""``kubestow apiserver``: serve the embedded API server without a scheduler.
+
+Its options, and its start and stop, are those of every command that runs an embedded API server.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow import process
 from kubestow.cli.ending import wait_for_signal
-from kubestow.errors import InputError
-from kubestow_devcluster.cli.kubeconfig import write_kubeconfig
-from kubestow_devcluster.cli.server import ServerOptions, read_stages_option, server_options, serving, stages_option
+from kubestow.cli.inputs import grouped_options, is_loopback
+from kubestow.errors import InputError, KubestowError
+from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.stages import Stages
+    from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
+    from kubestow_devcluster.apiserver.server.tls import TLS
+    from kubestow_devcluster.behaviour.stages_file import Stages
+    from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["apiserver"]
+
+_file = click.Path(path_type=Path, dir_okay=False)
+_OPTIONS = (
+    click.option(
+        "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 selects a free port."
+    ),
+    click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Directory of the cluster's data; an existing cluster is resumed.",
+    ),
+    click.option("--tls", is_flag=True, help="Serve HTTPS with generated certificates and require authentication."),
+    click.option("--tls-cert-file", type=_file, help="Serve HTTPS with this certificate (PEM)."),
+    click.option("--tls-private-key-file", type=_file, help="Private key of --tls-cert-file (PEM)."),
+    click.option("--client-ca-file", type=_file, help="Authenticate client certificates of these CAs (PEM)."),
+    click.option(
+        "--token-file", type=_file, help="Authenticate bearer tokens of this file (token,user,uid[,groups] per line)."
+    ),
+    click.option(
+        "--authorization-mode",
+        type=click.Choice(["AlwaysAllow", "RBAC"]),
+        default="AlwaysAllow",
+        show_default=True,
+        help="RBAC enforces roles and role bindings; AlwaysAllow allows authenticated users everything.",
+    ),
+    click.option(
+        "--accept-hosts",
+        metavar="REGEXPS",
+        help="Without authentication: the host names that clients may use besides IP addresses, as regular expressions"
+        " separated by commas. Default: localhost.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The options of every command that runs an embedded API server."""
+
+    port: int
+    bind_address: str
+    data_dir: Path | None
+    tls: bool
+    tls_cert_file: Path | None
+    tls_private_key_file: Path | None
+    client_ca_file: Path | None
+    token_file: Path | None
+    authorization_mode: str
+    accept_hosts: str | None
+
+    def security(self) -> SecureServing:
+        """Raises InputError for conflicting options and invalid files."""
+        from kubestow_devcluster.apiserver.security.users import read_token_file
+
+        tokens = {} if self.token_file is None else read_token_file(self.token_file)
+        return SecureServing(self._tls(), tokens)
+
+    def server(self, security: SecureServing, forwarded: ForwardedPaths | None = None, **arguments: Any) -> DevCluster:
+        """Create the server from these options and further ``arguments`` of :class:`DevCluster`. Raises InputError.
+
+        Requests for the ``forwarded`` paths are served by another process.
+        """
+        from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
+        from kubestow_devcluster.apiserver.storage.database import Database
+        from kubestow_devcluster.cluster import DevCluster
+
+        database = None if self.data_dir is None else Database(self.data_dir)
+        apiserver = APIServerOptions(
+            host=self.bind_address,
+            port=self.port,
+            tls=security.tls,
+            tokens=security.tokens,
+            rbac=self.authorization_mode == "RBAC",
+            forwarded=forwarded,
+        )
+        if self.accept_hosts is not None:
+            apiserver = replace(apiserver, accept_hosts=self.accept_hosts)
+        return DevCluster(apiserver=apiserver, database=database, **arguments)
+
+    def _tls(self) -> TLS | None:
+        certificate, key = self.tls_cert_file, self.tls_private_key_file
+        if (certificate is None) != (key is None):
+            raise InputError("--tls-cert-file, --tls-private-key-file", "must be set together")
+        if self.tls and certificate is not None:
+            raise InputError("--tls", "cannot be used together with --tls-cert-file")
+        if not self.tls and certificate is None:
+            if self.client_ca_file is not None:
+                raise InputError("--client-ca-file", "requires --tls or --tls-cert-file")
+            return None
+        from kubestow_devcluster.apiserver.server.tls import TLS, serving_hosts
+
+        if certificate is not None and key is not None:
+            return TLS.from_files(certificate, key, client_ca=self.client_ca_file)
+        directory = None if self.data_dir is None else self.data_dir / "pki"
+        return TLS.self_signed(serving_hosts(self.bind_address), directory=directory, client_ca=self.client_ca_file)
+
+    def warn_if_exposed(self, security: SecureServing) -> None:
+        """Print a warning if the server is reachable from other machines."""
+        if not is_loopback(self.bind_address):
+            clients = "clients must authenticate" if security.authenticates else "all clients have full access"
+            click.echo(f"warning: reachable from other machines: {clients}", err=True)
+
+
+#: Adds the server options to a command, which gets them as ``options``.
+server_options = grouped_options("options", ServerOptions, _OPTIONS)
+
+#: The option of commands with simulated kubelets, as ``stages_file``.
+stages_option = click.option(
+    "--stages",
+    "stages_file",
+    type=_file,
+    help="Rules for how simulated pods start, run and fail, and for the CPU and memory they use (YAML).",
+)
+
+
+def read_stages_option(stages_file: Path | None) -> Stages:
+    """The rules of ``--stages``; without it none. Raises InputError."""
+    from kubestow_devcluster.behaviour.stages_file import NO_STAGES, read_stages
+
+    return NO_STAGES if stages_file is None else read_stages(stages_file)
+
+
+@asynccontextmanager
+async def serving(server: DevCluster) -> AsyncIterator[None]:
+    """Start a server, and stop it on exit. Raises KubestowError if it cannot bind to its address.
+
+    If the server fails, the body of the context is cancelled and the failure is raised.
+    """
+    try:
+        await server.start()
+    except OSError as error:
+        address = f"{server.apiserver.host}:{server.apiserver.port}"
+        raise KubestowError(f"cannot listen on {address}: {error.strerror or error}") from None
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            failure = tasks.create_task(server.failed())
+            yield
+            failure.cancel()
+    finally:
+        await server.stop()
+
+
+if TYPE_CHECKING:
+    from kubestow_devcluster.behaviour.stages_file import Stages
 
 
 @click.command()

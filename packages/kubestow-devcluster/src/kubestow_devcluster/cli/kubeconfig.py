@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,27 @@ from kubestow.errors import InputError
 from kubestow.files import write_private
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.cli.server import SecureServing
+    from kubestow.http.messages import UserInfo
+    from kubestow_devcluster.apiserver.server.tls import TLS
 
-__all__ = ["added_context", "has_only_our_cluster", "write_kubeconfig"]
+__all__ = ["SecureServing", "added_context", "has_only_our_cluster", "write_kubeconfig"]
 
 _NAME = "kubestow"
 _EXTENSION = {"name": "kubestow.dev/cluster", "extension": {}}
 _KINDS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+
+
+@dataclass(frozen=True, slots=True)
+class SecureServing:
+    """The TLS configuration of a server, if any, and its users by bearer token."""
+
+    tls: TLS | None = None
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients must authenticate."""
+        return bool(self.tokens) or (self.tls is not None and bool(self.tls.client_ca))
 
 
 def write_kubeconfig(path: Path, url: str, security: SecureServing) -> None:

@@ -41,7 +41,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
 def stop(names: tuple[str, ...], graceful: bool, output: str, connection: Connection) -> None:
     """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
-    from kubestow_devcluster.annotations import SHUT_DOWN, STOPPED
+    from kubestow_devcluster.behaviour.annotations import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, output, connection)
 
@@ -80,7 +80,7 @@ async def _require_simulation(transport: Transport) -> None:
 
 async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
     from kubestow.client.rest.transport import MERGE_PATCH
-    from kubestow_devcluster.annotations import KUBELET
+    from kubestow_devcluster.behaviour.annotations import KUBELET
 
     patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
     await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

@@ -33,19 +33,18 @@ from kubestow.cli.embedded import (
     scheduler_process,
 )
 from kubestow.errors import InputError
-from kubestow_devcluster.cli.kubeconfig import added_context, has_only_our_cluster, write_kubeconfig
-from kubestow_devcluster.cli.server import (
-    SecureServing,
+from kubestow_devcluster.cli.apiserver import (
     ServerOptions,
     read_stages_option,
     server_options,
     serving,
     stages_option,
 )
+from kubestow_devcluster.cli.kubeconfig import SecureServing, added_context, has_only_our_cluster, write_kubeconfig
 
 if TYPE_CHECKING:
+    from kubestow_devcluster.behaviour.stages_file import Stages
     from kubestow_devcluster.cluster import DevCluster
-    from kubestow_devcluster.stages import Stages
 
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
 
@@ -284,7 +283,7 @@ def _with_scheduler_user(security: SecureServing) -> SecureServing:
     The scheduler does not verify the server's certificate, which may be for other host names: the server is in the same
     process, or in the one that has started it.
     """
-    from kubestow_devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, UserInfo
+    from kubestow.http.messages import ALL_AUTHENTICATED, UserInfo
 
     tls = None if security.tls is None else replace(security.tls, ca_bundle=b"", admin=None)
     if not security.authenticates:

@@ -1,21 +1,18 @@
 """The controllers of kube-controller-manager that a development cluster needs, in one process.
 
-:class:`ControllerManager` runs all of them as one task. Each controller is a module, or in a package:
+:class:`~kubestow_devcluster.controller_manager.ControllerManager` runs all of them as one task. Each controller is a
+module, or in a package:
 
-    workloads/         deployments, replica sets, stateful sets, daemon sets, jobs, cron jobs; adoption, revisions
-    autoscaling/       horizontal pod autoscalers
-    storage/           persistent volumes and claims: binding, provisioning, protection, ephemeral volumes
-    nodes/             node lifecycle, taint eviction, pod garbage collector
-    disruption         pod disruption budgets
-    resource_claims    resource claims of pods
-    resource_quotas    the usage of resource quotas
-    service_accounts   the default service account and the root CA of each namespace
-    garbage_collector, namespaces, event_ttl
+    workloads/                  deployments, replica sets, stateful sets, daemon sets, jobs, cron jobs
+    storage/                    persistent volumes and claims: binding, provisioning, protection, ephemeral volumes
+    nodes/                      taint eviction
+    node_lifecycle              node lifecycle, pod garbage collector
+    horizontal_pod_autoscalers  horizontal pod autoscalers, with replica_calculator
+    disruption                  pod disruption budgets
+    resource_claims             resource claims of pods
+    namespaces                  namespaces, and the usage of resource quotas
+    service_accounts            the default service account and the root CA of each namespace; aggregated roles
+    garbage_collector           dependents without owners, and events after their time to live
 
-They share ``controller`` (the base classes), ``work_queue``, ``pods`` (an index of all pods), ``pod_usage``,
-``owner_references`` and ``conditions``.
+They share ``controller`` (the base classes and the work queue) and ``pod_index`` (an index of all pods).
 """
-
-from kubestow_devcluster.controllers.manager import ControllerManager
-
-__all__ = ["ControllerManager"]

@@ -1,44 +1,126 @@
-"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
+"""The rate-limiting work queue of the controllers, with the semantics of client-go's workqueue.
 
-Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
-affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
-any number of times for the same state.
+An item is queued once, however often it is added, and may be added for later. Failed items are retried with exponential
+back-off. Items that are expensive to reconcile can be throttled. Single-threaded: no item is processed concurrently.
 """
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from datetime import datetime
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.registry.registry import Registry
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.storage.store import WatchEvent
-from kubestow_devcluster.controllers.owner_references import (
-    OwnerRef,
-    controller_of,
-    new_controller_ref,
-    owner_refs_of,
-)
-from kubestow_devcluster.controllers.pod_usage import PodUsage
-from kubestow_devcluster.controllers.pods import PodIndexer, PodView
-from kubestow_devcluster.controllers.work_queue import WorkQueue
-from kubestow_devcluster.event_recorder import RegistryEventRecorder
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
+from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, new_controller_ref, owner_refs_of
+from kubestow_devcluster.controllers.pod_index import PodIndexer, PodView
 
-__all__ = [
-    "LONGEST_THROTTLE",
-    "Controller",
-    "ControllerContext",
-    "ObjectChange",
-    "PodController",
-    "WorkItem",
-    "key_of",
-]
+Item = TypeVar("Item", bound=Hashable)
+
+#: Back-off of failed items in seconds, doubled with each failure in a row.
+INITIAL_BACK_OFF, MAX_BACK_OFF = 1.0, 60.0
+
+
+class WorkQueue(Generic[Item]):
+    """Items in the order they were added, in the running event loop's time."""
+
+    def __init__(self) -> None:
+        self._ready: dict[Item, None] = {}
+        self._delayed: list[tuple[float, int, Item]] = []
+        #: When each delayed item is due; entries of the heap with another time are stale.
+        self._due: dict[Item, float] = {}
+        self._throttled_until: dict[Item, float] = {}
+        self._sequence = itertools.count()
+        #: The last back-off of each item that failed.
+        self._back_offs: dict[Item, float] = {}
+
+    def add(self, item: Item) -> None:
+        """Queue the item, or delay it until its throttling ends."""
+        until = self._throttled_until.get(item, 0.0)
+        if until > asyncio.get_running_loop().time():
+            self._add_at(item, until)
+        else:
+            self._ready[item] = None
+
+    def add_after(self, item: Item, delay: float) -> None:
+        """Queue the item in ``delay`` seconds, unless it is already delayed for less."""
+        self._add_at(item, asyncio.get_running_loop().time() + delay)
+
+    def add_rate_limited(self, item: Item) -> None:
+        """Queue an item that failed, after its back-off."""
+        back_off = self._back_offs[item] = min(2 * self._back_offs.get(item, INITIAL_BACK_OFF / 2), MAX_BACK_OFF)
+        self.add_after(item, back_off)
+
+    def forget(self, item: Item) -> None:
+        """Reset the back-off of an item that succeeded."""
+        self._back_offs.pop(item, None)
+
+    def throttle(self, item: Item, seconds: float) -> None:
+        """Do not process the item again for this long, even if it is added."""
+        self._throttled_until[item] = asyncio.get_running_loop().time() + seconds
+
+    def get(self) -> Item | None:
+        """Remove and return the first item that is ready; None if there is none."""
+        now = asyncio.get_running_loop().time()
+        while self._delayed and self._delayed[0][0] <= now:
+            when, _, item = heapq.heappop(self._delayed)
+            if self._due.get(item) == when:
+                del self._due[item]
+                self.add(item)
+        if not self._ready:
+            return None
+        first = next(iter(self._ready))
+        del self._ready[first]
+        self._throttled_until.pop(first, None)
+        return first
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next item is ready, in the loop's time; a past time means now, None: there are no items."""
+        if self._ready:
+            return 0.0
+        return self._delayed[0][0] if self._delayed else None
+
+    def _add_at(self, item: Item, when: float) -> None:
+        if self._due.get(item, when + 1) <= when:
+            return
+        self._due[item] = when
+        heapq.heappush(self._delayed, (when, next(self._sequence), item))
+
+
+class UsedResources(Protocol):
+    """What a container uses: CPU in cores, memory in bytes."""
+
+    @property
+    def cpu(self) -> float: ...
+
+    @property
+    def memory(self) -> float: ...
+
+
+class PodUsage(Protocol):
+    """The usage of pods at the last measurement, of which there is one every ``resolution`` seconds."""
+
+    resolution: float
+
+    def measured_at(self) -> datetime:
+        """When usage was measured last."""
+
+    def of_pod(self, pod: StoredObject) -> Mapping[str, UsedResources]:
+        """The usage of the running containers of a pod, by name; empty for a pod without metrics."""
+
 
 WorkItem = tuple["Controller", str]
 """A controller and the key of an object to reconcile."""

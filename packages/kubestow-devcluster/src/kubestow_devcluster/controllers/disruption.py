@@ -12,20 +12,19 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
-from kubestow_devcluster.apiserver.resources.kind import value_at
-from kubestow_devcluster.apiserver.selectors import matches_label_selector
-from kubestow_devcluster.controllers.conditions import with_condition
+from kubestow_devcluster.apiserver.kinds.conditions import with_condition
+from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, owner_refs_of, uid_of
 from kubestow_devcluster.controllers.controller import (
     LONGEST_THROTTLE,
     Controller,
     ControllerContext,
     ObjectChange,
 )
-from kubestow_devcluster.controllers.owner_references import OwnerRef, controller_of, owner_refs_of
-from kubestow_devcluster.controllers.pods import PodView
-from kubestow_devcluster.stored_objects import uid_of
+from kubestow_devcluster.controllers.pod_index import PodView
 
 __all__ = ["DisruptionController", "GuardedPods"]
 

@@ -7,14 +7,15 @@ dependent refers to it any more.
 
 from __future__ import annotations
 
-from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.controllers.owner_references import OwnerRef, owner_refs_of
-from kubestow_devcluster.stored_objects import is_terminating, uid_of
+import asyncio
+from itertools import islice
 
-__all__ = ["GarbageCollector"]
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import OwnerRef, is_terminating, owner_refs_of, uid_of
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
 _FOREGROUND, _ORPHAN = PROPAGATION_FINALIZERS["Foreground"], PROPAGATION_FINALIZERS["Orphan"]
 
@@ -163,3 +164,39 @@ def _waits_for_dependents(stored: StoredObject, *finalizers: str) -> bool:
     if not is_terminating(stored):
         return False
     return any(b'"%s"' % finalizer.encode() in stored.data for finalizer in finalizers or (_FOREGROUND, _ORPHAN))
+
+
+#: Events deleted per reconciliation.
+BATCH = 500
+#: The only key in the queue: each reconciliation deletes the events that have expired.
+_SWEEP = ""
+
+
+class EventTTLController(Controller):
+    resource = "events"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._ttl = context.event_ttl
+        #: When each event was last updated, in the loop's time, oldest first.
+        self._updated: dict[str, float] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        self._updated.pop(change.key, None)
+        if not change.is_deletion:
+            if not self._updated:
+                self.enqueue_after(_SWEEP, self._ttl)
+            self._updated[change.key] = asyncio.get_running_loop().time()
+
+    def reconcile(self, key: str) -> None:
+        expired_before = asyncio.get_running_loop().time() - self._ttl
+        for event, updated in list(islice(self._updated.items(), BATCH)):
+            if updated > expired_before:
+                self.enqueue_after(_SWEEP, updated - expired_before)
+                return
+            del self._updated[event]
+            stored = self.registry.store.collection(self.resource).get(event)
+            if stored is not None:
+                self.registry.commit_deletion(self.kind, self.kind.decode(stored))
+        if self._updated:
+            self.enqueue(_SWEEP)

@@ -1,8 +1,4 @@
-"""The namespace controller: deletes everything in a terminating namespace, then removes its finalizer.
-
-Pods are deleted first, and everything else only once they are gone, so that they do not outlive what protects them,
-such as network policies. The conditions of the namespace say what remains.
-"""
+"""The namespace controller, and the resource quota controller: what a namespace has when it ends, and its usage."""
 
 from __future__ import annotations
 
@@ -11,14 +7,15 @@ from typing import Any
 
 import msgspec
 
+from kubestow.rules.resource_lists import ResourceList, added
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.conditions import with_condition
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.registry.admission.quota_usage import counted_resources, is_in_scope, usage_of
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.controllers.conditions import with_condition
-from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ObjectChange
-from kubestow_devcluster.stored_objects import is_terminating
-
-__all__ = ["NamespaceController"]
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.component_base.stored_objects import has_deadline, is_pod_finished, is_terminating
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ControllerContext, ObjectChange
 
 _FINALIZER = "kubernetes"
 _PODS = "pods"
@@ -141,3 +138,49 @@ def _finalized(old: Object) -> Object:
     if remaining:
         spec["finalizers"] = remaining
     return {**old, "metadata": dict(old["metadata"]), "spec": spec}
+
+
+class ResourceQuotaController(Controller):
+    resource = "resourcequotas"
+    watched = None
+    component = "resourcequota-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._quotas = context.registry.store.collection(self.resource)
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        if not len(self._quotas) or not change.event.object.namespace or not _changes_usage(change):
+            return
+        for quota in self._quotas.snapshot(f"{change.event.object.namespace}/"):
+            self.enqueue(quota.key)
+
+    def reconcile(self, key: str) -> None:
+        quota = self.get(key)
+        if quota is None:
+            return
+        hard: ResourceList = (quota.get("spec") or {}).get("hard") or {}
+        self.update_status(quota, {"hard": dict(hard), "used": self._usage(key, quota, hard)})
+
+    def _usage(self, key: str, quota: Object, hard: ResourceList) -> ResourceList:
+        namespace, used, count = quota["metadata"]["namespace"], [dict.fromkeys(sorted(hard), "0")], 0
+        for kind in counted_resources(self.registry.scheme, hard):
+            for stored in self.registry.store.collection(kind.storage).snapshot(f"{namespace}/"):
+                decoded, count = kind.decode(stored), count + 1
+                if is_in_scope(quota, kind, decoded):
+                    used.append({name: amount for name, amount in usage_of(kind, decoded).items() if name in hard})
+        self.throttle(key, count)
+        return added(*used)
+
+
+def _changes_usage(change: ObjectChange) -> bool:
+    """Whether a change can change usage in another way than admission has accounted for."""
+    event = change.event
+    if change.resource == "pods":
+        if change.is_deletion or event.previous is None:
+            return change.is_deletion
+        is_finished = is_pod_finished(event.object) > is_pod_finished(event.previous)
+        # A deadline takes the pod out of the scope of some quotas.
+        return is_finished or has_deadline(event.object) != has_deadline(event.previous)
+    return change.resource not in ("events", ResourceQuotaController.resource) and event.type != "ADDED"

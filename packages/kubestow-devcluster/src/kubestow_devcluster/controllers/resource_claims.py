@@ -12,11 +12,16 @@ from collections.abc import Iterator
 
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import (
+    controller_of,
+    is_pod_finished,
+    new_controller_ref,
+    owner_refs_of,
+    uid_of,
+)
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
-from kubestow_devcluster.stored_objects import is_pod_finished, uid_of
 
 __all__ = ["ResourceClaimController", "ResourceClaimTemplateController"]
 

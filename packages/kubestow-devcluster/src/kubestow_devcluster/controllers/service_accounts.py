@@ -1,13 +1,13 @@
-"""What every namespace has: the service account ``default`` and the config map ``kube-root-ca.crt``."""
+"""The service account ``default`` and the config map ``kube-root-ca.crt`` of each namespace; aggregated roles."""
 
 from __future__ import annotations
 
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.service_accounts import DEFAULT_ACCOUNT
-from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.component_base.stored_objects import is_terminating
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.stored_objects import is_terminating
-
-__all__ = ["RootCAController", "ServiceAccountController"]
 
 _ROOT_CA = "kube-root-ca.crt"
 
@@ -65,3 +65,25 @@ class RootCAController(_NamespaceContentController):
 
     def desired(self) -> Object:
         return {"data": {"ca.crt": self._root_ca}}
+
+
+class ClusterRoleAggregationController(Controller):
+    resource = "clusterroles.rbac.authorization.k8s.io"
+    component = "clusterrole-aggregation-controller"
+
+    def handle_change(self, change: ObjectChange) -> None:
+        for stored in self.registry.store.collection(self.resource).snapshot():
+            if b'"aggregationRule":' in stored.data:
+                self.enqueue(stored.key)
+
+    def reconcile(self, key: str) -> None:
+        role = self.get(key)
+        selectors = ((role or {}).get("aggregationRule") or {}).get("clusterRoleSelectors")
+        if role is None or selectors is None:
+            return
+        rules: list[Object] = []
+        for stored in self.registry.store.collection(self.resource).snapshot():
+            if stored.key != key and any(matches_label_selector(one, stored.labels) for one in selectors):
+                rules += (rule for rule in self.kind.decode(stored).get("rules") or () if rule not in rules)
+        if (role.get("rules") or []) != rules:
+            self.registry.update(self.kind, "", key, lambda old: {**old, "rules": rules})

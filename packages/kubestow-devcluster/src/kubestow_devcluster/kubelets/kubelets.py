@@ -10,15 +10,13 @@ from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
-from kubestow_devcluster.event_recorder import RegistryEventRecorder
+from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
+from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
+from kubestow_devcluster.component_base.node_health import RENEW_INTERVAL
+from kubestow_devcluster.component_base.stored_objects import node_name_of, uid_of
+from kubestow_devcluster.component_base.watch_loop import Timers, WatchLoop
 from kubestow_devcluster.kubelets.node_status import NodeStatusManager
-from kubestow_devcluster.kubelets.pod_stages import PodStages
-from kubestow_devcluster.kubelets.pod_workers import PodWorkers
-from kubestow_devcluster.kubelets.timers import Timers
-from kubestow_devcluster.node_heartbeats import RENEW_INTERVAL
-from kubestow_devcluster.stages import NO_STAGES, Stages
-from kubestow_devcluster.stored_objects import node_name_of, uid_of
-from kubestow_devcluster.watch_loop import WatchLoop
+from kubestow_devcluster.kubelets.pod_workers import PodStages, PodWorkers
 
 __all__ = ["Kubelets"]
 

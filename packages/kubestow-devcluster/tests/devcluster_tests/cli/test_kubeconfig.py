@@ -12,8 +12,7 @@ import yaml
 from devcluster_tests.cli.up_process import ended, up
 from kubestow.client.rest.kubeconfig import read_kubeconfig
 from kubestow.errors import InputError
-from kubestow_devcluster.cli.kubeconfig import added_context
-from kubestow_devcluster.cli.server import SecureServing
+from kubestow_devcluster.cli.kubeconfig import SecureServing, added_context
 
 URL = "http://127.0.0.1:6443"
 OTHER = {

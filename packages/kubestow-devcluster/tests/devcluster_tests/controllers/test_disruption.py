@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from devcluster_tests.client import PODS, pod
 from devcluster_tests.scenarios import DEPLOYMENTS, JOBS, Cluster, run_scenario, workload
 from kubestow_devcluster.controllers.disruption import GuardedPods
-from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.pod_index import PodView
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 

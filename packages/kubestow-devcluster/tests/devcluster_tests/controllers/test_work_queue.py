@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from kubestow.testing import virtual_time
-from kubestow_devcluster.controllers.work_queue import WorkQueue
+from kubestow_devcluster.controllers.controller import WorkQueue
 
 
 def run_scenario(scenario: Callable[[WorkQueue[str]], Awaitable[None]]) -> None:

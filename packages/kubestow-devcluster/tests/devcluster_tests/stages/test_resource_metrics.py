@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from devcluster_tests.client import PODS, Client, pod
+from kubestow_devcluster.behaviour.resource_usage import Wave, amount_at
+from kubestow_devcluster.behaviour.stages_file import NO_STAGES, read_stages
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.stages import NO_STAGES, read_stages
-from kubestow_devcluster.stages.resource_usage import Wave, amount_at
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 NODE = {

@@ -26,10 +26,10 @@ from devcluster_tests.wire.recordings import (
     protobuf_object,
     without_bookmarks,
 )
-from kubestow.http.messages import HTTPResponse
-from kubestow_devcluster.apiserver.authentication.users import ADMIN, ALL_AUTHENTICATED, ANONYMOUS, UserInfo
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
-from kubestow_devcluster.apiserver.resources import Kind
+from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, HTTPResponse, UserInfo
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.security.users import ADMIN
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 from kubestow_devcluster.cluster import DevCluster
 

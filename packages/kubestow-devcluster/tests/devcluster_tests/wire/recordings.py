@@ -12,8 +12,8 @@ import msgspec
 
 from core_tests.recordings import exchanges
 from devcluster_tests.protobuf_bodies import decoded
-from kubestow_devcluster.apiserver.schema import struct_of
 from kubestow_devcluster.apiserver.schema.type_table import model_for
+from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 
 __all__ = [

@@ -21,7 +21,7 @@ from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.controllers.manager import ControllerManager
+from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow_lab.scheduler_perf.catalog import Selection, plans
 from kubestow_lab.scheduler_perf.clusters import APIServerCluster, Cluster

@@ -11,13 +11,13 @@ import hashlib
 
 import msgspec
 
+from kubestow.http.messages import HTTPResponse as Response
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.request import Request
-from kubestow_devcluster.apiserver.endpoints.response import Response
+from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.resources.scheme import Scheme
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
 

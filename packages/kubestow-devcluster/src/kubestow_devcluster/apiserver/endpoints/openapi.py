@@ -16,16 +16,30 @@ from typing import Any
 
 import msgspec
 
+from kubestow.http.messages import HTTPResponse as Response
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.health import KUBERNETES_VERSION
-from kubestow_devcluster.apiserver.endpoints.request import Request
-from kubestow_devcluster.apiserver.endpoints.response import Response
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.resources.scheme import Scheme
-from kubestow_devcluster.apiserver.schema import ListOf, MapOf, Object, Struct, StructField, Type, struct_of
+from kubestow_devcluster.apiserver.endpoints.requests import Request
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.scheme import Scheme
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
-from kubestow_devcluster.apiserver.schema.types import ANY, Bytes, IntOrString, JSONSchemaOr, Quantity, Scalar, Time
+from kubestow_devcluster.apiserver.schema.types import (
+    ANY,
+    Bytes,
+    IntOrString,
+    JSONSchemaOr,
+    ListOf,
+    MapOf,
+    Object,
+    Quantity,
+    Scalar,
+    Struct,
+    StructField,
+    Time,
+    Type,
+    struct_of,
+)
 from kubestow_devcluster.apiserver.serialization import protobuf
 
 __all__ = ["OpenAPI"]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from multidict import MultiMapping
 
+from kubestow.http.messages import ALL_AUTHENTICATED, UserInfo
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.authentication.impersonation import impersonated_user, is_impersonation
-from kubestow_devcluster.apiserver.authentication.users import (
-    ALL_AUTHENTICATED,
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
+from kubestow_devcluster.apiserver.group_version import GroupResource
+from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer
+from kubestow_devcluster.apiserver.security.users import (
     SERVICE_ACCOUNT_PREFIX,
-    UserInfo,
+    impersonated_user,
+    is_impersonation,
     service_account_groups,
 )
-from kubestow_devcluster.apiserver.authorization.authorizer import Attributes, Authorizer
-from kubestow_devcluster.apiserver.endpoints.request import Request
-from kubestow_devcluster.apiserver.endpoints.request_info import RequestInfo
-from kubestow_devcluster.apiserver.schema.group_version import GroupResource
 
 __all__ = ["attributes_of", "authorize_request", "effective_user"]
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from kubestow.errors import InvalidSelector
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.request import Request
-from kubestow_devcluster.apiserver.endpoints.request_info import RequestInfo
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
 from kubestow_devcluster.apiserver.endpoints.response_encoder import ResponseEncoder
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object, UnmarshalTypeError
-from kubestow_devcluster.apiserver.selectors import SelectionPredicate, parse_selectors
+from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
 from kubestow_devcluster.apiserver.serialization.decoding import decode_body, field_problems
 from kubestow_devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
+from kubestow_devcluster.apiserver.storage.selectors import SelectionPredicate, parse_selectors
 from kubestow_devcluster.apiserver.storage.store import Collection, StoredObject
 
 __all__ = ["RequestScope"]

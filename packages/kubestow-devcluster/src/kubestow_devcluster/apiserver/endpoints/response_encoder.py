@@ -1,8 +1,7 @@
-"""Encoding of stored objects in the negotiated form: whole, metadata only or as a Table; in JSON, YAML or
-protobuf.
+"""Encoding of stored objects in the negotiated form: whole, metadata only or as a Table; in JSON, YAML or protobuf.
 
 Whole objects in JSON, by far the most frequent form, are a constant prefix and the stored bytes. All other forms decode
-the object.
+the object. The rows of a Table are those that ``kubectl get`` prints, made by the printer of the kind.
 """
 
 from __future__ import annotations
@@ -14,20 +13,63 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow_devcluster.apiserver.endpoints.response import Response
-from kubestow_devcluster.apiserver.endpoints.tables import table
-from kubestow_devcluster.apiserver.resources.kind import Kind
+from kubestow.http.messages import HTTPResponse as Response
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.printers import DEFAULT, PRINTERS
+from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import (
-    JSON,
-    PROTOBUF,
-    YAML,
-    Conversion,
-    MediaTypeOptions,
-)
+from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, Conversion, MediaTypeOptions
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["ResponseEncoder", "converted"]
+
+def table(
+    kind: Kind,
+    objects: Sequence[StoredObject],
+    metadata: Object,
+    *,
+    version: str,
+    include_object: str,
+    now: datetime,
+    with_columns: bool = True,
+) -> Object:
+    """A Table of ``objects`` in a version of meta.k8s.io.
+
+    ``include_object`` is the part of the object in each row: Object, Metadata or None.
+    """
+    printer = _printer(kind)
+    rows = []
+    for stored in objects:
+        obj = kind.decode(stored)
+        row: Object = {"cells": printer.cells(obj, now)}
+        if include_object == "Metadata":
+            type_meta = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}"}
+            row["object"] = {**type_meta, "metadata": obj["metadata"]}
+        else:
+            row["object"] = msgspec.Raw(kind.encode(stored)) if include_object == "Object" else None
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": metadata,
+        "columnDefinitions": [_definition(column) for column in printer.columns] if with_columns else None,
+        "rows": rows,
+    }
+
+
+def _printer(kind: Kind) -> Printer:
+    return PRINTERS.get(kind.storage, DEFAULT) if kind.custom is None else kind.custom.printer
+
+
+def _definition(column: ColumnDefinition) -> Object:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": "name" if column.name == "Name" else "",
+        "description": column.description,
+        "priority": column.priority,
+    }
+
 
 _PARTIAL_METADATA = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}'
 _PARTIAL_METADATA_LIST = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":['

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer, age, name_of
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["additional_columns_printer", "json_path_values"]
 

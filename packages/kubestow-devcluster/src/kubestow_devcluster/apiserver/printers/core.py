@@ -1,24 +1,129 @@
-"""Printers of nodes, namespaces, events and the small kinds of core/v1, and of runtime classes."""
+"""Printers of core/v1: pods, nodes, namespaces, events, services, endpoints and the small kinds; of runtime classes,
+endpoint slices, ingresses, network policies and role bindings.
+
+The STATUS of a pod combines its phase, conditions and container states.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from kubestow_devcluster.apiserver.printers.table import (
     NONE,
     UNKNOWN,
+    UNSET,
     Printer,
     age,
     age_of,
     columns,
     field_printer,
+    format_labels,
     format_list,
+    format_selector,
+    has_condition,
     name_of,
+    template_cells,
 )
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["PRINTERS"]
+
+def pod_status(pod: Object) -> tuple[str, int, int, int]:
+    """STATUS, ready containers, all containers and restarts of a pod. Sidecars count as containers."""
+    status = pod.get("status", {})
+    text: str = status.get("reason") or status.get("phase", "")
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            text = "SchedulingGated"
+    total = len(pod["spec"].get("containers") or ())
+    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    init_containers = status.get("initContainerStatuses") or ()
+    sidecar_statuses = [one for one in init_containers if one["name"] in sidecars]
+    is_initialized = has_condition(status, "Initialized")
+    initializing = "" if is_initialized else _init_status(init_containers, sidecars)
+    containers = () if initializing else status.get("containerStatuses") or ()
+    text, running = _container_status(text, containers)
+    if initializing:
+        text = initializing
+    elif text == "Completed" and running:
+        text = "Running" if has_condition(status, "Ready") else "NotReady"
+    ready = sum(_is_running(one) for one in (*containers, *sidecar_statuses))
+    counted = init_containers if initializing else sidecar_statuses
+    restarts = sum(one.get("restartCount", 0) for one in (*counted, *containers))
+    if "deletionTimestamp" in pod["metadata"]:
+        text = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return text, ready, total + len(sidecars), restarts
+
+
+def _container_status(text: str, containers: Sequence[Object]) -> tuple[str, bool]:
+    """STATUS as the container states change it, and whether a container is running and ready."""
+    running = False
+    for container in reversed(containers):
+        waiting, terminated = container.get("state", {}).get("waiting"), container.get("state", {}).get("terminated")
+        if waiting is not None and waiting.get("reason"):
+            text = waiting["reason"]
+        elif terminated is not None:
+            text = terminated.get("reason") or _exit_status(terminated)
+        else:
+            running = running or _is_running(container)
+    return text, running
+
+
+def _is_running(container: Object) -> bool:
+    return bool(container.get("ready")) and "running" in container.get("state", {})
+
+
+def _restarts(status: Object, restarts: int, now: datetime) -> str:
+    """The number of restarts, and the time since the last one."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    finished = [one.get("lastState", {}).get("terminated", {}).get("finishedAt") for one in containers]
+    last = max((time for time in finished if time), default="")
+    return f"{restarts} ({age(last, now)} ago)" if restarts and last else str(restarts)
+
+
+def _init_status(init_containers: Sequence[Object], sidecars: set[str]) -> str:
+    """``Init:...`` for the first init container that has not completed; the empty string when all have."""
+    for completed, container in enumerate(init_containers):
+        state = container.get("state", {})
+        terminated, waiting = state.get("terminated"), state.get("waiting")
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if container["name"] in sidecars and container.get("started"):
+            continue
+        if terminated is not None:
+            return f"Init:{terminated.get('reason') or _exit_status(terminated)}"
+        if waiting is not None and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{completed}/{len(init_containers)}"
+    return ""
+
+
+def _exit_status(terminated: Object) -> str:
+    return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _print_pod(pod: Object, now: datetime) -> list[Any]:
+    spec, status = pod["spec"], pod.get("status", {})
+    text, ready, total, restarts = pod_status(pod)
+    gates = spec.get("readinessGates") or ()
+    passed = sum(has_condition(status, gate["conditionType"]) for gate in gates)
+    return [
+        name_of(pod),
+        f"{ready}/{total}",
+        text,
+        _restarts(pod.get("status", {}), restarts, now),
+        age_of(pod, now),
+        (status.get("podIPs") or [{}])[0].get("ip") or status.get("podIP") or NONE,
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        f"{passed}/{len(gates)}" if gates else NONE,
+    ]
+
+
+def _print_pod_template(obj: Object, now: datetime) -> list[Any]:
+    labels = obj.get("template", {}).get("metadata", {}).get("labels")
+    return [name_of(obj), *template_cells(obj), format_labels(labels)]
 
 
 def _print_node(node: Object, now: datetime) -> list[Any]:
@@ -98,8 +203,98 @@ def _print_resource_quota(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), ", ".join(requests), ", ".join(limits), age_of(obj, now)]
 
 
+#: Items that a cell lists; it counts the others.
+_MAX_SHOWN = 3
+
+
+def _shortened(items: list[str]) -> str:
+    """The first items, and the number of the others."""
+    if not items:
+        return NONE
+    rest = f" + {len(items) - _MAX_SHOWN} more..." if len(items) > _MAX_SHOWN else ""
+    return ",".join(items[:_MAX_SHOWN]) + rest
+
+
+def _print_service(obj: Object, now: datetime) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    ingress = status.get("loadBalancer", {}).get("ingress") or ()
+    addresses = list(spec.get("externalIPs") or ()) + [one.get("ip") or one.get("hostname", "") for one in ingress]
+    if spec.get("type") == "ExternalName":
+        external = spec.get("externalName", "")
+    elif spec.get("type") == "LoadBalancer" and not addresses:
+        external = "<pending>"
+    else:
+        external = format_list(addresses)
+    ports = format_list(
+        f"{port.get('port', 0)}:{port['nodePort']}/{port.get('protocol')}"
+        if port.get("nodePort")
+        else f"{port.get('port', 0)}/{port.get('protocol')}"
+        for port in spec.get("ports") or ()
+    )
+    return [
+        name_of(obj),
+        spec.get("type", ""),
+        spec.get("clusterIP") or NONE,
+        external,
+        ports,
+        age_of(obj, now),
+        format_labels(spec.get("selector")),
+    ]
+
+
+def _print_endpoints(obj: Object, now: datetime) -> list[Any]:
+    found = [
+        f"{address['ip']}:{port['port']}"
+        for subset in obj.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        for address in subset.get("addresses") or ()
+    ]
+    return [name_of(obj), _shortened(found), age_of(obj, now)]
+
+
+def _print_endpoint_slice(obj: Object, now: datetime) -> list[Any]:
+    ports = [str(port.get("port", "*")) for port in obj.get("ports") or ()]
+    addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    shown = [_shortened(ports) if ports else UNSET, _shortened(addresses) if addresses else UNSET]
+    return [name_of(obj), obj.get("addressType", ""), *shown, age_of(obj, now)]
+
+
+def _print_ingress(obj: Object, now: datetime) -> list[Any]:
+    spec, balancers = obj.get("spec", {}), obj.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
+    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
+    address = ",".join(one.get("ip") or one.get("hostname", "") for one in balancers)
+    ports = "80, 443" if spec.get("tls") else "80"
+    shown = _shortened(hosts) if hosts else "*"
+    return [name_of(obj), spec.get("ingressClassName") or NONE, shown, address, ports, age_of(obj, now)]
+
+
+def _print_network_policy(obj: Object, now: datetime) -> list[Any]:
+    return [name_of(obj), format_selector(obj.get("spec", {}).get("podSelector")), age_of(obj, now)]
+
+
+def _print_role_binding(obj: Object, now: datetime) -> list[Any]:
+    role = obj.get("roleRef", {})
+    by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in obj.get("subjects") or ():
+        name = subject.get("name", "")
+        prefix = (
+            f"{subject['namespace']}/" if subject.get("kind") == "ServiceAccount" and "namespace" in subject else ""
+        )
+        by_kind.setdefault(subject.get("kind", ""), []).append(prefix + name)
+    subjects = [", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age_of(obj, now), *subjects]
+
+
+_ROLE_BINDING = Printer(columns("Name", "Role", "Age", "!Users", "!Groups", "!ServiceAccounts"), _print_role_binding)
+
+
 PRINTERS: dict[str, Printer] = {
+    "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
     "configmaps": Printer(columns("Name", "Data", "Age"), _print_config_map),
+    "endpoints": Printer(columns("Name", "Endpoints", "Age"), _print_endpoints),
+    "endpointslices.discovery.k8s.io": Printer(
+        columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _print_endpoint_slice
+    ),
     "events": Printer(
         columns(
             "Last Seen",
@@ -115,7 +310,11 @@ PRINTERS: dict[str, Printer] = {
         ),
         _print_event,
     ),
+    "ingresses.networking.k8s.io": Printer(
+        columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _print_ingress
+    ),
     "namespaces": Printer(columns("Name", "Status", "Age"), field_printer("status.phase")),
+    "networkpolicies.networking.k8s.io": Printer(columns("Name", "Pod-Selector", "Age"), _print_network_policy),
     "nodes": Printer(
         columns(
             "Name",
@@ -131,8 +330,17 @@ PRINTERS: dict[str, Printer] = {
         ),
         _print_node,
     ),
+    "pods": Printer(
+        columns("Name", "Ready", "Status", "Restarts", "Age", "!IP", "!Node", "!Nominated Node", "!Readiness Gates"),
+        _print_pod,
+    ),
+    "podtemplates": Printer(columns("Name", "Containers", "Images", "Pod Labels"), _print_pod_template),
     "resourcequotas": Printer(columns("Name", "Request", "Limit", "Age"), _print_resource_quota),
+    "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
     "runtimeclasses.node.k8s.io": Printer(columns("Name", "Handler", "Age"), field_printer("handler")),
     "secrets": Printer(columns("Name", "Type", "Data", "Age"), _print_secret),
     "serviceaccounts": Printer(columns("Name", "Secrets", "Age"), _print_service_account),
+    "services": Printer(
+        columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "!Selector"), _print_service
+    ),
 }

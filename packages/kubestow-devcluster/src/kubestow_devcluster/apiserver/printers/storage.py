@@ -1,4 +1,4 @@
-"""Printers of persistent volumes and claims, and of the kinds of storage.k8s.io."""
+"""Printers of persistent volumes and claims, and of the kinds of storage.k8s.io and resource.k8s.io."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from kubestow_devcluster.apiserver.printers.table import (
     format_list,
     name_of,
 )
-from kubestow_devcluster.apiserver.schema import Object
-
-__all__ = ["PRINTERS"]
-
+from kubestow_devcluster.apiserver.schema.types import Object
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
@@ -98,6 +95,26 @@ def _print_csi_driver(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), *flags, tokens, republished, format_list(modes), age_of(obj, now)]
 
 
+def _print_resource_claim(obj: Object, now: datetime) -> list[Any]:
+    status = obj.get("status") or {}
+    states = [
+        state
+        for state, holds in (
+            ("deleted", "deletionTimestamp" in obj["metadata"]),
+            ("allocated", "allocation" in status),
+            ("reserved", bool(status.get("reservedFor"))),
+        )
+        if holds
+    ]
+    return [name_of(obj), ",".join(states) if states else "pending", age_of(obj, now)]
+
+
+def _print_resource_slice(obj: Object, now: datetime) -> list[Any]:
+    spec = obj.get("spec", {})
+    node = spec.get("nodeName") or ("<all nodes>" if spec.get("allNodes") else "<some nodes>")
+    return [name_of(obj), node, spec.get("driver", ""), spec.get("pool", {}).get("name", ""), age_of(obj, now)]
+
+
 PRINTERS: dict[str, Printer] = {
     "csidrivers.storage.k8s.io": Printer(
         columns(
@@ -113,6 +130,7 @@ PRINTERS: dict[str, Printer] = {
         _print_csi_driver,
     ),
     "csinodes.storage.k8s.io": Printer(columns("Name", ("Drivers", "integer"), "Age"), _print_csi_node),
+    "deviceclasses.resource.k8s.io": Printer(columns("Name", "Age"), field_printer()),
     "persistentvolumeclaims": Printer(
         columns(
             "Name",
@@ -143,6 +161,9 @@ PRINTERS: dict[str, Printer] = {
         ),
         _print_persistent_volume,
     ),
+    "resourceclaims.resource.k8s.io": Printer(columns("Name", "State", "Age"), _print_resource_claim),
+    "resourceclaimtemplates.resource.k8s.io": Printer(columns("Name", "Age"), field_printer()),
+    "resourceslices.resource.k8s.io": Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _print_resource_slice),
     "storageclasses.storage.k8s.io": Printer(
         columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),
         _print_storage_class,

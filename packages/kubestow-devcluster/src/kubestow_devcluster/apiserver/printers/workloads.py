@@ -1,4 +1,7 @@
-"""Printers of the kinds of apps and batch, and of replication controllers."""
+"""Printers of the kinds of apps, batch, autoscaling, policy, scheduling and coordination.
+
+Replication controllers are printed like replica sets.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from typing import Any
 
 from kubestow_devcluster.apiserver.printers.table import (
     NONE,
+    UNKNOWN,
+    UNSET,
     Printer,
     age,
     age_of,
     columns,
+    field_printer,
     format_duration,
     format_labels,
     format_selector,
@@ -18,10 +24,7 @@ from kubestow_devcluster.apiserver.printers.table import (
     name_of,
     template_cells,
 )
-from kubestow_devcluster.apiserver.schema import Object
-
-__all__ = ["PRINTERS"]
-
+from kubestow_devcluster.apiserver.schema.types import Object
 
 _TEMPLATE_COLUMNS = ("!Containers", "!Images", "!Selector")
 
@@ -122,6 +125,73 @@ def _print_controller_revision(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), controller, obj.get("revision", 0), age_of(obj, now)]
 
 
+#: Metrics that are shown; the number of the others follows.
+_SHOWN = 2
+
+
+def _print_horizontal_pod_autoscaler(obj: Object, now: datetime) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    return [
+        name_of(obj),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _targets(spec.get("metrics") or [], status.get("currentMetrics") or []),
+        str(spec.get("minReplicas", UNSET)),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        age_of(obj, now),
+    ]
+
+
+def _targets(metrics: list[Object], current: list[Object]) -> str:
+    """Current and target value of the metrics, such as ``cpu: 12%/80%``; current ones are in the same order."""
+    shown = [
+        _target(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics[:_SHOWN])
+    ]
+    text = ", ".join(shown) or NONE
+    return f"{text} + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else text
+
+
+def _target(metric: Object, current: Object) -> str:
+    field = metric["type"][:1].lower() + metric["type"][1:]
+    source, value = metric[field], (current.get(field) or {}).get("current") or {}
+    target = source["target"]
+    if field in ("resource", "containerResource"):
+        if target.get("averageValue") is not None:
+            return f"{source['name']}: {value.get('averageValue', UNKNOWN)}/{target['averageValue']}"
+        used = f"{value['averageUtilization']}%" if "averageUtilization" in value else UNKNOWN
+        return f"{source['name']}: {used}/{target['averageUtilization']}%"
+    if target.get("averageValue") is not None:
+        suffix = "" if field == "pods" else " (avg)"
+        return f"{value.get('averageValue', UNKNOWN)}/{target['averageValue']}{suffix}"
+    return f"{value.get('value', UNKNOWN)}/{target['value']}"
+
+
+def _print_pod_disruption_budget(obj: Object, now: datetime) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    bounds = [
+        str(spec[field]) if spec.get(field) is not None else "N/A" for field in ("minAvailable", "maxUnavailable")
+    ]
+    return [name_of(obj), *bounds, status.get("disruptionsAllowed", 0), age_of(obj, now)]
+
+
+def _print_priority_class(obj: Object, now: datetime) -> list[Any]:
+    policy = obj.get("preemptionPolicy", "")
+    return [name_of(obj), obj.get("value", 0), bool(obj.get("globalDefault", False)), age_of(obj, now), policy]
+
+
+def _print_pod_group(obj: Object, now: datetime) -> list[Any]:
+    policy = obj["spec"].get("schedulingPolicy", {})
+    summary = f"Gang ({policy['gang'].get('minCount', 0)})" if "gang" in policy else "Basic"
+    conditions = obj.get("status", {}).get("conditions") or ()
+    scheduled = next((one["status"] for one in conditions if one["type"] == "PodGroupScheduled"), UNKNOWN)
+    return [name_of(obj), summary, scheduled, age_of(obj, now)]
+
+
+def _print_queue(obj: Object, now: datetime) -> list[Any]:
+    return [name_of(obj), obj.get("spec", {}).get("parent") or ""]
+
+
 PRINTERS: dict[str, Printer] = {
     "controllerrevisions.apps": Printer(
         columns("Name", "Controller", ("Revision", "integer"), "Age"), _print_controller_revision
@@ -145,7 +215,38 @@ PRINTERS: dict[str, Printer] = {
     "deployments.apps": Printer(
         columns("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE_COLUMNS), _print_deployment
     ),
+    "horizontalpodautoscalers.autoscaling": Printer(
+        columns("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+        _print_horizontal_pod_autoscaler,
+    ),
     "jobs.batch": Printer(columns("Name", "Status", "Completions", "Duration", "Age", *_TEMPLATE_COLUMNS), _print_job),
+    "leases.coordination.k8s.io": Printer(columns("Name", "Holder", "Age"), field_printer("spec.holderIdentity")),
+    "poddisruptionbudgets.policy": Printer(
+        columns("Name", "Min Available", "Max Unavailable", ("Allowed Disruptions", "integer"), "Age"),
+        _print_pod_disruption_budget,
+    ),
+    "podgroups.scheduling.k8s.io": Printer(columns("Name", "Policy", "Scheduled", "Age"), _print_pod_group),
+    "podgroups.scheduling.volcano.sh": Printer(
+        columns("Name", "STATUS", ("minMember", "integer"), ("RUNNINGS", "integer"), "AGE", "!QUEUE"),
+        field_printer("status.phase", "spec.minMember", "status.running", after_age=("spec.queue",)),
+    ),
+    "podgroups.scheduling.x-k8s.io": Printer(
+        columns(
+            "Name",
+            "Phase",
+            ("MinMember", "integer"),
+            ("Running", "integer"),
+            ("Succeeded", "integer"),
+            ("Failed", "integer"),
+            "Age",
+        ),
+        field_printer("status.phase", "spec.minMember", "status.running", "status.succeeded", "status.failed"),
+    ),
+    "priorityclasses.scheduling.k8s.io": Printer(
+        columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"),
+        _print_priority_class,
+    ),
+    "queues.scheduling.volcano.sh": Printer(columns("Name", "PARENT"), _print_queue),
     "replicasets.apps": Printer(
         columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE_COLUMNS),
         _print_replica_set,

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["PROPAGATION_FINALIZERS", "DeleteOptions", "begin_deletion", "can_be_removed", "check_preconditions"]
 

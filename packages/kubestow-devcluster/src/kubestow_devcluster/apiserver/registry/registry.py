@@ -2,36 +2,152 @@
 
 Every write passes here, from HTTP and from controllers in the same process: managed fields, defaulting, admission, the
 strategy's preparation and validation, then one write to the store. Objects are dicts without ``kind`` and
-``apiVersion`` that the kind's schema has read.
+``apiVersion`` that the kind's schema has read. A write of a CustomResourceDefinition also updates the served kinds.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 from uuid import UUID
 
+import msgspec
+
 from kubestow.api.formats.timestamps import timestamp
 from kubestow_devcluster.apiserver import field_errors, statuses
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
-from kubestow_devcluster.apiserver.registry.admission import Admission
-from kubestow_devcluster.apiserver.registry.custom_resources import DEFINITIONS, CustomResources
+from kubestow_devcluster.apiserver.kinds import object_meta
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.patches.managed_fields import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.registry.admission.chain import Admission
 from kubestow_devcluster.apiserver.registry.deletion import (
     DeleteOptions,
     begin_deletion,
     can_be_removed,
     check_preconditions,
 )
-from kubestow_devcluster.apiserver.registry.object_storage import ObjectStorage
-from kubestow_devcluster.apiserver.resources import object_meta
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.resources.scheme import Scheme
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.resources.definitions import (
+    CLEANUP_FINALIZER,
+    accept_names,
+    is_terminating,
+    kinds_of,
+    set_terminating,
+)
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
 
-__all__ = ["SYSTEM", "Registry", "WriteOptions"]
+
+class ObjectStorage:
+    """Encodes objects and writes them to ``store``."""
+
+    def __init__(self, store: Store, scheme: Scheme) -> None:
+        self.store, self._scheme = store, scheme
+
+    def put(self, kind: Kind, new: Object) -> StoredObject:
+        """Create or replace an object at the next resourceVersion, which is set in ``new``."""
+        resource_version = self.store.next_resource_version
+        new["metadata"]["resourceVersion"] = str(resource_version)
+        stored = self.encode(kind, new, resource_version)
+        self.store.put(kind.storage, stored)
+        return stored
+
+    def delete(self, kind: Kind, last: Object) -> StoredObject:
+        """Remove an object. ``last`` is the state of the DELETED event, at the next resourceVersion."""
+        resource_version = self.store.next_resource_version
+        last["metadata"]["resourceVersion"] = str(resource_version)
+        final = self.encode(kind, last, resource_version)
+        self.store.delete(kind.storage, final)
+        return final
+
+    def encode(self, kind: Kind, obj: Object, resource_version: int) -> StoredObject:
+        """An object as it is stored, in the storage version of its kind."""
+        converted = kind.strategy.to_storage(obj) if kind.strategy.needs_conversion else obj
+        storage_kind = self._scheme[kind.rest.stored_in] if kind.rest.stored_in else kind
+        metadata = object_meta.ordered(converted["metadata"])
+        body = {"metadata": metadata} | {field: value for field, value in converted.items() if field != "metadata"}
+        return StoredObject(
+            kind.key(metadata.get("namespace", ""), metadata["name"]),
+            resource_version,
+            msgspec.json.encode(body),
+            _interned(metadata.get("labels")),
+            storage_kind.selectable_values(converted),
+        )
+
+
+_NO_LABELS: dict[str, str] = {}
+
+
+def _interned(labels: dict[str, str] | None) -> dict[str, str]:
+    """Labels with interned strings: the same keys and values occur in many objects."""
+    if not labels:
+        return _NO_LABELS
+    return {sys.intern(key): sys.intern(value) for key, value in labels.items()}
+
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class CustomResources:
+    """The definitions in one store. Those that it already contains are served from the start.
+
+    ``delete`` deletes an instance by kind, namespace and name.
+    """
+
+    def __init__(self, storage: ObjectStorage, scheme: Scheme, *, delete: Callable[[Kind, str, str], None]) -> None:
+        self._storage, self._store, self._scheme = storage, storage.store, scheme
+        self._delete = delete
+        self._kind = scheme[DEFINITIONS]
+        for stored in self._store.collection(DEFINITIONS).snapshot():
+            scheme.set_custom_resource(stored.name, kinds_of(self._kind.decode(stored)))
+
+    def put_definition(self, new: Object, now: str) -> StoredObject:
+        """Store a definition with its conditions and serve its kinds; delete its instances if it is terminating."""
+        group, name = new["spec"]["group"], new["metadata"]["name"]
+        accept_names(new, [kind for kind in self._scheme if kind.group == group and kind.resource != name], now)
+        if is_terminating(new):
+            set_terminating(new, now)
+        stored = self._storage.put(self._kind, new)
+        self._scheme.set_custom_resource(name, kinds_of(new))
+        if is_terminating(new):
+            self._delete_instances(name, now)
+        return stored
+
+    def definition_deleted(self, name: str) -> None:
+        self._scheme.set_custom_resource(name, [])
+
+    def instance_deleted(self, kind: Kind, now: str) -> None:
+        """Remove a terminating definition once its last instance is deleted."""
+        stored = self._store.collection(DEFINITIONS).get(kind.resource)
+        if stored is not None and is_terminating(self._kind.decode(stored)):
+            self._remove_if_empty(kind.resource, now)
+
+    def _delete_instances(self, name: str, now: str) -> None:
+        kind = next((kind for kind in self._scheme if kind.resource == name), None)
+        if kind is not None:
+            for stored in self._store.collection(name).snapshot():
+                if b'"deletionTimestamp"' not in stored.data:
+                    self._delete(kind, stored.namespace, stored.name)
+        self._remove_if_empty(name, now)
+
+    def _remove_if_empty(self, name: str, now: str) -> None:
+        """Remove the cleanup finalizer of a definition without instances, and the definition if it has no other."""
+        stored = self._store.collection(DEFINITIONS).get(name)
+        if stored is None or len(self._store.collection(name)):
+            return
+        definition = self._kind.decode(stored)
+        finalizers = [one for one in definition["metadata"].get("finalizers") or () if one != CLEANUP_FINALIZER]
+        definition["metadata"]["finalizers"] = finalizers
+        if finalizers:
+            if CLEANUP_FINALIZER.encode() in stored.data:
+                self.put_definition(definition, now)
+            return
+        del definition["metadata"]["finalizers"]
+        self._storage.delete(self._kind, definition)
+        self.definition_deleted(name)
+
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_PREFIX = 63 - 5

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from kubestow_devcluster.apiserver.resources.custom_resources.definitions import DefinitionStrategy
-from kubestow_devcluster.apiserver.resources.kind import Kind, KindNames, RESTOptions, ScalePaths, Subresources
-from kubestow_devcluster.apiserver.resources.strategies import (
-    autoscaling,
-    coordination,
-    core,
-    events,
-    nodes,
-    pod_groups,
-    pods,
-    policy,
-    rbac,
-    resource_claims,
-    scheduling,
-    storage,
+from kubestow_devcluster.apiserver.group_version import GroupVersion
+from kubestow_devcluster.apiserver.kinds.kind import (
+    Kind,
+    KindNames,
+    RESTOptions,
+    ScalePaths,
+    SpecStrategy,
+    Subresources,
 )
-from kubestow_devcluster.apiserver.resources.strategies.workloads import daemon_sets, deployments, jobs, stateful_sets
-from kubestow_devcluster.apiserver.resources.strategy import SpecStrategy
-from kubestow_devcluster.apiserver.schema.group_version import GroupVersion
+from kubestow_devcluster.apiserver.resources.definitions import DefinitionStrategy
+from kubestow_devcluster.apiserver.resources.strategies import autoscaling, core, pods, scheduling, storage, workloads
 
 __all__ = ["BUILT_IN_KINDS", "METRICS_GROUP", "METRICS_KINDS"]
 
@@ -117,7 +109,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     Kind(
         _CORE, KindNames("Node", "nodes", ("no",)), "V1Node", namespaced=False, subresources=_STATUS,
         rest=RESTOptions(
-            nodes.NodeStrategy(), selectable_fields=("spec.unschedulable",), storage_version_hash="XwShjMxG9Fs=",
+            core.NodeStrategy(), selectable_fields=("spec.unschedulable",), storage_version_hash="XwShjMxG9Fs=",
         ),
     ),
     Kind(
@@ -143,7 +135,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
         _CORE, KindNames("ReplicationController", "replicationcontrollers", ("rc",), categories=_ALL),
         "V1ReplicationController", subresources=_STATUS_AND_SCALE,
         rest=RESTOptions(
-            deployments.ReplicationControllerStrategy(), selectable_fields=("status.replicas",),
+            workloads.ReplicationControllerStrategy(), selectable_fields=("status.replicas",),
             storage_version_hash="Jond2If31h0=",
         ),
     ),
@@ -170,30 +162,30 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _APPS, KindNames("DaemonSet", "daemonsets", ("ds",), categories=_ALL), "V1DaemonSet", subresources=_STATUS,
-        rest=RESTOptions(daemon_sets.DaemonSetStrategy(), storage_version_hash="dd7pWHUlMKQ="),
+        rest=RESTOptions(workloads.DaemonSetStrategy(), storage_version_hash="dd7pWHUlMKQ="),
     ),
     Kind(
         _APPS, KindNames("Deployment", "deployments", ("deploy",), categories=_ALL), "V1Deployment",
         subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(deployments.DeploymentStrategy(), storage_version_hash="8aSe+NMegvE="),
+        rest=RESTOptions(workloads.DeploymentStrategy(), storage_version_hash="8aSe+NMegvE="),
     ),
     Kind(
         _APPS, KindNames("ReplicaSet", "replicasets", ("rs",), categories=_ALL), "V1ReplicaSet",
         subresources=_STATUS_AND_SCALE,
         rest=RESTOptions(
-            deployments.ReplicaSetStrategy(), selectable_fields=("status.replicas",),
+            workloads.ReplicaSetStrategy(), selectable_fields=("status.replicas",),
             storage_version_hash="P1RzHs8/mWQ=",
         ),
     ),
     Kind(
         _APPS, KindNames("StatefulSet", "statefulsets", ("sts",), categories=_ALL), "V1StatefulSet",
         subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(stateful_sets.StatefulSetStrategy(), storage_version_hash="H+vl74LkKdo="),
+        rest=RESTOptions(workloads.StatefulSetStrategy(), storage_version_hash="H+vl74LkKdo="),
     ),
     Kind(
         _EVENTS, KindNames("Event", "events", ("ev",)), "EventsV1Event",
         rest=RESTOptions(
-            events.EventsV1Strategy(), selectable_fields=_EVENTS_V1_FIELDS, storage_version_hash="r2yiGXH7wu8=",
+            core.EventsV1Strategy(), selectable_fields=_EVENTS_V1_FIELDS, storage_version_hash="r2yiGXH7wu8=",
             stored_in="events",
         ),
     ),
@@ -239,12 +231,12 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _BATCH, KindNames("CronJob", "cronjobs", ("cj",), categories=_ALL), "V1CronJob", subresources=_STATUS,
-        rest=RESTOptions(jobs.CronJobStrategy(), storage_version_hash="sd5LIXh4Fjs="),
+        rest=RESTOptions(workloads.CronJobStrategy(), storage_version_hash="sd5LIXh4Fjs="),
     ),
     Kind(
         _BATCH, KindNames("Job", "jobs", categories=_ALL), "V1Job", subresources=_STATUS,
         rest=RESTOptions(
-            jobs.JobStrategy(), selectable_fields=("status.successful",), storage_version_hash="mudhfqk/qZY=",
+            workloads.JobStrategy(), selectable_fields=("status.successful",), storage_version_hash="mudhfqk/qZY=",
         ),
     ),
     Kind(
@@ -258,23 +250,23 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     Kind(
         _POLICY, KindNames("PodDisruptionBudget", "poddisruptionbudgets", ("pdb",)), "V1PodDisruptionBudget",
         subresources=_STATUS,
-        rest=RESTOptions(policy.PodDisruptionBudgetStrategy(), storage_version_hash="EVWiDmWqyJw="),
+        rest=RESTOptions(workloads.PodDisruptionBudgetStrategy(), storage_version_hash="EVWiDmWqyJw="),
     ),
     Kind(
         _RBAC, KindNames("ClusterRoleBinding", "clusterrolebindings"), "V1ClusterRoleBinding", namespaced=False,
-        rest=RESTOptions(rbac.RoleBindingStrategy(), storage_version_hash="48tpQ8gZHFc="),
+        rest=RESTOptions(core.RoleBindingStrategy(), storage_version_hash="48tpQ8gZHFc="),
     ),
     Kind(
         _RBAC, KindNames("ClusterRole", "clusterroles"), "V1ClusterRole", namespaced=False,
-        rest=RESTOptions(rbac.RoleStrategy(), storage_version_hash="bYE5ZWDrJ44="),
+        rest=RESTOptions(core.RoleStrategy(), storage_version_hash="bYE5ZWDrJ44="),
     ),
     Kind(
         _RBAC, KindNames("RoleBinding", "rolebindings"), "V1RoleBinding",
-        rest=RESTOptions(rbac.RoleBindingStrategy(), storage_version_hash="eGsCzGH6b1g="),
+        rest=RESTOptions(core.RoleBindingStrategy(), storage_version_hash="eGsCzGH6b1g="),
     ),
     Kind(
         _RBAC, KindNames("Role", "roles"), "V1Role",
-        rest=RESTOptions(rbac.RoleStrategy(), storage_version_hash="7FuwZcIIItM="),
+        rest=RESTOptions(core.RoleStrategy(), storage_version_hash="7FuwZcIIItM="),
     ),
     Kind(
         _STORAGE, KindNames("CSIDriver", "csidrivers"), "V1CSIDriver", namespaced=False,
@@ -316,27 +308,27 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _SCHEDULING_ALPHA, KindNames("PodGroup", "podgroups"), "V1alpha2PodGroup", subresources=_STATUS,
-        rest=RESTOptions(pod_groups.PodGroupStrategy()),
+        rest=RESTOptions(scheduling.PodGroupStrategy()),
     ),
     Kind(
         _SCHEDULING_ALPHA, KindNames("Workload", "workloads"), "V1alpha2Workload",
-        rest=RESTOptions(pod_groups.WorkloadStrategy()),
+        rest=RESTOptions(scheduling.WorkloadStrategy()),
     ),
     Kind(
         _COSCHEDULING, KindNames("PodGroup", "podgroups", ("pg", "pgs")), subresources=_STATUS,
-        rest=RESTOptions(pod_groups.CustomPodGroupStrategy()),
+        rest=RESTOptions(scheduling.CustomPodGroupStrategy()),
     ),
     Kind(
         _VOLCANO, KindNames("PodGroup", "podgroups", ("pg", "podgroup-v1beta1")),
-        rest=RESTOptions(pod_groups.CustomPodGroupStrategy()),
+        rest=RESTOptions(scheduling.CustomPodGroupStrategy()),
     ),
     Kind(
         _VOLCANO, KindNames("Queue", "queues", ("q", "queue-v1beta1")), namespaced=False, subresources=_STATUS,
-        rest=RESTOptions(pod_groups.QueueStrategy()),
+        rest=RESTOptions(scheduling.QueueStrategy()),
     ),
     Kind(
         _COORDINATION, KindNames("Lease", "leases"), "V1Lease",
-        rest=RESTOptions(coordination.LeaseStrategy(), storage_version_hash="gqkMMb/YqFM="),
+        rest=RESTOptions(core.LeaseStrategy(), storage_version_hash="gqkMMb/YqFM="),
     ),
     Kind(
         _NODE, KindNames("RuntimeClass", "runtimeclasses"), "V1RuntimeClass", namespaced=False,
@@ -352,7 +344,7 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         _RESOURCE, KindNames("ResourceClaim", "resourceclaims"), "ResourceV1ResourceClaim", subresources=_STATUS,
-        rest=RESTOptions(resource_claims.ResourceClaimStrategy(), storage_version_hash="wgAZaHcZxUg="),
+        rest=RESTOptions(scheduling.ResourceClaimStrategy(), storage_version_hash="wgAZaHcZxUg="),
     ),
     Kind(
         _RESOURCE, KindNames("ResourceClaimTemplate", "resourceclaimtemplates"), "V1ResourceClaimTemplate",

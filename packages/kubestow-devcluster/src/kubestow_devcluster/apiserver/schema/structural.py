@@ -1,14 +1,29 @@
-"""Structural schemas: the OpenAPI v3 schema of a custom resource as types.
+"""Structural schemas: the OpenAPI v3 schema of a custom resource as types, its defaults and its validation.
 
 Reading prunes unspecified fields unless the schema preserves them. It does not validate: values that violate the schema
-are rejected later with all their field errors (:mod:`validation`), as in kube-apiserver.
+are rejected later with all their field errors and kube-apiserver's messages. Patterns are regular expressions of RE2,
+as in kube-apiserver: matching takes time linear in the length of the value. Not implemented: ``format`` and
+``uniqueItems``.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+import copy
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
+import re2
+
+from kubestow_devcluster.apiserver.field_errors import (
+    FieldError,
+    invalid_type,
+    invalid_value,
+    required_value,
+    too_long,
+    too_many,
+    unsupported_value,
+)
 from kubestow_devcluster.apiserver.schema.type_table import TypeEntry
 from kubestow_devcluster.apiserver.schema.types import (
     ANY,
@@ -21,8 +36,6 @@ from kubestow_devcluster.apiserver.schema.types import (
     Type,
     struct_of,
 )
-
-__all__ = ["Schema", "StructuralType"]
 
 Schema = dict[str, Any]
 
@@ -121,3 +134,177 @@ def _list_merge(schema: Schema) -> ListMerge | None:
     if list_type == "map":
         return ListMerge(map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()))
     return None
+
+
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+def apply_defaults(value: Any, schema: Schema) -> None:
+    """Set the schema's defaults in fields that are missing, in place."""
+    if isinstance(value, dict):
+        for name, child in (schema.get("properties") or {}).items():
+            if "default" in child and (name not in value or (value[name] is None and not child.get("nullable"))):
+                value[name] = copy.deepcopy(child["default"])
+    for _, item, child in _children(value, schema, ""):
+        apply_defaults(item, child)
+
+
+def has_defaults(schema: Schema) -> bool:
+    """Whether the schema of any field has a default."""
+    return any("default" in child for _, child in subschemas(schema, ""))
+
+
+def validate(value: Any, schema: Schema, path: str = "") -> list[FieldError]:
+    """The field errors of ``value``, which is at ``path``."""
+    type_error = _type_error(value, schema, path)
+    if type_error is not None:
+        return [type_error]
+    if value is None:
+        return []
+    errors = [*_scalar_errors(value, schema, path), *_size_errors(value, schema, path)]
+    if isinstance(value, dict):
+        errors += [
+            required_value(_child_path(path, name)) for name in schema.get("required") or () if name not in value
+        ]
+    errors += _combined_errors(value, schema, path)
+    for item_path, item, child in _children(value, schema, path):
+        errors += validate(item, child, item_path)
+    return errors
+
+
+def _children(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, Any, Schema]]:
+    """The fields or items that have a schema: path, value, schema."""
+    if isinstance(value, dict):
+        named, others = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            child = named.get(key, others)
+            if isinstance(child, dict):
+                yield _child_path(path, key), item, child
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for index, item in enumerate(value):
+            yield f"{path}[{index}]", item, schema["items"]
+
+
+def _child_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _type_error(value: Any, schema: Schema, path: str) -> FieldError | None:
+    found = _JSON_TYPES.get(type(value), "object")
+    if value is None:
+        if schema.get("nullable"):
+            return None
+    elif schema.get("x-kubernetes-int-or-string"):
+        if found in ("integer", "string"):
+            return None
+        return invalid_type(path, found, f'{path} in body must be of type integer,string: "{found}"')
+    expected = schema.get("type", "")
+    if not expected or found == expected or (expected == "number" and found == "integer"):
+        return None
+    if expected == "integer" and isinstance(value, float) and value.is_integer():
+        return None
+    return invalid_type(path, found, f'{path} in body must be of type {expected}: "{found}"')
+
+
+def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    allowed = schema.get("enum")
+    if allowed and value not in allowed:
+        yield unsupported_value(path, value, allowed)
+    if isinstance(value, str):
+        pattern = schema.get("pattern")
+        if pattern and not _matches(pattern, value):
+            yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is not None and (value < low or (schema.get("exclusiveMinimum") and value == low)):
+            yield invalid_value(
+                path, value, f"{path} in body should be greater than {_or_equal(schema, 'Minimum')}{low:g}"
+            )
+        if high is not None and (value > high or (schema.get("exclusiveMaximum") and value == high)):
+            yield invalid_value(
+                path, value, f"{path} in body should be less than {_or_equal(schema, 'Maximum')}{high:g}"
+            )
+        step = schema.get("multipleOf")
+        if step and value % step:
+            yield invalid_value(path, value, f"{path} in body should be a multiple of {step:g}")
+
+
+def _or_equal(schema: Schema, bound: str) -> str:
+    return "" if schema.get(f"exclusive{bound}") else "or equal to "
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Whether a value matches; a definition stored before patterns were validated may contain an invalid one."""
+    compiled = _compile(pattern)
+    return isinstance(compiled, str) or compiled.search(value) is not None
+
+
+def pattern_error(pattern: str) -> str:
+    """Why a pattern is not a regular expression of RE2; empty if it is one."""
+    compiled = _compile(pattern)
+    return compiled if isinstance(compiled, str) else ""
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Any:
+    """The compiled pattern, or its error."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        return error.args[0].decode(errors="replace")
+
+
+def subschemas(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """A schema and all schemas in it, each with its path."""
+    yield path, schema
+    for name, child in (schema.get("properties") or {}).items():
+        yield from subschemas(child, f"{path}.properties[{name}]")
+    for keyword in ("items", "additionalProperties", "not"):
+        if isinstance(child := schema.get(keyword), dict):
+            yield from subschemas(child, f"{path}.{keyword}")
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for index, child in enumerate(schema.get(keyword) or ()):
+            yield from subschemas(child, f"{path}.{keyword}[{index}]")
+
+
+def _size_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    for type_, noun, phrase in (
+        (str, "Length", "be at least {} chars long"),
+        (list, "Items", "have at least {} items"),
+        (dict, "Properties", "have at least {} properties"),
+    ):
+        if not isinstance(value, type_):
+            continue
+        low, high = schema.get(f"min{noun}"), schema.get(f"max{noun}")
+        if low is not None and len(value) < low:
+            shown = value if type_ is str else len(value)
+            yield invalid_value(path, shown, f"{path} in body should {phrase.format(low)}")
+        if high is not None and len(value) > high:
+            yield too_long(path, high) if type_ is str else too_many(path, len(value), high)
+
+
+def _combined_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
+    """``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
+    errors = [error for one in schema.get("allOf") or () for error in validate(value, one, path)]
+    for keyword, phrase in (
+        ("anyOf", "must validate at least one schema (anyOf)"),
+        ("oneOf", "must validate one and only one schema (oneOf)"),
+    ):
+        choices = schema.get(keyword)
+        if choices:
+            valid = sum(not validate(value, one, path) for one in choices)
+            if valid == 0 or (keyword == "oneOf" and valid > 1):
+                errors.append(invalid_value(path, "", f'"{path}" {phrase}'))
+    if schema.get("not") is not None and not validate(value, schema["not"], path):
+        errors.append(invalid_value(path, "", f'"{path}" must not validate the schema (not)'))
+    return errors

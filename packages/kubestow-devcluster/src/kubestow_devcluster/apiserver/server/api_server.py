@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING
 from kubestow.errors import KubestowError
 from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import UserInfo
-from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
-from kubestow_devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from kubestow_devcluster.apiserver.authorization.authorizer import AlwaysAllow
-from kubestow_devcluster.apiserver.authorization.rbac import RBAC
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
-from kubestow_devcluster.apiserver.endpoints.handlers.resource_metrics import ResourceMetrics
+from kubestow_devcluster.apiserver.endpoints.reading_handlers import ResourceMetrics
+from kubestow_devcluster.apiserver.kinds.scheme import Scheme
 from kubestow_devcluster.apiserver.registry.registry import Registry
-from kubestow_devcluster.apiserver.resources import BUILT_IN_KINDS, METRICS_KINDS, Scheme
+from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS, METRICS_KINDS
+from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
+from kubestow_devcluster.apiserver.security.authorization import RBAC, AlwaysAllow
 from kubestow_devcluster.apiserver.server.host_filter import DEFAULT_ACCEPT_HOSTS, HostFilter
 from kubestow_devcluster.apiserver.server.http_handler import HTTPHandler
 from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths, PathForwarder
-from kubestow_devcluster.apiserver.storage.compaction import compact_periodically
 from kubestow_devcluster.apiserver.storage.database import Database
 from kubestow_devcluster.apiserver.storage.group_commit import GroupCommit
-from kubestow_devcluster.apiserver.storage.store import Store
+from kubestow_devcluster.apiserver.storage.store import Store, compact_periodically
 
 if TYPE_CHECKING:
     from kubestow_devcluster.apiserver.server.tls import TLS

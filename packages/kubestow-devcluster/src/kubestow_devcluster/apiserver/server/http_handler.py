@@ -14,11 +14,11 @@ from kubestow.http import aiohttp_messages
 from kubestow.http.aiohttp_messages import BodyTooLarge
 from kubestow.http.messages import HTTPResponse, StatusError, UserInfo
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
-from kubestow_devcluster.apiserver.authorization.authorizer import Attributes, Authorizer
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
 from kubestow_devcluster.apiserver.endpoints.request_authorization import authorize_request, effective_user
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
+from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
+from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer
 from kubestow_devcluster.apiserver.server.host_filter import HostFilter
 from kubestow_devcluster.apiserver.server.path_forwarder import PathForwarder
 

@@ -1,4 +1,5 @@
 """Storage: objects by key with resourceVersions and a watch history (``store``), optionally persisted in SQLite.
 
-``database`` is the file, ``group_commit`` the policy: no response is sent before the writes it depends on are on disk.
+``selectors`` select stored objects. ``database`` is the file, ``group_commit`` the policy: no response is sent before
+the writes it depends on are on disk.
 """

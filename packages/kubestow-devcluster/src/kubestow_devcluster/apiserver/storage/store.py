@@ -11,13 +11,12 @@ It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`grou
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import msgspec
-
-__all__ = ["Collection", "Cursor", "EventType", "Expired", "Store", "StoredObject", "WatchEvent"]
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -290,3 +289,15 @@ class Store:
             self.on_write(resource, event)
         collection._apply(event)
         return event
+
+
+#: Seconds between two compactions, kube-apiserver's default.
+COMPACTION_INTERVAL = 300.0
+
+
+async def compact_periodically(store: Store) -> None:
+    """Every :data:`COMPACTION_INTERVAL`, drop the history that is older than that; never returns."""
+    while True:
+        resource_version = store.resource_version
+        await asyncio.sleep(COMPACTION_INTERVAL)
+        store.compact(resource_version)

@@ -13,12 +13,12 @@ import msgspec
 
 from kubestow.api.core import Taint, Toleration
 from kubestow.rules.matching import NO_EXECUTE, tolerates
+from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.resources.pod_conditions import update_pod_condition
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
+from kubestow_devcluster.component_base.stored_objects import is_terminating, node_name_of, uid_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.stored_objects import is_terminating, node_name_of, uid_of
 
 __all__ = ["TaintEvictionController"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.component_base.stored_objects import new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, ObjectChange, key_of
-from kubestow_devcluster.controllers.owner_references import new_controller_ref, owner_refs_of
 
 __all__ = ["EphemeralVolumeController"]
 

@@ -27,7 +27,7 @@ from kubestow.rules.volumes import (
     is_bound_to,
     may_bind_by_name,
 )
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY

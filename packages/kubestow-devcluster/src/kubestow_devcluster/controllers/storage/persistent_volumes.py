@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubestow.api.storage import BOUND_BY_CONTROLLER
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.stored_objects import is_pod_finished, is_terminating, node_name_of
 
 __all__ = ["PVCProtectionController", "PVProtectionController"]
 

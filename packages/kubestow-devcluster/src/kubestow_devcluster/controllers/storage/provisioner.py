@@ -14,8 +14,8 @@ import zlib
 
 from kubestow.api.formats.duration import Duration
 from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
-from kubestow_devcluster.annotations import PROVISIONING
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.behaviour.annotations import PROVISIONING
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.storage.persistent_volume_claims import STORAGE_PROVISIONER
 from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY

@@ -6,11 +6,11 @@ released, and an owner that is being deleted does neither.
 
 from __future__ import annotations
 
-from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.component_base.stored_objects import new_controller_ref
 from kubestow_devcluster.controllers.controller import ObjectChange, PodController, key_of
-from kubestow_devcluster.controllers.owner_references import new_controller_ref
-from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.pod_index import PodView
 
 __all__ = ["AdoptingController"]
 

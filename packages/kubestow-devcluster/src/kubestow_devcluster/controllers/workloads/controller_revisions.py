@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, key_of
-from kubestow_devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 
 __all__ = ["REVISION_LABEL", "ControllerRevisionHistory", "template_hash"]
 

@@ -11,12 +11,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from kubestow_devcluster import cron_schedule
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds import cron_schedule
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.workloads.jobs import finished_condition
 
 __all__ = ["CronJobController"]

@@ -14,7 +14,7 @@ import msgspec
 from kubestow.api import meta
 from kubestow.api.core import PodSpec, Taint
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 
 __all__ = ["DaemonSetNodes", "EligibleNodes", "with_daemon_tolerations"]

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
-from kubestow_devcluster.apiserver.resources.strategies.workloads.daemon_sets import TEMPLATE_GENERATION
+from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLATE_GENERATION
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.component_base.stored_objects import uid_of
 from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
 from kubestow_devcluster.controllers.workloads.daemon_set_nodes import (
@@ -23,7 +24,6 @@ from kubestow_devcluster.controllers.workloads.daemon_set_nodes import (
     EligibleNodes,
     with_daemon_tolerations,
 )
-from kubestow_devcluster.stored_objects import uid_of
 
 __all__ = ["DaemonSetController"]
 

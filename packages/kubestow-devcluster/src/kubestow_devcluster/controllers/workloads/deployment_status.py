@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kubestow.api.formats.timestamps import timestamp
-from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
-from kubestow_devcluster.controllers.conditions import get_condition, with_condition
+from kubestow_devcluster.apiserver.kinds.conditions import get_condition, with_condition
+from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["StatusUpdate", "available_replicas", "compute_status", "max_surge_and_unavailable"]
 

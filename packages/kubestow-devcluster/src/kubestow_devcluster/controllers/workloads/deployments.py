@@ -10,12 +10,18 @@ from __future__ import annotations
 import msgspec
 
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.resources import Kind, Object
-from kubestow_devcluster.apiserver.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import (
+    controller_of,
+    is_terminating,
+    new_controller_ref,
+    owner_refs_of,
+)
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.owner_references import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.workloads.controller_revisions import template_hash
 from kubestow_devcluster.controllers.workloads.deployment_status import (
     available_replicas,
@@ -23,7 +29,6 @@ from kubestow_devcluster.controllers.workloads.deployment_status import (
     max_surge_and_unavailable,
 )
 from kubestow_devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
-from kubestow_devcluster.stored_objects import is_terminating
 
 __all__ = ["DeploymentController"]
 

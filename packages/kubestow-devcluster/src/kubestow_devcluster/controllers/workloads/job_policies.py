@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kubestow_devcluster.apiserver.resources import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.controllers.workloads.completion_indexes import CompletionIndexes
 
 __all__ = ["FailureAction", "failure_action", "matched_success_rule"]

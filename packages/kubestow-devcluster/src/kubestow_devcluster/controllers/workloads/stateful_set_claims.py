@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubestow_devcluster.apiserver.resources import Kind, Object
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import is_terminating, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import PodController
-from kubestow_devcluster.controllers.owner_references import new_controller_ref, owner_refs_of
-from kubestow_devcluster.stored_objects import is_terminating
 
 __all__ = ["StatefulSetClaims"]
 

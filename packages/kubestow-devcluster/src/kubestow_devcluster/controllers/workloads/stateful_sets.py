@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.resources import Object
-from kubestow_devcluster.apiserver.resources.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange
-from kubestow_devcluster.controllers.pods import PodView
+from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
 from kubestow_devcluster.controllers.workloads.stateful_set_claims import StatefulSetClaims

@@ -12,8 +12,8 @@ import pytest
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, Client, ClientResponse, pod
 from devcluster_tests.wire.recordings import Exchange, scenario
-from kubestow_devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, ANONYMOUS, UserInfo
-from kubestow_devcluster.apiserver.endpoints.request import Request, RequestHeaders
+from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, UserInfo
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
 

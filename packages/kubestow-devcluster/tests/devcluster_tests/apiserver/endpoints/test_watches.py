@@ -12,11 +12,10 @@ import pytest
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, Client, pod
 from kubestow.testing import virtual_time
-from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
-from kubestow_devcluster.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from kubestow_devcluster.apiserver.authorization.authorizer import AlwaysAllow
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
+from kubestow_devcluster.apiserver.security.authorization import AlwaysAllow
 from kubestow_devcluster.apiserver.storage.store import Store
 from kubestow_devcluster.cluster import DevCluster
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubestow_devcluster.apiserver.printers.printers import PRINTERS
+from kubestow_devcluster.apiserver.printers import PRINTERS
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 METADATA = {"name": "it", "creationTimestamp": "2026-01-01T00:00:00Z"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from devcluster_tests.client import Client, ClientResponse
-from kubestow_devcluster.apiserver.resources.custom_resources.validation_rules import TIME_LIMIT, ValidationRules
+from kubestow_devcluster.apiserver.resources.validation_rules import TIME_LIMIT, ValidationRules
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TRAINS = "/apis/rail.example.com/v1/namespaces/default/trains"

@@ -15,9 +15,10 @@ from core_tests.recordings import exchanges
 from devcluster_tests.client import NODES, PODS, Client, ClientResponse, pod
 from devcluster_tests.protobuf_bodies import decoded, decoded_events, envelope, varint, wire_field
 from devcluster_tests.wire.recordings import protobuf_object
-from kubestow_devcluster.apiserver.resources import BUILT_IN_KINDS, Kind
-from kubestow_devcluster.apiserver.schema import struct_of
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
+from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 

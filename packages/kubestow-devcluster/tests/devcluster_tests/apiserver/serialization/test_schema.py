@@ -13,9 +13,9 @@ from core_tests.recordings import openapi_schemas
 from devcluster_tests.client import Client
 from kubestow.api.formats.canonical_quantity import canonical
 from kubestow.errors import InvalidQuantity
-from kubestow_devcluster.apiserver.resources import BUILT_IN_KINDS
-from kubestow_devcluster.apiserver.schema import ListMerge, ListOf, UnmarshalTypeError, struct_of
+from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
 from kubestow_devcluster.apiserver.schema.type_table import model_names, type_entry
+from kubestow_devcluster.apiserver.schema.types import ListMerge, ListOf, UnmarshalTypeError, struct_of
 
 #: Type in the table -> type in the models.
 MODEL_TYPES = {"string": "str", "bytes": "str", "int32": "int", "int64": "int", "float64": "float", "any": "object"}

@@ -10,11 +10,11 @@ from multidict import CIMultiDict
 
 from devcluster_tests.client import Client
 from kubestow.errors import InputError
-from kubestow_devcluster.apiserver.authentication.authenticator import RequestAuthenticator
-from kubestow_devcluster.apiserver.authentication.token_file import read_token_file
-from kubestow_devcluster.apiserver.authentication.users import ADMIN, ANONYMOUS, UserInfo
-from kubestow_devcluster.apiserver.authorization.authorizer import AlwaysAllow
+from kubestow.http.messages import ANONYMOUS, UserInfo
 from kubestow_devcluster.apiserver.endpoints.request_authorization import effective_user
+from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
+from kubestow_devcluster.apiserver.security.authorization import AlwaysAllow
+from kubestow_devcluster.apiserver.security.users import ADMIN, read_token_file
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.cluster import DevCluster

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, pod
 from kubestow.errors import InputError
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
+from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.server.host_filter import HostFilter
 from kubestow_devcluster.apiserver.statuses import StatusError

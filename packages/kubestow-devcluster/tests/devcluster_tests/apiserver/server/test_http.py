@@ -12,7 +12,7 @@ import pytest
 
 from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, pod
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
+from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import AddressInUse, APIServerOptions
 from kubestow_devcluster.apiserver.server.http_handler import MAX_REQUEST_BODY
 from kubestow_devcluster.cluster import DevCluster

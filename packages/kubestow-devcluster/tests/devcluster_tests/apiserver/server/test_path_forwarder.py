@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from kubestow_devcluster.apiserver.authentication.users import ALL_AUTHENTICATED, UserInfo
+from kubestow.http.messages import ALL_AUTHENTICATED, UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
 from kubestow_devcluster.cluster import DevCluster

@@ -11,7 +11,7 @@ import pytest
 from devcluster_tests.client import PODS, Client
 from kubestow.errors import InputError
 from kubestow.http.certificates import CertificateAuthority, KeyPair
-from kubestow_devcluster.apiserver.authentication.users import UserInfo
+from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.server.tls import TLS, serving_hosts
 from kubestow_devcluster.apiserver.storage.database import Database

@@ -7,8 +7,13 @@ import asyncio
 import pytest
 
 from kubestow.testing import virtual_time
-from kubestow_devcluster.apiserver.storage.compaction import COMPACTION_INTERVAL, compact_periodically
-from kubestow_devcluster.apiserver.storage.store import Expired, Store, StoredObject
+from kubestow_devcluster.apiserver.storage.store import (
+    COMPACTION_INTERVAL,
+    Expired,
+    Store,
+    StoredObject,
+    compact_periodically,
+)
 
 
 def test_history_is_kept_for_one_interval_and_dropped_after_two() -> None:

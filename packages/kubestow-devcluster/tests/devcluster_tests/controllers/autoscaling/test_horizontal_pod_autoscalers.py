@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from devcluster_tests.scenarios import DEPLOYMENTS, REPLICATION_CONTROLLERS, Cluster, run_scenario, workload
-from kubestow_devcluster.stages.resource_usage import PodUsageRule, ResourceUsageRules, Wave
+from kubestow_devcluster.behaviour.resource_usage import PodUsageRule, ResourceUsageRules, Wave
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow_devcluster.controllers.autoscaling.replica_calculator import (
+from kubestow_devcluster.controllers.replica_calculator import (
     AverageValueTarget,
     MeasuredPod,
     MetricUnavailable,

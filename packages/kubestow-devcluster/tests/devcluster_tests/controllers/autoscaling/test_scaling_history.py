@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubestow_devcluster.controllers.autoscaling.scaling_history import Limits, ScalingHistory
+from kubestow_devcluster.controllers.replica_calculator import Limits, ScalingHistory
 
 
 def behavior(up: dict[str, Any] | None = None, down: dict[str, Any] | None = None) -> dict[str, Any]:

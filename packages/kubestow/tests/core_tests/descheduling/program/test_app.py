@@ -29,8 +29,8 @@ from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError, Unreachable
 from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
+from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.stages import NO_STAGES, Stages
 
 PODS = "/api/v1/namespaces/default/pods"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

@@ -7,6 +7,7 @@ PodGroupWorkloadExists. The finalizers of StorageObjectInUseProtection belong to
 from __future__ import annotations
 
 from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.limit_ranger import LimitRanger
 from kubestow_devcluster.apiserver.registry.admission.pod_node_selector import PodNodeSelector
 from kubestow_devcluster.apiserver.registry.admission.priority import Priority
@@ -15,8 +16,7 @@ from kubestow_devcluster.apiserver.registry.admission.resource_quota import Reso
 from kubestow_devcluster.apiserver.registry.admission.runtime_class import RuntimeClass
 from kubestow_devcluster.apiserver.registry.admission.service_accounts import ServiceAccounts
 from kubestow_devcluster.apiserver.registry.admission.storage_classes import DefaultStorageClass
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["Admission"]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from kubestow.api.formats.quantity import nanos
 from kubestow.rules.resource_lists import ResourceList, pod_resources
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
-from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["LimitRanger"]

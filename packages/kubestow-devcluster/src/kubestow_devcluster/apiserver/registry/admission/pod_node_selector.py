@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["PodNodeSelector"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from kubestow.rules.pods import QOSClass, is_terminal, qos_class_of
 from kubestow.rules.resource_lists import ResourceList, pod_resources
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["counted_resources", "is_in_scope", "missing_requirements", "usage_of"]
 

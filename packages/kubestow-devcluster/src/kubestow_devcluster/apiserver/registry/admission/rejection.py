@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["forbidden"]
 

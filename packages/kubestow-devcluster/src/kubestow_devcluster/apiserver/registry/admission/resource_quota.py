@@ -14,11 +14,11 @@ from kubestow.rules.resource_lists import (
     formatted,
     subtracted,
 )
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.quota_usage import is_in_scope, missing_requirements, usage_of
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
-from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["ResourceQuota"]

@@ -6,9 +6,9 @@ as large again. ``kubectl create token`` issues tokens.
 
 from __future__ import annotations
 
+from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
-from kubestow_devcluster.apiserver.resources.kind import Kind
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["DEFAULT_ACCOUNT", "ServiceAccounts"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kubestow.api.meta import convert
 from kubestow.api.storage import StorageClass
 from kubestow.rules.volumes import default_storage_class
-from kubestow_devcluster.apiserver.schema import Object
-from kubestow_devcluster.apiserver.storage.decoded_objects import DecodedObjects
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
 from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["DefaultStorageClass"]

@@ -16,8 +16,8 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.resources.strategy import RESTStrategy
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["HorizontalPodAutoscalerStrategy", "HorizontalPodAutoscalerV1Strategy"]
 

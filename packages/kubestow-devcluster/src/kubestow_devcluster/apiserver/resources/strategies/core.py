@@ -1,22 +1,31 @@
-"""The strategies of namespaces, config maps, limit ranges, resource quotas, secrets and services."""
+"""The strategies of the small kinds of core/v1, of nodes, events, leases, roles and role bindings.
+
+Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
+"""
 
 from __future__ import annotations
 
 import re
 
-from kubestow.api.formats.names import NameErrors, dns1035_label_errors, dns1123_label_errors
-from kubestow_devcluster.apiserver.field_errors import FieldError, invalid_value, required_value
-from kubestow_devcluster.apiserver.resources.strategy import RESTStrategy
-from kubestow_devcluster.apiserver.schema import Object
-
-__all__ = [
-    "ConfigMapStrategy",
-    "LimitRangeStrategy",
-    "NamespaceStrategy",
-    "ResourceQuotaStrategy",
-    "SecretStrategy",
-    "ServiceStrategy",
-]
+from kubestow.api.formats.names import (
+    NameErrors,
+    dns1035_label_errors,
+    dns1123_label_errors,
+    label_value_errors,
+    path_segment_name_errors,
+    qualified_name_errors,
+)
+from kubestow_devcluster.apiserver.field_errors import (
+    FieldError,
+    duplicate_value,
+    invalid_value,
+    invalid_values,
+    required_value,
+    unsupported_value,
+)
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import TAINT_EFFECTS
+from kubestow_devcluster.apiserver.schema.types import Object, struct_of
 
 _UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")
 _MAX_KEY = 253
@@ -146,3 +155,130 @@ def _key_errors(field: str, key: str) -> list[FieldError]:
         problem = f"must not be '{key}'" if key in (".", "..") else "must not start with '..'"
         return [invalid_value(path, key, problem)]
     return []
+
+
+#: The taint of every new node, which is removed when the node becomes Ready.
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+class NodeStrategy(RESTStrategy):
+    def set_defaults(self, new: Object) -> None:
+        status = new["status"]
+        if status.get("capacity"):
+            allocatable = status.setdefault("allocatable", {})
+            for name, amount in status["capacity"].items():
+                allocatable.setdefault(name, amount)
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        taints = new["spec"].get("taints") or []
+        if not any(taint.get("key") == _NOT_READY["key"] and taint.get("effect") == "NoSchedule" for taint in taints):
+            new["spec"]["taints"] = [*taints, dict(_NOT_READY)]
+
+    def validate(self, new: Object) -> list[FieldError]:
+        errors = _taint_errors(new)
+        for field in ("capacity", "allocatable"):
+            for name, amount in (new["status"].get(field) or {}).items():
+                if amount.startswith("-"):
+                    problem = "must be greater than or equal to 0"
+                    errors.append(invalid_value(f"status.{field}.{name}", amount, problem))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return _taint_errors(new)
+
+
+def _taint_errors(node: Object) -> list[FieldError]:
+    """The errors in the taints of a node, under the path that kube-apiserver gives them, which is not theirs."""
+    errors: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(node["spec"].get("taints") or ()):
+        path = f"metadata.taints[{index}]"
+        key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
+        errors += invalid_values(f"{path}.key", key, qualified_name_errors(key))
+        errors += invalid_values(f"{path}.value", value, label_value_errors(value))
+        if not effect:
+            errors.append(required_value(f"{path}.effect"))
+        elif effect not in TAINT_EFFECTS:
+            errors.append(unsupported_value(f"{path}.effect", effect, TAINT_EFFECTS))
+        if (key, effect) in seen:
+            errors.append(duplicate_value(path, taint))
+        seen.add((key, effect))
+    return errors
+
+
+#: core/v1 field -> events.k8s.io/v1 field, in the order of the latter.
+_FIELDS = {
+    "metadata": "metadata",
+    "eventTime": "eventTime",
+    "series": "series",
+    "reportingComponent": "reportingController",
+    "reportingInstance": "reportingInstance",
+    "action": "action",
+    "reason": "reason",
+    "involvedObject": "regarding",
+    "related": "related",
+    "message": "note",
+    "type": "type",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+_CORE_FIELDS = {events: core for core, events in _FIELDS.items()}
+#: Fields that core/v1 writes when empty and events.k8s.io/v1 omits.
+_OMIT_EMPTY = ("reportingComponent", "reportingInstance")
+
+
+class EventsV1Strategy(RESTStrategy):
+    needs_conversion = True
+
+    def from_storage(self, stored: Object) -> Object:
+        return {
+            events: stored[core]
+            for core, events in _FIELDS.items()
+            if core in stored and (stored[core] or core not in _OMIT_EMPTY)
+        }
+
+    def to_storage(self, served: Object) -> Object:
+        return struct_of("CoreV1Event").read(
+            {_CORE_FIELDS.get(name, name): value for name, value in served.items()}, []
+        )
+
+    def validate(self, new: Object) -> list[FieldError]:
+        if new.get("eventTime") is None:
+            return [required_value("eventTime")]
+        required = ("reportingController", "reportingInstance", "action", "reason")
+        return [required_value(name) for name in required if not new.get(name)]
+
+
+class LeaseStrategy(RESTStrategy):
+    allow_create_on_update = True
+    allow_unconditional_update = False
+
+    def validate(self, new: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for name, minimum in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+            value = new["spec"].get(name)
+            if value is not None and value < minimum:
+                bound = "greater than 0" if minimum else "greater than or equal to 0"
+                errors.append(invalid_value(f"spec.{name}", value, f"must be {bound}"))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+_API_GROUP = "rbac.authorization.k8s.io"
+
+
+class RoleStrategy(RESTStrategy):
+    def validate_name(self, name: str) -> NameErrors:
+        return path_segment_name_errors(name)
+
+
+class RoleBindingStrategy(RoleStrategy):
+    def set_defaults(self, new: Object) -> None:
+        if "roleRef" in new:
+            new["roleRef"].setdefault("apiGroup", _API_GROUP)
+        for subject in new.get("subjects") or ():
+            subject.setdefault("apiGroup", "" if subject.get("kind") == "ServiceAccount" else _API_GROUP)

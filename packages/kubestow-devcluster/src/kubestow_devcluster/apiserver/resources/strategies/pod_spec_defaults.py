@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["default_pod_spec", "default_pod_template"]
 

@@ -16,8 +16,8 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.resources import object_meta
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.object_meta import validate_labels
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["TAINT_EFFECTS", "validate_pod_spec"]
 
@@ -46,7 +46,7 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     if spec.get("restartPolicy") not in _RESTART_POLICIES:
         errors.append(unsupported_value(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
     if selector := spec.get("nodeSelector"):
-        errors += object_meta.validate_labels(selector, f"{path}.nodeSelector")
+        errors += validate_labels(selector, f"{path}.nodeSelector")
     if "affinity" in spec:
         errors += _validate_affinity(spec["affinity"], f"{path}.affinity")
     if "nodeName" in spec:

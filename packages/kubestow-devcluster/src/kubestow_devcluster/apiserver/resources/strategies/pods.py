@@ -7,13 +7,13 @@ from typing import Any
 from kubestow.rules.pod_defaults import default_pod_level_requests, merge_label_keys
 from kubestow.rules.pods import is_terminal, qos_class_of
 from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_value, invalid_value
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import (
     default_pod_spec,
     default_pod_template,
 )
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
-from kubestow_devcluster.apiserver.resources.strategy import RESTStrategy
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = ["PodStrategy", "PodTemplateStrategy"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_value, required_value
-from kubestow_devcluster.apiserver.resources.strategy import ALL_CLIENT_METADATA, RESTStrategy
-from kubestow_devcluster.apiserver.schema import Object
+from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
 
 __all__ = [
     "CSIDriverStrategy",

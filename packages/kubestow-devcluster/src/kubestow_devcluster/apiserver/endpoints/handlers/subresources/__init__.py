@@ -1,1 +1,0 @@
-"""The handlers of subresources that are not a part of the object itself."""

@@ -1,0 +1,407 @@
+"""The handlers of subresources that are not a part of the object: binding, eviction, log, exec and scale.
+
+A binding assigns a pod to a node, an eviction is a delete that a PodDisruptionBudget can reject. Containers on
+simulated nodes do not run: the log of one says what happened to it, and has the output of a known command; exec,
+attach and portforward validate the request as kube-apiserver does, and then fail with 501. A Scale has the replicas of
+a workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from kubestow.http.messages import HTTPResponse as Response
+from kubestow_devcluster.apiserver import field_errors, statuses
+from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
+from kubestow_devcluster.apiserver.endpoints.writing_handlers import (
+    JSON_MERGE_PATCH,
+    JSON_PATCH,
+    decode_patch,
+    is_json_patch,
+    parse_delete_options,
+    patch_type_of,
+    patched,
+)
+from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
+from kubestow_devcluster.apiserver.kinds.kind import Kind, ScalePaths, value_at, with_value_at
+from kubestow_devcluster.apiserver.printers.table import format_selector
+from kubestow_devcluster.apiserver.registry.deletion import check_preconditions
+from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
+from kubestow_devcluster.apiserver.schema.types import ANY, Object
+from kubestow_devcluster.apiserver.serialization.decoding import decode_body
+from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.containers.container_commands import command_of
+
+_CREATED = statuses.success(code=201)
+
+
+def create_pod_binding(scope: RequestScope) -> Response:
+    """``POST pods/NAME/binding``."""
+    return _create(scope, scope.kind, scope.info.name)
+
+
+def create_binding(scope: RequestScope) -> Response:
+    """``POST bindings``, the deprecated form, which names the pod in the body only."""
+    return _create(scope, scope.registry.scheme["pods"], "")
+
+
+def _create(scope: RequestScope, pods: Kind, name: str) -> Response:
+    request, namespace = scope.request, scope.info.namespace
+    binding = decode_body(request.body, request.headers.content_type, expected="Binding")
+    metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+    if not isinstance(metadata, dict) or not isinstance(target, dict):
+        problem = "json: cannot unmarshal into Go struct field Binding.target of type v1.ObjectReference"
+        raise statuses.bad_request(f'Binding in version "v1" cannot be handled as a Binding: {problem}')
+    if name and metadata.get("name", name) != name:
+        raise statuses.bad_request("name in URL does not match name in Binding object")
+    if metadata.get("namespace", namespace) != namespace:
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if target.get("kind") not in (None, "", "Node"):
+        kind = target["kind"]
+        raise statuses.internal(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
+    if not target.get("name"):
+        raise statuses.internal("target.name: Required value")
+    _bind(scope.registry, pods, namespace, name or metadata.get("name", ""), binding, scope.write_options)
+    return Response(201, _CREATED)
+
+
+def _bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Object, options: WriteOptions) -> None:
+    """Set the node of a pod, and merge the labels and annotations of the binding into it.
+
+    Raises a 404 or 409 StatusError.
+    """
+    pod = pods.decode(registry.get(pods, namespace, name))
+    metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
+    from_binding = binding.get("metadata") or {}
+    uid = from_binding.get("uid")
+    if uid and uid != metadata["uid"]:
+        key = pods.key(namespace, name)
+        raise statuses.uid_conflict(pods.group_resource, key, name, expected=uid, actual=metadata["uid"])
+    if problem := _binding_problem(pod):
+        raise statuses.conflict(pods.group_resource, name, problem, subject="pods/binding")
+    node = binding["target"]["name"]
+    spec["nodeName"] = node
+    labels = {**(from_binding.get("labels") or {}), **registry.admission.topology_labels(node)}
+    for field, added in (("labels", labels), ("annotations", from_binding.get("annotations"))):
+        if added:
+            metadata[field] = {**(metadata.get(field) or {}), **added}
+    # As with the feature gate ClearingNominatedNodeNameAfterBinding.
+    status.pop("nominatedNodeName", None)
+    update_pod_condition(status, {"type": "PodScheduled", "status": "True"}, registry.now())
+    registry.commit(pods, pod, dry_run=options.dry_run)
+
+
+def _binding_problem(pod: Object) -> str:
+    """Why a pod cannot be bound, or the empty string."""
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    if "deletionTimestamp" in pod["metadata"]:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    if spec.get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+_VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
+_SERVER_MANAGER = "kube-apiserver"
+#: Seconds after which clients retry while the disruption controller has not seen the latest budget.
+_RETRY_AFTER = 10
+
+
+def create_eviction(scope: RequestScope) -> Response:
+    """``POST pods/NAME/eviction``. Raises a 409 StatusError, and a 429 one when the budget allows no disruption."""
+    request, registry, pods = scope.request, scope.registry, scope.kind
+    eviction = decode_body(request.body, request.headers.content_type, expected="Eviction")
+    metadata, options = eviction.get("metadata") or {}, eviction.get("deleteOptions") or {}
+    if not isinstance(metadata, dict) or not isinstance(options, dict):
+        raise statuses.bad_request("Eviction: a field has the wrong type")
+    name = metadata.get("name", scope.info.name)
+    if name != scope.info.name:
+        raise statuses.bad_request("name in URL does not match name in Eviction object")
+    delete_options = parse_delete_options(options)
+    write_options = WriteOptions(request.field_manager, request.dry_run or bool(options.get("dryRun")))
+    pod = pods.decode(scope.get())
+    if _is_disruption(pod):
+        _decrement_budget(registry, pod, dry_run=write_options.dry_run)
+    check_preconditions(pods, pod, delete_options)
+    if not write_options.dry_run:
+        _set_disruption_target(registry, pods, pod)  # with another resourceVersion than that of the precondition
+        delete_options = replace(delete_options, resource_version="")
+        registry.delete(pods, scope.info.namespace, name, delete_options, write_options)
+    return Response(201, statuses.success(code=201))
+
+
+def _is_disruption(pod: Object) -> bool:
+    """Whether the eviction counts: pods that have not started, have finished or are being deleted do not."""
+    return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _set_disruption_target(registry: Registry, pods: Kind, pod: Object) -> None:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+    def set_condition(old: Object) -> Object:
+        new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
+        update_pod_condition(new["status"], condition, registry.now())
+        return new
+
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    registry.update(pods, namespace, name, set_condition, subresource="status")
+
+
+def _decrement_budget(registry: Registry, pod: Object, *, dry_run: bool) -> None:
+    """Count the eviction against the pod's budget. Raises a 429 or 500 StatusError."""
+    kind = registry.scheme["poddisruptionbudgets.policy"]
+    budget = _budget(registry, kind, pod)
+    if budget is None or (not _is_ready(pod) and _allows_unhealthy(budget)):
+        return
+    _check_budget(budget)
+
+    def decrement(old: Object) -> Object:
+        new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
+        now, status = registry.now(), new["status"]
+        status["disruptionsAllowed"] -= 1
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: now}
+        if not status["disruptionsAllowed"]:
+            _set_insufficient_pods(status, new["metadata"].get("generation", 0), now)
+        return new
+
+    options = WriteOptions(_SERVER_MANAGER, dry_run)
+    namespace, name = budget["metadata"]["namespace"], budget["metadata"]["name"]
+    registry.update(kind, namespace, name, decrement, options, subresource="status")
+
+
+def _budget(registry: Registry, kind: Kind, pod: Object) -> Object | None:
+    """The budget of a pod; one without labels has none. Raises a 500 StatusError when several match."""
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+    if not labels:
+        return None
+    matching = [
+        budget
+        for stored in registry.store.collection(kind.storage).snapshot(f"{namespace}/")
+        if matches_label_selector((budget := kind.decode(stored))["spec"].get("selector"), labels)
+    ]
+    if len(matching) > 1:
+        message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise statuses.internal_error(message)
+    return matching[0] if matching else None
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _allows_unhealthy(budget: Object) -> bool:
+    """Whether evicting a pod that is not ready ignores the budget: by policy, or while enough others are healthy."""
+    desired = budget["status"]["desiredHealthy"]
+    is_satisfied = bool(0 < desired <= budget["status"]["currentHealthy"])
+    return is_satisfied or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+
+
+def _check_budget(budget: Object) -> None:
+    """Raises a 429 StatusError when the budget is outdated or allows no disruption."""
+    name, status = budget["metadata"]["name"], budget["status"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        cause = f"The disruption budget {name} is still being processed by the server."
+        raise statuses.too_many_requests(_VIOLATION, cause=cause, retry_after=_RETRY_AFTER)
+    if status["disruptionsAllowed"] <= 0:
+        raise statuses.too_many_requests(_VIOLATION, cause=_violation_cause(name, status))
+
+
+def _violation_cause(name: str, status: Object) -> str:
+    sync_failures = [one for one in status.get("conditions") or () if one.get("reason") == "SyncFailed"]
+    if sync_failures:
+        problem = sync_failures[0].get("message", "")
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {problem}"
+    desired, healthy = status["desiredHealthy"], status["currentHealthy"]
+    if healthy <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _set_insufficient_pods(status: Object, generation: int, now: str) -> None:
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": generation,
+        "lastTransitionTime": now,
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
+    status["conditions"] = [*others, condition]
+
+
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+#: The reasons of containers that wait for something else than their image.
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+def get_log(scope: RequestScope) -> Response:
+    """The log of a container; empty for a pod without a node.
+
+    Raises a StatusError for an unknown container, one that has not started, and a node without addresses.
+    """
+    request, pod = scope.request, scope.kind.decode(scope.get())
+    name = request.query.get("container", "")
+    _check_container(pod, name)
+    if not pod["spec"].get("nodeName"):
+        return Response(200, b"", "text/plain")
+    _check_node_address(scope, pod)
+    name = name or pod["spec"]["containers"][0]["name"]
+    lines = list(_log_lines(pod, name, previous=request.flag("previous")))
+    tail = request.number("tailLines")
+    if tail is not None:
+        lines = lines[max(len(lines) - tail, 0) :]
+    text = "".join(f"{time} {line}\n" if request.flag("timestamps") else f"{line}\n" for time, line in lines)
+    return Response(200, text.encode()[: request.number("limitBytes")], "text/plain")
+
+
+def connect(scope: RequestScope) -> Response:
+    """``exec``, ``attach`` and ``portforward``. Always raises a StatusError."""
+    pod = scope.kind.decode(scope.get())
+    if not pod["spec"].get("nodeName"):
+        raise statuses.bad_request(f"pod {scope.info.name} does not have a host assigned")
+    raise _not_implemented("there is nothing to connect to")
+
+
+def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str, str]]:
+    """The lines of a container's log, each with its time. Raises a 400 StatusError for one that has not started."""
+    run = _run(pod, name, previous=previous)
+    started, finished = run.get("startedAt") or "", run.get("finishedAt")
+    container = _named(pod["spec"], _CONTAINERS, name)
+    command = command_of(container, pod["metadata"])
+    if command is not None:
+        yield from ((started, line) for line in command.output.splitlines())
+    else:
+        image = container.get("image", "")
+        yield started, f"kubestow: simulated container {name} of image {image} started at {started}; no process runs"
+    if finished:
+        yield finished, f"kubestow: container {name} exited with code {run['exitCode']} at {finished}"
+
+
+def _run(pod: Object, name: str, *, previous: bool) -> Object:
+    """The state of a container in its current or last run. Raises a 400 StatusError for one that has not run."""
+    status = _named(pod["status"], _STATUSES, name)
+    state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
+    subject = f'container "{name}" in pod "{pod["metadata"]["name"]}"'
+    if previous and not last:
+        raise statuses.bad_request(f"previous terminated {subject} not found")
+    run: Object | None = last if previous else state.get("running") or state.get("terminated") or last
+    if not run:
+        reason = (state.get("waiting") or {}).get("reason", "ContainerCreating")
+        reason = reason if reason in _STARTING else "trying and failing to pull image"
+        raise statuses.bad_request(f"{subject} is waiting to start: {reason}")
+    return run
+
+
+def _named(obj: Object, fields: tuple[str, ...], name: str) -> Object:
+    """The container or container status of this name; empty without one."""
+    return next((one for field in fields for one in obj.get(field) or () if one["name"] == name), {})
+
+
+def _check_container(pod: Object, container: str) -> None:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    containers = [one["name"] for one in spec["containers"]]
+    others = [one["name"] for field in ("initContainers", "ephemeralContainers") for one in spec.get(field) or ()]
+    if not container and len(containers) > 1:
+        choices = " ".join(containers)
+        raise statuses.bad_request(f"a container name must be specified for pod {name}, choose one of: [{choices}]")
+    if container and container not in containers + others:
+        raise statuses.bad_request(f"container {container} is not valid for pod {name}")
+
+
+def _check_node_address(scope: RequestScope, pod: Object) -> None:
+    """Raises a 404 StatusError for a missing node, a 500 one for a node without addresses."""
+    nodes = scope.registry.scheme["nodes"]
+    node = nodes.decode(scope.registry.get(nodes, "", pod["spec"]["nodeName"]))
+    if not node.get("status", {}).get("addresses"):
+        raise statuses.internal("no preferred addresses found; known addresses: []")
+
+
+def _not_implemented(problem: str) -> statuses.StatusError:
+    return statuses.StatusError(501, "NotImplemented", f"simulated nodes do not run containers: {problem}")
+
+
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def get_scale(scope: RequestScope) -> Response:
+    return Response.json(_scale(scope.kind, scope.kind.decode(scope.get())))
+
+
+def update_scale(scope: RequestScope) -> Response:
+    request = scope.request
+    scale = decode_body(request.body, request.headers.content_type, expected="Scale")
+    return _update(scope, lambda _: scale)
+
+
+def patch_scale(scope: RequestScope) -> Response:
+    """Patches other than JSON patches are merged as JSON: a Scale has no lists, and an apply records no manager."""
+    patch_type_of(scope)
+    content = decode_patch(scope.request)
+    patch_type = JSON_PATCH if is_json_patch(scope.request) else JSON_MERGE_PATCH
+    return _update(scope, lambda scale: patched(scale, content, patch_type, ANY))
+
+
+def _update(scope: RequestScope, change: Callable[[Object], Any]) -> Response:
+    """Set the replicas to those of the changed Scale."""
+
+    def set_replicas(old: Object) -> Object:
+        scale = change(_scale(scope.kind, old))
+        metadata, replicas = scale.get("metadata") or {}, (scale.get("spec") or {}).get("replicas", 0)
+        if type(replicas) is not int:
+            problem = "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32"
+            raise statuses.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
+        if replicas < 0:
+            error = field_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise statuses.invalid("Scale", scope.info.name, [error], group="autoscaling")
+        new = with_value_at(old, _paths(scope.kind).spec_replicas, replicas)
+        new["metadata"] = dict(old["metadata"])
+        new["metadata"]["resourceVersion"] = metadata.get("resourceVersion", "")
+        return new
+
+    info, kind = scope.info, scope.kind
+    stored = scope.registry.update(
+        kind, info.namespace, info.name, set_replicas, scope.write_options, subresource="scale"
+    )
+    return Response.json(_scale(kind, kind.decode(stored)))
+
+
+def _scale(kind: Kind, obj: Object) -> Object:
+    paths = _paths(kind)
+    replicas = value_at(obj, paths.spec_replicas)
+    status = {"replicas": value_at(obj, paths.status_replicas) or 0}
+    if selector := value_at(obj, paths.selector) if kind.custom is not None else _selector(kind, obj["spec"]):
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: obj["metadata"][field] for field in _METADATA if field in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _paths(kind: Kind) -> ScalePaths:
+    assert kind.subresources.scale is not None
+    return kind.subresources.scale
+
+
+def _selector(kind: Kind, spec: Object) -> str:
+    """The serialized selector; that of a replication controller is a map of labels."""
+    selector = spec.get("selector")
+    if kind.name == "ReplicationController":
+        return ",".join(f"{key}={value}" for key, value in sorted((selector or {}).items()))
+    return format_selector(selector)

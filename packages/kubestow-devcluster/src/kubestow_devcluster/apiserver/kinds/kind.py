@@ -1,0 +1,314 @@
+"""A served kind: its names, scope, schema, subresources and strategy, and how its objects are stored.
+
+Kinds differ in their schema and their strategy: how objects are defaulted, prepared and validated on create, update and
+delete. Everything else (storage, watch, patches, discovery, responses) is generic and takes the kind as a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
+from kubestow_devcluster.apiserver.field_errors import FieldError
+from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion
+from kubestow_devcluster.apiserver.printers.table import Printer
+from kubestow_devcluster.apiserver.schema.structural import StructuralType
+from kubestow_devcluster.apiserver.schema.type_table import has_protobuf
+from kubestow_devcluster.apiserver.schema.types import Object, Struct, struct_of
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+
+#: The metadata that clients set.
+ALL_CLIENT_METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+class RESTStrategy:
+    """The default strategy, which suits most kinds; others override the hooks in which they differ.
+
+    Hooks receive objects without ``kind`` and ``apiVersion``. They may modify the new object in place, never the old.
+    """
+
+    #: Whether ``metadata.generation`` counts changes to the spec.
+    has_generation = False
+    #: Whether PUT of a missing object creates it.
+    allow_create_on_update = False
+    #: Whether PUT may omit resourceVersion.
+    allow_unconditional_update = True
+    #: Whether the response to DELETE is the last state of the object instead of a Status.
+    returns_deleted_object = False
+    #: The propagation policy of a delete without one; empty: Background.
+    default_propagation_policy = ""
+    #: Fields of the metadata that a write of the status does not change, beside those that only the server sets.
+    kept_by_status_writes: ClassVar[tuple[str, ...]] = ()
+    #: Whether stored objects differ from those that this kind serves.
+    needs_conversion = False
+
+    def from_storage(self, stored: Object) -> Object:
+        """Convert an object from its stored version to the served one."""
+        return stored
+
+    def to_storage(self, served: Object) -> Object:
+        """Convert an object from the served version to the stored one."""
+        return served
+
+    def set_defaults(self, new: Object) -> None:
+        """Set the fields that a client may omit."""
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        """Clear the fields that clients cannot set, and set those that the server sets at ``now``."""
+
+    def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
+        """Restore the fields that clients cannot change."""
+
+    def warnings(self, new: Object) -> list[str]:
+        """Warnings for the client that writes this object, which is not validated yet."""
+        return []
+
+    def validate(self, new: Object) -> list[FieldError]:
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return []
+
+    def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
+        return []
+
+    def validate_subresource_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
+        """Validate an update through a subresource other than ``status``; by default like any update."""
+        return self.validate_update(new, old)
+
+    def validate_name(self, name: str) -> NameErrors:
+        """The errors in a name."""
+        return dns1123_subdomain_errors(name)
+
+    def validate_delete(self, name: str) -> str:
+        """Why the object of this name cannot be deleted, or the empty string."""
+        return ""
+
+    def graceful_deletion_period(self, old: Object, requested: int | None) -> int | None:
+        """The grace period in seconds of a delete; None for kinds without graceful deletion."""
+        return None
+
+
+class SpecStrategy(RESTStrategy):
+    """Kinds with a spec whose changes ``metadata.generation`` counts, and no other rules."""
+
+    has_generation = True
+
+
+_ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class KindNames(NamedTuple):
+    """The names of a kind, as in a CustomResourceDefinition; the singular and the list kind have defaults."""
+
+    kind: str
+    plural: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    singular: str = ""
+    list_kind: str = ""
+
+
+class ScalePaths(NamedTuple):
+    """The fields behind the scale subresource.
+
+    ``selector`` is the path of a serialized selector; empty where the selector is ``spec.selector``.
+    """
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str
+
+
+class Subresources(NamedTuple):
+    """The subresources of a kind; ``others`` by name."""
+
+    status: bool = False
+    scale: ScalePaths | None = None
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class RESTOptions:
+    """How the objects of a kind are written, stored and selected.
+
+    ``selectable_fields`` are the paths that field selectors can use. ``stored_in`` is the resource that stores the
+    objects of a kind which shares storage with another (events.k8s.io with core events). ``deprecation_warning`` is
+    sent with every response about a deprecated kind.
+    """
+
+    strategy: RESTStrategy = field(default_factory=RESTStrategy)
+    verbs: tuple[str, ...] = _ALL_VERBS
+    selectable_fields: tuple[str, ...] = ()
+    storage_version_hash: str = ""
+    stored_in: str = ""
+    deprecation_warning: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class CustomResource:
+    """What only the definition of a custom resource has: its schema and columns."""
+
+    schema: StructuralType
+    printer: Printer
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind in one version. ``model`` names its type in the type table; it is empty for kinds without a schema."""
+
+    group_version: GroupVersion
+    names: KindNames
+    model: str = ""
+    namespaced: bool = True
+    subresources: Subresources = field(default_factory=Subresources)
+    rest: RESTOptions = field(default_factory=RESTOptions)
+    custom: CustomResource | None = None
+
+    # Each is computed once; the server reads some of them in every request.
+
+    @cached_property
+    def group(self) -> str:
+        return self.group_version.group
+
+    @cached_property
+    def version(self) -> str:
+        return self.group_version.version
+
+    @cached_property
+    def api_version(self) -> str:
+        return str(self.group_version)
+
+    @cached_property
+    def name(self) -> str:
+        """``Deployment``."""
+        return self.names.kind
+
+    @cached_property
+    def plural(self) -> str:
+        """``deployments``."""
+        return self.names.plural
+
+    @cached_property
+    def singular(self) -> str:
+        return self.names.singular or self.name.lower()
+
+    @cached_property
+    def list_kind(self) -> str:
+        return self.names.list_kind or f"{self.name}List"
+
+    @cached_property
+    def group_resource(self) -> GroupResource:
+        return GroupResource(self.group, self.plural)
+
+    @cached_property
+    def resource(self) -> str:
+        """``deployments.apps``."""
+        return str(self.group_resource)
+
+    @cached_property
+    def storage(self) -> str:
+        """The collection that stores the objects."""
+        return self.rest.stored_in or self.resource
+
+    @cached_property
+    def strategy(self) -> RESTStrategy:
+        return self.rest.strategy
+
+    @cached_property
+    def verbs(self) -> tuple[str, ...]:
+        return self.rest.verbs
+
+    @cached_property
+    def struct(self) -> Struct:
+        return struct_of(self.model) if self.custom is None else self.custom.schema
+
+    @cached_property
+    def has_protobuf(self) -> bool:
+        """Whether objects have a protobuf encoding; custom resources have none."""
+        return self.custom is None and has_protobuf(self.model)
+
+    @cached_property
+    def type_meta(self) -> bytes:
+        """The start of an encoded object: ``kind`` and ``apiVersion``, up to the first member of the stored bytes."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.name.encode(), self.api_version.encode())
+
+    def encode(self, stored: StoredObject) -> bytes:
+        """The object with kind and apiVersion."""
+        return self.type_meta + self.encode_item(stored)[1:]
+
+    def encode_item(self, stored: StoredObject) -> bytes:
+        """The object as a list item, which has no kind and apiVersion."""
+        if self.rest.strategy.needs_conversion:  # faster than the cached property; a list calls this for every object
+            return msgspec.json.encode(self.decode(stored))
+        return stored.data
+
+    def decode(self, stored: StoredObject) -> Object:
+        """The object in the served version, without kind and apiVersion."""
+        decoded: Object = msgspec.json.decode(stored.data)
+        return self.strategy.from_storage(decoded)
+
+    def key(self, namespace: str, name: str) -> str:
+        """The key of an object in its collection."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+    def object_reference(self, obj: Object) -> Object:
+        """An ObjectReference to an object of this kind at its current resourceVersion."""
+        metadata = obj["metadata"]
+        return {
+            "kind": self.name,
+            "namespace": metadata.get("namespace", "default"),
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "apiVersion": self.api_version,
+            "resourceVersion": metadata["resourceVersion"],
+        }
+
+    def selectable_values(self, obj: Object) -> tuple[str, ...]:
+        """The values of the selectable fields of an object."""
+        return tuple([read(obj) for read in self._field_readers])
+
+    def selectable_values_of(self, data: bytes) -> tuple[str, ...]:
+        """The values of the selectable fields of an encoded object."""
+        return self.selectable_values(msgspec.json.decode(data))
+
+    @cached_property
+    def _field_readers(self) -> list[Callable[[Object], str]]:
+        return [_field_reader(_FIELD_PATHS.get(path, path).split(".")) for path in self.rest.selectable_fields]
+
+
+def value_at(obj: Object, path: str) -> Any:
+    """The value at a path such as ``spec.replicas``; None if there is none."""
+    value: Any = obj if path else None
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def with_value_at(obj: Object, path: str, value: Any) -> Object:
+    """A copy of ``obj`` with ``value`` at a path such as ``spec.replicas``."""
+    step, _, rest = path.partition(".")
+    return {**obj, step: with_value_at(obj.get(step) or {}, rest, value) if rest else value}
+
+
+#: The paths of selectable fields that differ from their label.
+_FIELD_PATHS = {"source": "source.component"}
+
+
+def _field_reader(path: list[str]) -> Callable[[Object], str]:
+    def read(obj: Object) -> str:
+        value: Any = obj
+        for step in path:
+            value = value.get(step) if type(value) is dict else None
+            if value is None:
+                return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
+        if value is True or value is False:
+            return "true" if value else "false"
+        return str(value)
+
+    return read

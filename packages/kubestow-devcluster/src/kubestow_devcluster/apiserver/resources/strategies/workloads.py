@@ -1,0 +1,436 @@
+"""The strategies of kinds whose controllers create pods from a template, of cron jobs and of pod disruption budgets.
+
+Daemon sets also count the generations of their templates, and jobs label their pods with their uid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from kubestow.api.formats.names import NameErrors
+from kubestow_devcluster.apiserver.field_errors import (
+    FieldError,
+    forbidden_value,
+    invalid_value,
+    required_value,
+    unsupported_value,
+)
+from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
+from kubestow_devcluster.apiserver.kinds.int_or_percent import is_zero, validate_int_or_percent
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.kinds.object_meta import validate_labels
+from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import default_pod_template
+from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
+from kubestow_devcluster.apiserver.schema.types import Object
+
+
+class PodControllerStrategy(RESTStrategy):
+    """Kinds with a pod template, a selector that must match its labels, and a status that the controller writes."""
+
+    has_generation = True
+    #: The status of a new object, before its controller updates it.
+    initial_status: ClassVar[dict[str, Any]] = {}
+    #: The kind as error messages name it.
+    noun: ClassVar = "deployment"
+    #: Whether the template must have restartPolicy Always.
+    requires_restart_always: ClassVar = True
+
+    def set_defaults(self, new: Object) -> None:
+        spec = new["spec"]
+        default_pod_template(spec.setdefault("template", {}))
+        self.default_spec(spec)
+
+    def default_spec(self, spec: Object) -> None:
+        """Set the defaults of the spec apart from the template."""
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new["status"] = dict(self.initial_status)
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new["spec"]
+        errors = self.validate_selector(spec)
+        errors += validate_not_negative(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"), "spec")
+        errors += self.validate_spec(spec)
+        errors += validate_labels(template_labels(spec), "spec.template.labels")
+        template = spec["template"].get("spec", {})
+        if self.requires_restart_always and template.get("restartPolicy") in ("OnFailure", "Never"):
+            path = "spec.template.spec.restartPolicy"
+            errors.append(unsupported_value(path, template["restartPolicy"], ("Always",)))
+        return errors + validate_pod_spec(template, "spec.template.spec")
+
+    def validate_spec(self, spec: Object) -> list[FieldError]:
+        """Validate the fields that only this kind has."""
+        return []
+
+    def validate_selector(self, spec: Object) -> list[FieldError]:
+        selector = spec.get("selector")
+        if selector is None:
+            return [required_value("spec.selector")]
+        match_labels, labels = selector.get("matchLabels") or {}, template_labels(spec)
+        if not match_labels and not selector.get("matchExpressions"):
+            return [invalid_value("spec.selector", selector, f"empty selector is invalid for {self.noun}")]
+        if any(labels.get(key) != value for key, value in match_labels.items()):
+            problem = "`selector` does not match template `labels`"
+            return [invalid_value("spec.template.metadata.labels", labels, problem)]
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        errors = self.validate(new)
+        if new["spec"].get("selector") != old["spec"].get("selector"):
+            errors.append(invalid_value("spec.selector", new["spec"].get("selector"), "field is immutable"))
+        return errors
+
+
+def validate_not_negative(obj: Object, fields: Sequence[str], path: str) -> list[FieldError]:
+    """Validate that these fields of the object at ``path`` are not negative."""
+    return [
+        invalid_value(f"{path}.{field}", obj[field], "must be greater than or equal to 0")
+        for field in fields
+        if obj.get(field, 0) < 0
+    ]
+
+
+def template_labels(spec: Object) -> dict[str, str]:
+    labels: dict[str, str] = spec["template"].get("metadata", {}).get("labels") or {}
+    return labels
+
+
+_DEPLOYMENT_TYPES = ("Recreate", "RollingUpdate")
+
+
+class ReplicaSetStrategy(PodControllerStrategy):
+    initial_status: ClassVar = {"replicas": 0}
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("replicas", 1)
+
+
+class ReplicationControllerStrategy(PodControllerStrategy):
+    default_propagation_policy = "Orphan"
+    initial_status: ClassVar = {"replicas": 0}
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("replicas", 1)
+        if not spec.get("selector") and template_labels(spec):
+            spec["selector"] = dict(template_labels(spec))
+
+    def validate_selector(self, spec: Object) -> list[FieldError]:
+        selector = spec.get("selector")
+        return super().validate_selector({**spec, "selector": {"matchLabels": selector}} if selector else {})
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+class DeploymentStrategy(PodControllerStrategy):
+    kept_by_status_writes = ("labels",)
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("replicas", 1)
+        strategy = spec.setdefault("strategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+
+    def validate_spec(self, spec: Object) -> list[FieldError]:
+        strategy, path = spec["strategy"], "spec.strategy"
+        if strategy["type"] not in _DEPLOYMENT_TYPES:
+            return [unsupported_value(f"{path}.type", strategy["type"], _DEPLOYMENT_TYPES)]
+        rolling = strategy.get("rollingUpdate")
+        if rolling is None:
+            return []
+        if strategy["type"] == "Recreate":
+            return [forbidden_value(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
+        path += ".rollingUpdate"
+        fields = ("maxUnavailable", "maxSurge")
+        errors = validate_int_or_percent(rolling, fields, path, at_most_100_percent=fields[:1])
+        if not errors and all(is_zero(rolling.get(field)) for field in fields):
+            value = rolling["maxUnavailable"]
+            errors.append(invalid_value(f"{path}.maxUnavailable", value, "may not be 0 when `maxSurge` is 0"))
+        return errors
+
+
+_RETENTION_POLICIES = ("Delete", "Retain")
+_MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+class StatefulSetStrategy(PodControllerStrategy):
+    initial_status: ClassVar = {"replicas": 0, "availableReplicas": 0}
+    noun = "statefulset"
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("replicas", 1)
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("partition", 0)
+            rolling.setdefault("maxUnavailable", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.setdefault("apiVersion", "v1")
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+            claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+    def validate_spec(self, spec: Object) -> list[FieldError]:
+        errors = []
+        policy = spec["podManagementPolicy"]
+        if policy not in ("OrderedReady", "Parallel"):
+            problem = "must be 'OrderedReady' or 'Parallel'"
+            errors.append(invalid_value("spec.podManagementPolicy", policy, problem))
+        retention = spec["persistentVolumeClaimRetentionPolicy"]
+        errors += [
+            unsupported_value(f"spec.persistentVolumeClaimRetentionPolicy.{when}", retention[when], _RETENTION_POLICIES)
+            for when in ("whenDeleted", "whenScaled")
+            if retention[when] not in _RETENTION_POLICIES
+        ]
+        errors += validate_not_negative(spec.get("ordinals") or {}, ("start",), "spec.ordinals")
+        return errors + _validate_update_strategy(spec["updateStrategy"], "spec.updateStrategy")
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        def immutable(spec: Object) -> Object:
+            return {field: value for field, value in spec.items() if field not in _MUTABLE}
+
+        errors = self.validate(new)
+        if immutable(new["spec"]) != immutable(old["spec"]):
+            *names, last = (f"'{field}'" for field in _MUTABLE)
+            mutable = f"{', '.join(names)} and {last}"
+            problem = f"updates to statefulset spec for fields other than {mutable} are forbidden"
+            errors.append(forbidden_value("spec", problem))
+        return errors
+
+
+def _validate_update_strategy(strategy: Object, path: str) -> list[FieldError]:
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] not in ("RollingUpdate", "OnDelete"):
+        return [invalid_value(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
+    if rolling is None:
+        return []
+    path += ".rollingUpdate"
+    if strategy["type"] == "OnDelete":
+        return [invalid_value(path, rolling, "only allowed for updateStrategy 'RollingUpdate'")]
+    errors = validate_not_negative(rolling, ("partition",), path)
+    invalid = validate_int_or_percent(rolling, ["maxUnavailable"], path, at_most_100_percent=["maxUnavailable"])
+    if not invalid and "maxUnavailable" in rolling and is_zero(rolling["maxUnavailable"]):
+        invalid.append(invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "cannot be 0"))
+    return errors + invalid
+
+
+#: The annotation that counts the pod templates a daemon set has had.
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+_UPDATE_TYPES = ("OnDelete", "RollingUpdate")
+
+
+class DaemonSetStrategy(PodControllerStrategy):
+    initial_status: ClassVar = {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    }
+    noun = "daemonset"
+
+    def default_spec(self, spec: Object) -> None:
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+    def validate_spec(self, spec: Object) -> list[FieldError]:
+        strategy, path = spec["updateStrategy"], "spec.updateStrategy"
+        if strategy["type"] not in _UPDATE_TYPES:
+            return [unsupported_value(f"{path}.type", strategy["type"], _UPDATE_TYPES)]
+        rolling, path = strategy.get("rollingUpdate") or {}, f"{path}.rollingUpdate"
+        fields = ("maxUnavailable", "maxSurge")
+        errors = validate_int_or_percent(rolling, fields, path, at_most_100_percent=fields)
+        if errors or strategy["type"] == "OnDelete":
+            return errors
+        no_unavailable, no_surge = (is_zero(rolling.get(field)) for field in fields)
+        if no_unavailable and no_surge:
+            errors.append(required_value(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        elif not no_unavailable and not no_surge:
+            problem = "may not be set when maxUnavailable is non-zero"
+            errors.append(invalid_value(f"{path}.maxSurge", rolling["maxSurge"], problem))
+        return errors
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
+        new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+    def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
+        text = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+        count = int(text) if text.isdigit() else 1
+        count += new["spec"]["template"] != old["spec"]["template"]
+        new["metadata"]["annotations"] = {
+            **(new["metadata"].get("annotations") or {}),
+            TEMPLATE_GENERATION: str(count),
+        }
+
+
+_COUNT_FIELDS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+#: The back-off limit of a Job with one per index.
+_NO_LIMIT = 2**31 - 1
+_CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
+_TIME_ZONE = re.compile(r"[A-Za-z0-9+\-_/]+")
+
+
+class JobStrategy(PodControllerStrategy):
+    default_propagation_policy = "Orphan"
+    requires_restart_always = False
+
+    def default_spec(self, spec: Object) -> None:
+        if "parallelism" not in spec and "completions" not in spec:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("manualSelector", False)
+        replacement = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+        spec.setdefault("podReplacementPolicy", replacement)
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern["status"] = pattern.get("status") or "True"
+
+    def validate_spec(self, spec: Object) -> list[FieldError]:
+        return validate_not_negative(spec, _COUNT_FIELDS, "spec") + _validate_restart_policy(spec, "spec")
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
+        spec, metadata = new["spec"], new["metadata"]
+        if spec.get("manualSelector"):
+            return
+        labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+        for prefix in ("", "batch.kubernetes.io/"):
+            labels.setdefault(f"{prefix}controller-uid", metadata["uid"])
+            labels.setdefault(f"{prefix}job-name", metadata.get("name", ""))
+        spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}})
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        errors = super().validate_update(new, old)
+        if new["spec"]["template"] != old["spec"]["template"] and not old["spec"].get("suspend"):
+            errors.append(invalid_value("spec.template", new["spec"]["template"], "field is immutable"))
+        return errors
+
+
+class CronJobStrategy(RESTStrategy):
+    has_generation = True
+
+    def set_defaults(self, new: Object) -> None:
+        spec = new["spec"]
+        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+        default_pod_template(template.setdefault("template", {}))
+        spec.setdefault("concurrencyPolicy", "Allow")
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new["status"] = {}
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new["spec"]
+        errors = _validate_schedule(spec)
+        if spec["concurrencyPolicy"] not in _CONCURRENCY_POLICIES:
+            errors.append(unsupported_value("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY_POLICIES))
+        limits = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+        errors += validate_not_negative(spec, limits, "spec")
+        template, path = spec["jobTemplate"]["spec"], "spec.jobTemplate.spec"
+        errors += validate_pod_spec(template["template"].get("spec", {}), f"{path}.template.spec")
+        return errors + _validate_restart_policy(template, path)
+
+    def validate_name(self, name: str) -> NameErrors:
+        # The name of a job is that of its cron job and a suffix of 11 characters.
+        name_errors = super().validate_name(name)
+        return (*name_errors, "must be no more than 52 characters") if len(name) > 52 else name_errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+def _validate_schedule(spec: Object) -> list[FieldError]:
+    schedule, zone = spec.get("schedule"), spec.get("timeZone")
+    if not schedule:
+        errors = [required_value("spec.schedule")]
+    elif "TZ" in schedule:
+        problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors = [invalid_value("spec.schedule", schedule, problem)]
+    else:
+        errors = []
+        try:
+            cron.parse(schedule)
+        except cron.InvalidSchedule as invalid:
+            errors.append(invalid_value("spec.schedule", schedule, str(invalid)))
+    if zone is not None and (problem := _time_zone_problem(zone)):
+        errors.append(invalid_value("spec.timeZone", zone, problem))
+    return errors
+
+
+def _time_zone_problem(zone: str) -> str:
+    if not zone:
+        return "timeZone must be nil or non-empty string"
+    if zone.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    try:
+        if _TIME_ZONE.fullmatch(zone):
+            ZoneInfo(zone)
+            return ""
+    except (KeyError, ValueError, OSError):
+        pass
+    return f"unknown time zone {zone}"
+
+
+def _validate_restart_policy(spec: Object, path: str) -> list[FieldError]:
+    policy = spec["template"].get("spec", {}).get("restartPolicy")
+    if policy != "Always":
+        return []
+    return [required_value(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')]
+
+
+_UNHEALTHY_POD_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+
+
+class PodDisruptionBudgetStrategy(RESTStrategy):
+    has_generation = True
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec, errors = new["spec"], []
+        bounds = [field for field in ("minAvailable", "maxUnavailable") if field in spec]
+        if len(bounds) > 1:
+            value = {field: spec[field] for field in bounds}
+            errors.append(invalid_value("spec", value, "minAvailable and maxUnavailable cannot be both set"))
+        errors += validate_int_or_percent(spec, bounds, "spec", at_most_100_percent=bounds)
+        policy = spec.get("unhealthyPodEvictionPolicy", "IfHealthyBudget")
+        if policy not in _UNHEALTHY_POD_EVICTION_POLICIES:
+            path = "spec.unhealthyPodEvictionPolicy"
+            errors.append(unsupported_value(path, policy, _UNHEALTHY_POD_EVICTION_POLICIES))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)

@@ -1,1 +1,0 @@
-"""The strategies of workload controllers: kinds with a pod template."""

@@ -1,0 +1,1 @@
+"""What controllers and simulated kubelets share: watch loops, typed reading of stored objects, events, node health."""

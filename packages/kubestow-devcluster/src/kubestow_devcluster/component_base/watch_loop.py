@@ -1,0 +1,127 @@
+"""List-and-watch inside the server: handle each change of the store, then process what is pending, in a loop.
+
+The simulated kubelets and the controller manager each are one :class:`WatchLoop` and run as one task. A loop reads the
+history of its resources with cursors, as any watch does. It sleeps until one of them changes or a timer expires, so an
+idle cluster costs nothing, and relists when the history no longer reaches back to its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from kubestow.log_fields import fields
+from kubestow_devcluster.apiserver.storage.store import Cursor, Expired, Store, StoredObject, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+
+class WatchLoop(ABC):
+    """Calls :meth:`relist`, then repeats: :meth:`handle_event` for every change, :meth:`process_pending`, sleep."""
+
+    #: The component's name in log messages.
+    name: ClassVar[str]
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changed = asyncio.Event()
+        self._cursors: dict[str, Cursor] = {}
+        self._delivered_version = 0
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            try:
+                await self._list_and_watch()
+            except Expired:
+                _log.warning("%s: watch history expired, relisting", self.name, extra=fields(loop=self.name))
+
+    @abstractmethod
+    def relist(self) -> None:
+        """Drop all cached state, :meth:`list_and_watch` each resource, and rebuild the state from the lists."""
+
+    @abstractmethod
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
+        """Update the cached state for one change, and schedule what has to be done about it."""
+
+    @abstractmethod
+    def process_pending(self) -> None:
+        """Do a bounded part of the pending work: nothing else runs on the event loop until this returns."""
+
+    @property
+    @abstractmethod
+    def next_deadline(self) -> float | None:
+        """When there is work again, in the running loop's time. A past time means now, None after the next change."""
+
+    def list_and_watch(self, resource: str) -> list[StoredObject]:
+        """List a resource and watch it from there on. No event is delivered for the objects returned."""
+        collection = self._store.collection(resource)
+        self._cursors[resource] = collection.cursor(self._store.resource_version)
+        return collection.snapshot()
+
+    def is_watching(self, resource: str) -> bool:
+        return resource in self._cursors
+
+    def deliver_events(self) -> None:
+        """Handle every change up to now. Raises Expired when the history has dropped some of them."""
+        if self._delivered_version == self._store.resource_version:
+            return
+        self._delivered_version = self._store.resource_version
+        for resource, cursor in self._cursors.items():
+            if cursor.has_more:
+                for event in cursor.take():
+                    self.handle_event(resource, event)
+
+    async def _list_and_watch(self) -> None:
+        self._cursors = {}
+        self._delivered_version = self._store.resource_version
+        self.relist()
+        while True:
+            self.deliver_events()
+            self.process_pending()
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Return at the next change or deadline; yields to other tasks even if there is work already."""
+        loop, deadline = asyncio.get_running_loop(), self.next_deadline
+        if self._delivered_version != self._store.resource_version or (
+            deadline is not None and deadline <= loop.time()
+        ):
+            await asyncio.sleep(0)
+            return
+        changed, wake = self._changed, self._changed.set
+        changed.clear()
+        for resource in self._cursors:
+            self._store.collection(resource).notify_once(wake)
+        timer = None if deadline is None else loop.call_at(deadline, wake)
+        try:
+            await changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = itertools.count()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> None:
+        """Schedule ``callback`` in ``delay`` seconds; callbacks with the same deadline keep their order."""
+        deadline = asyncio.get_running_loop().time() + max(delay, 0.0)
+        heapq.heappush(self._heap, (deadline, next(self._sequence), callback))
+
+    def pop_expired(self) -> Callable[[], None] | None:
+        """Remove and return the first callback whose deadline has passed; None if there is none."""
+        if not self._heap or self._heap[0][0] > asyncio.get_running_loop().time():
+            return None
+        return heapq.heappop(self._heap)[2]
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._heap[0][0] if self._heap else None

@@ -1,0 +1,198 @@
+"""The node lifecycle controller: marks nodes without heartbeats as Unknown, their pods as not ready, and taints nodes.
+
+A heartbeat is a renewed lease or a status report. A node without one for the grace period gets the Ready condition
+Unknown; the kubelet's next status report restores it. Taints follow from conditions
+(:mod:`kubestow_devcluster.component_base.node_health`), evictions from taints (:mod:`.taint_eviction`).
+
+kube-controller-manager taints the nodes of a failing zone slowly or not at all; here zones are not considered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubestow_devcluster.apiserver.kinds.conditions import get_condition, update_pod_condition
+from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, reconcile_taints
+from kubestow_devcluster.component_base.stored_objects import is_terminating, node_name_of
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
+from kubestow_devcluster.controllers.pod_index import PodView
+
+_LEASES = "leases.coordination.k8s.io"
+#: The conditions that a kubelet reports.
+_KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+#: The key of the reconciliation that checks all heartbeats; it is not a valid node name.
+_MONITOR_HEARTBEATS = ""
+
+
+class NodeLifecycleController(Controller):
+    resource = "nodes"
+    watched = frozenset({_LEASES})
+    component = "node-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pod_kind = context.registry.scheme["pods"]
+        self._grace_period = context.node_monitor_grace_period
+        #: When each node had its last heartbeat, in the loop's time, oldest first. Unknown nodes have no entry.
+        self._last_heartbeat: dict[str, float] = {}
+        #: The Ready condition's lastHeartbeatTime and status at the last reconciliation.
+        self._reported_at: dict[str, str] = {}
+        self._ready_status: dict[str, str] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
+        if change.resource == _LEASES and event.object.namespace == LEASE_NAMESPACE:
+            name = event.object.name
+            if not change.is_deletion and self.registry.store.collection("nodes").get(name) is not None:
+                self._record_heartbeat(name)
+        elif change.resource == self.resource:
+            self._handle_node(event)
+
+    def _handle_node(self, event: WatchEvent) -> None:
+        name = event.object.name
+        if event.type == "DELETED":
+            for state in (self._last_heartbeat, self._reported_at, self._ready_status):
+                state.pop(name, None)
+            return
+        if event.type == "ADDED":
+            self._record_heartbeat(name)
+        self.enqueue(name)
+
+    def _record_heartbeat(self, node: str) -> None:
+        if not self._last_heartbeat:
+            self.enqueue_after(_MONITOR_HEARTBEATS, self._grace_period)
+        self._last_heartbeat.pop(node, None)
+        self._last_heartbeat[node] = asyncio.get_running_loop().time()
+
+    def reconcile(self, key: str) -> None:
+        if key == _MONITOR_HEARTBEATS:
+            self._monitor_heartbeats()
+            return
+        node = self.get(key)
+        if node is None:
+            return
+        ready = get_condition(node["status"], "Ready") or {}
+        reported_at = ready.get("lastHeartbeatTime") or ""
+        if reported_at != self._reported_at.get(key, reported_at):
+            self._record_heartbeat(key)
+        self._reported_at[key] = reported_at
+        before, self._ready_status[key] = self._ready_status.get(key, ""), ready.get("status", "")
+        if reconcile_taints(node, self.registry.now()):
+            self.registry.commit(self.kind, node)
+        if before == "True" and self._ready_status[key] != "True":
+            self._mark_pods_not_ready(node)
+
+    def _monitor_heartbeats(self) -> None:
+        """Mark every node whose grace period has expired, and run again when the next one expires."""
+        now = asyncio.get_running_loop().time()
+        for name, last_heartbeat in list(self._last_heartbeat.items()):
+            if last_heartbeat + self._grace_period > now:
+                self.enqueue_after(_MONITOR_HEARTBEATS, last_heartbeat + self._grace_period - now)
+                return
+            del self._last_heartbeat[name]
+            node = self.get(name)
+            if node is not None:
+                self._mark_unknown(node)
+
+    def _mark_unknown(self, node: Object) -> None:
+        now = self.registry.now()
+        conditions: list[Object] = node["status"].get("conditions") or []
+        by_type = {condition["type"]: condition for condition in conditions}
+        for type_ in _KUBELET_CONDITIONS:
+            condition = by_type.get(type_)
+            if condition is None:
+                conditions.append(_never_updated(type_, node["metadata"]["creationTimestamp"], now))
+            elif condition["status"] != "Unknown":
+                message = "Kubelet stopped posting node status."
+                condition |= {"status": "Unknown", "reason": "NodeStatusUnknown", "message": message}
+                condition["lastTransitionTime"] = now
+        node["status"]["conditions"] = conditions
+        reconcile_taints(node, now)
+        self.registry.commit(self.kind, node)
+
+    def _mark_pods_not_ready(self, node: Object) -> None:
+        """Set Ready to False on the ready pods of a node that is no longer ready."""
+        name, now = node["metadata"]["name"], self.registry.now()
+        self.record_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        for pod in self.pods.on_node(name):
+            stored = self.registry.store.collection("pods").get(pod.key)
+            if stored is None or not pod.is_ready:
+                continue
+            current = self._pod_kind.decode(stored)
+            if update_pod_condition(current["status"], {"type": "Ready", "status": "False"}, now):
+                self.registry.commit(self._pod_kind, current)
+                self.recorder.warning(self.component, self._pod_kind, current, "NodeNotReady", "Node is not ready")
+
+
+def _never_updated(type_: str, created: str, now: str) -> Object:
+    return {
+        "type": type_,
+        "status": "Unknown",
+        "lastHeartbeatTime": created,
+        "lastTransitionTime": now,
+        "reason": "NodeStatusNeverUpdated",
+        "message": "Kubelet never posted node status.",
+    }
+
+
+#: Seconds from a node's deletion until its pods are removed.
+QUARANTINE = 40.0
+
+_OUT_OF_SERVICE = b'"node.kubernetes.io/out-of-service"'
+
+
+class PodGarbageCollector(Controller):
+    """Reconciles nodes by name, including deleted ones."""
+
+    resource = "nodes"
+    watched = frozenset({"pods"})
+    component = "pod-garbage-collector"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pod_kind = context.registry.scheme["pods"]
+        self._nodes = context.registry.store.collection("nodes")
+
+    def handle_change(self, change: ObjectChange) -> None:
+        stored = change.event.object
+        if change.resource == self.resource:
+            if change.is_deletion:
+                self.enqueue_after(stored.name, QUARANTINE)
+            elif _OUT_OF_SERVICE in stored.data:
+                self.enqueue(stored.name)
+        elif change.resource == "pods" and not change.is_deletion and (name := node_name_of(stored)):
+            node = self._nodes.get(name)
+            if node is None:
+                self.enqueue_after(name, QUARANTINE)
+            elif is_terminating(stored) and _OUT_OF_SERVICE in node.data:
+                self.enqueue(name)
+
+    def reconcile(self, key: str) -> None:
+        node = self._nodes.get(key)
+        for pod in self.pods.on_node(key):
+            if node is None:
+                self._delete(pod, disruption="PodGC: node no longer exists")
+            elif pod.is_terminating and _is_out_of_service(node):
+                self._delete(pod)
+
+    def _delete(self, pod: PodView, *, disruption: str = "") -> None:
+        """Fail the pod unless it has finished, then remove it; ``disruption`` is its DisruptionTarget's message."""
+        stored = self.registry.store.collection("pods").get(pod.key)
+        if stored is None:
+            return
+        current = self._pod_kind.decode(stored)
+        if not pod.is_finished:
+            current["status"]["phase"] = "Failed"
+            if disruption:
+                condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+                update_pod_condition(current["status"], condition | {"message": disruption}, self.registry.now())
+            self.registry.commit(self._pod_kind, current)
+        deletion = DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid)
+        self.registry.delete(self._pod_kind, pod.metadata.namespace, pod.name, deletion)
+
+
+def _is_out_of_service(node: StoredObject) -> bool:
+    return _OUT_OF_SERVICE in node.data and b'"type":"Ready","status":"True"' not in node.data
