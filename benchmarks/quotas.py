@@ -35,8 +35,7 @@ from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness
-from kubestow_contrib.capacity_scheduling.elastic_quotas import ElasticQuota
-from kubestow_contrib.capacity_scheduling.plugin import CapacityScheduling
+from kubestow_contrib.capacity_scheduling import CapacityScheduling, ElasticQuota
 
 SCENARIOS = ("room", "max", "min", "own-victims", "borrowed")
 PREEMPTING = ("own-victims", "borrowed")

@@ -38,8 +38,7 @@ from kubestow_contrib.koordinator.node_metric import (
     Vector,
     read_report,
 )
-from kubestow_contrib.node_load.changed_nodes import ChangedNodes
-from kubestow_contrib.node_load.usage import CLOCK_SKEW
+from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes
 
 __all__ = ["LoadView", "NodeLoad", "NodeLoads"]
 

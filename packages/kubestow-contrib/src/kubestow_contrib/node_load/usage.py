@@ -2,8 +2,7 @@
 
 A sample is used only if its values can be true: finite and not negative. It expires, so that a node whose metrics have
 ended is treated like one without metrics. A sample from the future is a sign of a wrong clock; a small difference of
-clocks is tolerated.
-"""
+clocks is tolerated."""
 
 from __future__ import annotations
 
@@ -16,11 +15,24 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.api.formats.quantity import millis
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.invalidation import NEVER
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import InvalidQuantity
+from kubestow.framework.event_registration import invalidation_mask, on
 
-__all__ = ["CLOCK_SKEW", "EXPIRATION", "NodeCapacity", "NodeUsage", "UsageColumns", "UsageSample", "usable"]
+__all__ = [
+    "CLOCK_SKEW",
+    "EXPIRATION",
+    "ChangedNodes",
+    "NodeCapacity",
+    "NodeUsage",
+    "UsageColumns",
+    "UsageSample",
+    "usable",
+]
 
 #: A sample is used for so many seconds after the end of its window.
 EXPIRATION = 300.0
@@ -141,3 +153,30 @@ def _cpu(node: Node) -> float:
         return millis(node.status.capacity["cpu"])
     except (KeyError, InvalidQuantity):
         return math.nan
+
+
+class ChangedNodes:
+    """The rows whose node object is new since the last call, as far as some actions on nodes change it."""
+
+    def __init__(self, cluster: Cluster, actions: Action) -> None:
+        self._cluster = cluster
+        self._mask = invalidation_mask((on(EventResource.NODE, Action.ADD | actions),))
+        self._generation = NEVER
+        #: The objects that were returned last, by node name.
+        self._known: dict[str, Node] = {}
+
+    def rows(self) -> list[int]:
+        """The rows that have changed; all of them in the first call."""
+        cycle = self._cluster.cycle
+        if self._generation == cycle.begin():
+            return []
+        table = self._cluster.nodes
+        rows = cycle.invalid_rows(self._generation, self._mask)
+        self._generation = cycle.generation
+        if rows is None:
+            rows = [row for row, node in enumerate(table.objects) if self._known.get(table.names[row]) is not node]
+            if len(self._known) > len(table):
+                self._known = {name: node for name, node in self._known.items() if name in table.rows}
+        for row in rows:
+            self._known[table.names[row]] = table.objects[row]
+        return rows

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
-from kubestow_contrib.node_resource_topology.args import CacheArgs
-from kubestow_contrib.node_resource_topology.fingerprint import fingerprint
-from kubestow_contrib.node_resource_topology.pod_requests import Amounts, PodRequests, is_exclusive
-from kubestow_contrib.node_resource_topology.topologies import (
+from kubestow_contrib.node_resource_topology.agent_reports import fingerprint
+from kubestow_contrib.node_resource_topology.alignment import Amounts, PodRequests, is_exclusive
+from kubestow_contrib.node_resource_topology.node_resource_topology_match import CacheArgs
+from kubestow_contrib.node_resource_topology.zones import (
     Layout,
     NodeResourceTopology,
+    Zones,
     read_available,
     read_layout,
 )
-from kubestow_contrib.node_resource_topology.zones import Zones
 
 __all__ = ["RESYNCED", "OverReserve"]
 

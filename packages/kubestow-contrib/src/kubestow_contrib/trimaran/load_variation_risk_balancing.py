@@ -18,8 +18,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
-from kubestow_contrib.trimaran.args import TrimaranArgs
-from kubestow_contrib.trimaran.pod_amounts import requests
+from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, requests
 
 __all__ = ["LoadVariationRiskBalancing", "LoadVariationRiskBalancingArgs", "risk_scores"]
 

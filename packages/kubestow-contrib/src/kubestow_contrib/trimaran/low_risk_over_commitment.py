@@ -24,7 +24,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
-from kubestow_contrib.trimaran.args import TrimaranArgs
 from kubestow_contrib.trimaran.beta_distribution import (
     LEAST_DEVIATION,
     BetaParameters,
@@ -32,7 +31,7 @@ from kubestow_contrib.trimaran.beta_distribution import (
     cumulative_of_one,
     match_moments,
 )
-from kubestow_contrib.trimaran.pod_amounts import limits, requests
+from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, limits, requests
 
 __all__ = ["Amounts", "LowRiskOverCommitment", "LowRiskOverCommitmentArgs", "limit_risk", "load_risk"]
 

@@ -21,7 +21,7 @@ from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow_contrib.node_load.usage import NodeCapacity
 from kubestow_contrib.range_normalization import inverted_range
-from kubestow_contrib.trimaran.args import TrimaranArgs
+from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs
 
 __all__ = ["Peaks", "PeaksArgs", "PowerModel"]
 

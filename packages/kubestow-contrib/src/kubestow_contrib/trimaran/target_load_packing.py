@@ -25,8 +25,7 @@ from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow_contrib.node_load.recent_pods import RecentPods
 from kubestow_contrib.node_load.usage import NodeCapacity
-from kubestow_contrib.trimaran.args import TrimaranArgs
-from kubestow_contrib.trimaran.pod_amounts import cpu_and_memory
+from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, cpu_and_memory
 
 __all__ = ["TargetLoadPacking", "TargetLoadPackingArgs"]
 

@@ -2,13 +2,11 @@
 
 configuration      volcano-scheduler.conf: actions, tiers of plugins and their arguments
 conversion         from there to a profile of a KubeSchedulerConfiguration
-queues             Queue objects and their mistakes
-fair_share         water-filling of deserved amounts, and dominant shares
-division           the division of the cluster among queues
+queues             Queue objects and their mistakes, and the division of the cluster among queues by fair shares
 accounts           jobs and queues with what their pods request and use
-job_order          the order of queues and of their jobs, asked for at every pop
-enqueueing         which jobs are admitted (action enqueue)
+jobs               the order of queues and of their jobs at every pop, and which are admitted (action enqueue)
+phases             the phases of pod groups
 victims            which pods may be evicted for another (actions preempt and reclaim)
-plugin             the plugin Volcano, which connects them with the scheduler
+volcano            the plugin Volcano, which connects them with the scheduler
 binpack            the plugin VolcanoBinpack, a score
 """

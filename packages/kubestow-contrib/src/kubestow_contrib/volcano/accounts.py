@@ -19,9 +19,17 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
-from kubestow_contrib.volcano.division import Division
-from kubestow_contrib.volcano.fair_share import TOLERANCE, dominant_share
-from kubestow_contrib.volcano.queues import DEFAULT_QUEUE, Amounts, Queue, QueueRules, amounts_of, read_queues
+from kubestow_contrib.volcano.queues import (
+    DEFAULT_QUEUE,
+    TOLERANCE,
+    Amounts,
+    Division,
+    Queue,
+    QueueRules,
+    amounts_of,
+    dominant_share,
+    read_queues,
+)
 
 __all__ = ["Accounts", "EndedPod", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
 

@@ -1,14 +1,14 @@
-"""Queue objects of Volcano (scheduling.volcano.sh/v1beta1), and what is wrong with them.
-
-A queue with a mistake admits no pods: the message names the field, in the log and in the condition of its pods.
-"""
+"""Queue objects and their mistakes, the division of the cluster among queues, and dominant shares."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import Quantity, millis, units
@@ -16,7 +16,18 @@ from kubestow.api.meta import APIObject
 from kubestow.errors import InvalidQuantity
 from kubestow.log_fields import fields
 
-__all__ = ["DEFAULT_QUEUE", "Amounts", "Queue", "QueueRules", "amounts_of", "read_queues"]
+__all__ = [
+    "DEFAULT_QUEUE",
+    "TOLERANCE",
+    "Amounts",
+    "Division",
+    "Queue",
+    "QueueRules",
+    "amounts_of",
+    "dominant_share",
+    "read_queues",
+    "water_fill",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -144,3 +155,89 @@ def _cycle(obj: Queue, by_name: Mapping[str, Queue]) -> list[str]:
         if parent in path[:-1]:
             return path
     return []
+
+
+AmountVector = NDArray[np.float64]
+
+#: AmountVector that differ by less are equal: deserved amounts are fractions, and rounded.
+TOLERANCE = 1e-3
+
+
+def water_fill(
+    total: AmountVector, weights: NDArray[np.float64], lower: AmountVector, upper: AmountVector
+) -> AmountVector:
+    """The deserved amounts (queues by resources): ``total`` (resources) divided by ``weights`` (queues, positive).
+
+    Each queue gets at least its ``lower`` and at most its ``upper`` amount (queues by resources; an upper amount below
+    the lower one counts as that). Between them all queues are filled to one level per weight, the highest at which the
+    sum does not exceed the total. So only a lower amount can put a queue above the level of another that lacks
+    something. If the lower amounts exceed the total, they are the result.
+    """
+    upper = np.maximum(upper, lower)
+    count = len(weights)
+    if not count:
+        return upper
+    by_weight = weights[:, np.newaxis]
+    # The sum of all queues as a function of the level is piecewise linear: a queue begins to rise at lower / weight,
+    # and stops at upper / weight.
+    edges = np.concatenate((lower / by_weight, upper / by_weight))
+    slopes = np.broadcast_to(np.concatenate((by_weight, -by_weight)), edges.shape)
+    order = np.argsort(edges, axis=0, kind="stable")
+    edges = np.take_along_axis(edges, order, axis=0)
+    slopes = np.cumsum(np.take_along_axis(slopes, order, axis=0), axis=0)
+    sums = np.cumsum(np.diff(edges, axis=0) * slopes[:-1], axis=0)
+    sums = lower.sum(axis=0) + np.concatenate((np.zeros((1, len(total))), sums))
+    last = np.maximum((sums <= total).sum(axis=0) - 1, 0)
+    columns = np.arange(len(total))
+    slope = slopes[last, columns]
+    rest = np.maximum(total - sums[last, columns], 0.0)
+    level = edges[last, columns] + np.divide(rest, slope, out=np.zeros_like(rest), where=slope > 0)
+    deserved: AmountVector = np.clip(level * by_weight, lower, upper)
+    return deserved
+
+
+def dominant_share(allocated: Mapping[str, float], of: Mapping[str, float]) -> float:
+    """The largest fraction that is allocated of any resource in ``of``; 1 where something is allocated of nothing."""
+    share = 0.0
+    for name, whole in of.items():
+        amount = allocated.get(name, 0)
+        if amount > 0:
+            share = max(share, amount / whole if whole > 0 else 1.0)
+    return share
+
+
+class Division:
+    """The division of ``total`` among queues, given their rules and what each may use at most (``capabilities``)."""
+
+    def __init__(
+        self, total: Amounts, rules: Sequence[QueueRules], capabilities: Sequence[Mapping[str, float]]
+    ) -> None:
+        self._names = list(total)
+        self._rows = {each.name: row for row, each in enumerate(rules)}
+        self._queues = [each.name for each in rules]
+        self._total = np.array(list(total.values()), np.float64)
+        self._weights = np.array([each.weight for each in rules], np.float64)
+        self._guarantee = self._table([each.guarantee for each in rules])
+        self._capability = np.maximum(self._table(capabilities), self._guarantee)
+        self._upper = self._guarantee.copy()
+        self._deserved = np.full_like(self._upper, -1.0)
+
+    def request(self, queue: str, amounts: Amounts) -> None:
+        """Replace what a queue requests."""
+        row = self._rows[queue]
+        requested = np.array([amounts.get(name, 0) for name in self._names], np.float64)
+        self._upper[row] = np.maximum(np.minimum(requested, self._capability[row]), self._guarantee[row])
+
+    def changes(self) -> Iterable[tuple[str, dict[str, float]]]:
+        """What each queue deserves, for those where that has changed since the last call."""
+        deserved = self._upper.copy()
+        if (self._upper.sum(axis=0) > self._total).any():
+            deserved = water_fill(self._total, self._weights, self._guarantee, self._upper)
+        changed = np.flatnonzero((deserved != self._deserved).any(axis=1))
+        self._deserved = deserved
+        for row, amounts in zip(changed.tolist(), deserved[changed].tolist(), strict=True):
+            yield self._queues[row], dict(zip(self._names, amounts, strict=True))
+
+    def _table(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+        values = [row.get(name, 0) for row in rows for name in self._names]
+        return np.array(values, np.float64).reshape(len(rows), len(self._names))

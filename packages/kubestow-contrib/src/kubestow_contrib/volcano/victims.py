@@ -13,8 +13,8 @@ from enum import Enum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccount, requests_of
 from kubestow_contrib.volcano.configuration import VolcanoConfiguration
-from kubestow_contrib.volcano.fair_share import dominant_share
-from kubestow_contrib.volcano.job_order import JobOrder
+from kubestow_contrib.volcano.jobs import JobOrder
+from kubestow_contrib.volcano.queues import dominant_share
 
 __all__ = ["Eviction", "EvictionRules"]
 

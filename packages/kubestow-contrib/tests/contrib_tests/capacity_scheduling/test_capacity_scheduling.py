@@ -10,8 +10,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
-from kubestow_contrib.capacity_scheduling.elastic_quotas import ElasticQuota, ElasticQuotas, excess
-from kubestow_contrib.capacity_scheduling.plugin import CapacityScheduling
+from kubestow_contrib.capacity_scheduling import CapacityScheduling, ElasticQuota, ElasticQuotas, excess
 
 PROFILE = {
     "plugins": {

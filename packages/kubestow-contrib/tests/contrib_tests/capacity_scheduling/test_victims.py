@@ -14,8 +14,7 @@ from kubestow.api.meta import convert
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.decision.result import Unschedulable
 from kubestow.testing import PluginHarness, node, pod
-from kubestow_contrib.capacity_scheduling.elastic_quotas import ElasticQuota
-from kubestow_contrib.capacity_scheduling.plugin import CapacityScheduling
+from kubestow_contrib.capacity_scheduling import CapacityScheduling, ElasticQuota
 
 PROFILE = {
     "plugins": {

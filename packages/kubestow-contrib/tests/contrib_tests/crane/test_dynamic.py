@@ -14,7 +14,7 @@ from contrib_tests.watched_nodes import profile_of
 from kubestow.api.core import Node
 from kubestow.errors import InputError
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
-from kubestow_contrib.crane.dynamic import Dynamic
+from kubestow_contrib.crane import Dynamic
 
 POLICY = """
 apiVersion: scheduler.policy.crane.io/v1alpha1

@@ -11,15 +11,15 @@ from contrib_tests.watched_nodes import profile_of
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.testing import PluginHarness, check_plugin, in_virtual_time, node, pod
-from kubestow_contrib.network_aware.custom_resources import (
+from kubestow_contrib.network_aware import (
     GROUP_LABEL,
     REGION,
     WORKLOAD_LABEL,
     ZONE,
     AppGroup,
+    NetworkOverhead,
     NetworkTopology,
 )
-from kubestow_contrib.network_aware.network_overhead import NetworkOverhead
 
 NAME = "NetworkOverhead"
 REGION_COSTS = {"us-west-1": {"us-east-1": 20}, "us-east-1": {"us-west-1": 20}}

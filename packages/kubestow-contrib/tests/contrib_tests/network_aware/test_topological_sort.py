@@ -8,8 +8,7 @@ import pytest
 
 from kubestow.api.meta import convert
 from kubestow.testing import check_plugin, in_virtual_time, node, pod
-from kubestow_contrib.network_aware.custom_resources import GROUP_LABEL, WORKLOAD_LABEL, AppGroup
-from kubestow_contrib.network_aware.topological_sort import TopologicalSort
+from kubestow_contrib.network_aware import GROUP_LABEL, WORKLOAD_LABEL, AppGroup, TopologicalSort
 
 ORDER = [{"workload": {"selector": selector}, "index": index} for index, selector in enumerate(["p1", "p3", "p2"], 1)]
 GROUP = convert(AppGroup, {"metadata": {"name": "basic", "namespace": "default"}, "status": {"topologyOrder": ORDER}})

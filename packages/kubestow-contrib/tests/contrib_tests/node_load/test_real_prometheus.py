@@ -10,7 +10,7 @@ from pathlib import Path
 from contrib_tests.prometheus_server import needs_prometheus, prometheus_server
 from kubestow.client.http_json import JSONServer
 from kubestow.errors import Unreachable
-from kubestow_contrib.node_load.prometheus import Prometheus
+from kubestow_contrib.node_load.sources import Prometheus
 from kubestow_contrib.node_load.usage import UsageSample
 
 #: As the recording rules of the node exporter's mixin name them.

@@ -16,9 +16,7 @@ from kubestow.client.http_json import JSONServer
 from kubestow.errors import Unreachable
 from kubestow.testing import PluginHarness, node
 from kubestow_contrib.node_load.collector import UsageSource
-from kubestow_contrib.node_load.load_watcher import LoadWatcher
-from kubestow_contrib.node_load.metrics_api import MetricsAPI
-from kubestow_contrib.node_load.prometheus import Prometheus
+from kubestow_contrib.node_load.sources import LoadWatcher, MetricsAPI, Prometheus
 from kubestow_contrib.node_load.usage import UsageSample
 
 # -- metrics.k8s.io ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from contrib_tests.node_resource_topology.topologies import (
 )
 from kubestow.api.core import Pod
 from kubestow.testing import pod
-from kubestow_contrib.node_resource_topology.topologies import NodeResourceTopology
+from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
 HUGEPAGES, ANYWHERE = "hugepages-2Mi", "vendor.example.com/anywhere"
 CONTAINERS, PODS = "SingleNUMANodeContainerLevel", "SingleNUMANodePodLevel"

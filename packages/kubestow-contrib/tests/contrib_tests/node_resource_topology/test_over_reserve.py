@@ -12,9 +12,9 @@ from contrib_tests.node_resource_topology.topologies import NAME, topology, zone
 from contrib_tests.watched_nodes import profile_of
 from kubestow.api.core import Pod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
-from kubestow_contrib.node_resource_topology.fingerprint import fingerprint, xxh64
-from kubestow_contrib.node_resource_topology.plugin import NodeResourceTopologyMatch
-from kubestow_contrib.node_resource_topology.topologies import NodeResourceTopology
+from kubestow_contrib.node_resource_topology.agent_reports import fingerprint, xxh64
+from kubestow_contrib.node_resource_topology.node_resource_topology_match import NodeResourceTopologyMatch
+from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
 
 @pytest.mark.parametrize(

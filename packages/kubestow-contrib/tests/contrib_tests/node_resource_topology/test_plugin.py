@@ -20,8 +20,8 @@ from contrib_tests.watched_nodes import profile_of
 from kubestow.errors import ConfigurationError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.testing import check_plugin, in_virtual_time, node, pod
-from kubestow_contrib.node_resource_topology.plugin import NodeResourceTopologyMatch
-from kubestow_contrib.node_resource_topology.topologies import NodeResourceTopology
+from kubestow_contrib.node_resource_topology.node_resource_topology_match import NodeResourceTopologyMatch
+from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
 SMALL = guaranteed({"cpu": 1, "memory": "1Gi"})
 

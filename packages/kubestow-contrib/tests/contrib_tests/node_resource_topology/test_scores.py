@@ -14,7 +14,7 @@ from contrib_tests.node_resource_topology.topologies import (
     zone,
 )
 from kubestow.testing import pod
-from kubestow_contrib.node_resource_topology.topologies import NodeResourceTopology
+from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
 CONTAINERS = "SingleNUMANodeContainerLevel"
 GPU = "gpu"

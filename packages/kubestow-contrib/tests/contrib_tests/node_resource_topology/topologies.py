@@ -9,8 +9,8 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.meta import convert
 from kubestow.testing import PluginHarness, node, pod
-from kubestow_contrib.node_resource_topology.plugin import NodeResourceTopologyMatch
-from kubestow_contrib.node_resource_topology.topologies import NodeResourceTopology
+from kubestow_contrib.node_resource_topology.node_resource_topology_match import NodeResourceTopologyMatch
+from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
 __all__ = ["NAME", "NIC", "Resources", "guaranteed", "harness", "node_of", "requesting", "topology", "zone"]
 

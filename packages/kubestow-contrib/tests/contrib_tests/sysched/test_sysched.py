@@ -15,8 +15,7 @@ from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import ConfigurationError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.testing import PluginHarness, check_plugin, node, nodes, pod
-from kubestow_contrib.sysched.plugin import SySched
-from kubestow_contrib.sysched.profiles import SeccompProfile, references
+from kubestow_contrib.sysched import SeccompProfile, SySched, references
 
 NAME = "SySched"
 PROFILES = {

@@ -15,7 +15,7 @@ from typing import Any
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.api.core import Pod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
-from kubestow_contrib.volcano.plugin import Volcano
+from kubestow_contrib.volcano.volcano import Volcano
 
 _PAIRS = 3
 _MEMBERS = 10

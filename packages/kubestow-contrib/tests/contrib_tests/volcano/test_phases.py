@@ -12,7 +12,7 @@ from kubestow.api.scheduling import VolcanoPodGroup, VolcanoPodGroupStatus
 from kubestow.errors import APIError
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
 from kubestow.testing.memory_cluster import MemoryCluster
-from kubestow_contrib.volcano.plugin import Volcano
+from kubestow_contrib.volcano.volcano import Volcano
 
 
 def status_of(harness: SchedulerHarness, name: str = "a") -> VolcanoPodGroupStatus:

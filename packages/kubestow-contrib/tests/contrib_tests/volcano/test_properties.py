@@ -14,8 +14,8 @@ from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
 from kubestow_contrib.volcano.accounts import Accounts, requests_of
-from kubestow_contrib.volcano.plugin import Volcano
 from kubestow_contrib.volcano.queues import Queue
+from kubestow_contrib.volcano.volcano import Volcano
 
 SINGLE = {"gang": {"enablePreemptable": False, "enableReclaimable": False}}
 

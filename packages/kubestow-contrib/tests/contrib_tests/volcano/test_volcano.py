@@ -13,10 +13,10 @@ from kubestow.testing import PluginHarness, SchedulerHarness, check_plugin, in_v
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts
 from kubestow_contrib.volcano.configuration import read_configuration
-from kubestow_contrib.volcano.job_order import JobOrder
-from kubestow_contrib.volcano.plugin import Volcano
+from kubestow_contrib.volcano.jobs import JobOrder
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
+from kubestow_contrib.volcano.volcano import Volcano
 
 ALL = "enqueue, allocate, preempt, reclaim, backfill"
 #: Single pods may be evicted, though no gang is left without them.

@@ -46,8 +46,7 @@ from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of
 from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
-from kubestow_contrib.volcano.enqueueing import Enqueueing
-from kubestow_contrib.volcano.job_order import JobOrder
+from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules

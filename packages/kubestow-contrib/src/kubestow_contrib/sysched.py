@@ -1,28 +1,132 @@
-"""SySched places pods with others that use the same system calls, so that each is exposed to few that it does not use.
+"""SySched of scheduler-plugins: pods that use the same system calls share nodes.
 
-What a node's kernel offers is all that its pods may call. The score of a node is the number of system calls, added up
-over the new pod and the pods there, that they would be exposed to without using them; the fewest are best.
+SeccompProfile objects name the system calls that pods may use; :class:`SySched` prefers nodes whose pods use the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.core import SecurityContext
+from kubestow.api.custom import CustomObject
+from kubestow.api.meta import APIObject
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.catalog import Catalog
 from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import NodeRow, Nodes
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle, ScorePlugin, normalized
-from kubestow_contrib.sysched.pod_sets import PodSets
-from kubestow_contrib.sysched.profiles import References, SeccompProfile, allowed
 
-__all__ = ["SySched", "SySchedArgs"]
+__all__ = ["PodSets", "References", "SeccompProfile", "SySched", "SySchedArgs", "allowed", "references"]
+
+References = tuple[tuple[str, str], ...]
+"""Namespaces and names of the profiles of a pod, sorted."""
+
+_LOCALHOST = "Localhost"
+_ALLOWING = ("SCMP_ACT_ALLOW", "SCMP_ACT_LOG")
+
+
+class Syscalls(APIObject, frozen=True):
+    """``spec.syscalls[]``: what happens on some system calls."""
+
+    action: str = ""
+    names: list[str] = []
+
+
+class SeccompProfileSpec(APIObject, frozen=True):
+    """``spec``."""
+
+    syscalls: list[Syscalls] = []
+
+
+class SeccompProfile(CustomObject, frozen=True):
+    """A profile of the operator."""
+
+    resource: ClassVar[str] = "seccompprofiles.v1beta1.security-profiles-operator.x-k8s.io"
+    spec: SeccompProfileSpec = SeccompProfileSpec()
+
+
+def references(shape: Shape) -> References:
+    """The profiles that the security contexts of a pod and its containers name; init containers do not count."""
+    contexts = (shape.spec.security_context, *(container.security_context for container in shape.spec.containers))
+    found = {reference for context in contexts if (reference := _reference(context)) is not None}
+    return tuple(sorted(found))
+
+
+def allowed(catalog: Catalog[SeccompProfile], profiles: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The system calls that any of some profiles allows or logs; none for a profile that does not exist.
+
+    A profile without a namespace is found by its name alone, as newer versions of the operator have it.
+    """
+    found: set[str] = set()
+    for namespace, name in profiles:
+        profile = catalog.get(namespace, name) or catalog.get("", name)
+        if profile is not None:
+            for syscalls in profile.spec.syscalls:
+                if syscalls.action in _ALLOWING:
+                    found.update(syscalls.names)
+    return frozenset(found)
+
+
+def _reference(context: SecurityContext | None) -> tuple[str, str] | None:
+    """The profile at a path such as ``operator/<namespace>/<name>.json``."""
+    profile = None if context is None else context.seccomp_profile
+    if profile is None or profile.type != _LOCALHOST:
+        return None
+    directory, _, file = profile.localhost_profile.rpartition("/")
+    name = file.rpartition(".")[0] or file
+    namespace = directory.rpartition("/")[2]
+    return (namespace, name) if namespace and name else None
+
+
+class PodSets:
+    """Pods per node by their profiles. A column is dropped when no pod has its profiles any more."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._columns: dict[References, Column] = {}
+        self._pods: Counter[References] = Counter()
+        self._references: WeakKeyDictionary[Shape, References] = WeakKeyDictionary()
+        cluster.listen_to_placements(self)
+
+    @property
+    def columns(self) -> Mapping[References, Column]:
+        """The number of pods per row of the node table, int64, by their profiles."""
+        return self._columns
+
+    def references(self, shape: Shape) -> References:
+        """The profiles of a pod."""
+        found = self._references.get(shape)
+        if found is None:
+            found = self._references[shape] = references(shape)
+        return found
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """Count a pod."""
+        found = self.references(info.shape)
+        if found not in self._columns:
+            self._columns[found] = self._cluster.nodes.columns.new(np.int64)
+        self._columns[found].add(row, +1)
+        self._pods[found] += 1
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """Do not count a pod any more."""
+        found = self.references(info.shape)
+        self._columns[found].add(row, -1)
+        self._pods[found] -= 1
+        if not self._pods[found]:
+            del self._pods[found], self._columns[found]
+
 
 Int64s = NDArray[np.int64]
 T = TypeVar("T", int, NDArray[np.int64])

@@ -2,14 +2,15 @@
 
 The zones are what NodeResourceTopology objects report. Nodes with the policy ``single-numa-node`` are rejected if no
 zone has what a container requests, or what the pod requests with the scope ``pod``. Other nodes, and nodes without a
-topology, pass. Guaranteed pods are scored, by the configured strategy; for others all nodes score 100.
-"""
+topology, pass. Guaranteed pods are scored, by the configured strategy; for others all nodes score 100."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Literal
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,22 +29,135 @@ from kubestow.framework.interface import (
     ScorePlugin,
 )
 from kubestow.framework.status import Status, Verdict
+from kubestow_contrib.node_resource_topology.agent_reports import Container, read_placements
 from kubestow_contrib.node_resource_topology.alignment import (
     CONTAINER_KINDS,
     POD,
+    Amounts,
+    PodRequests,
+    is_exclusive,
     unaligned_containers,
     unaligned_pods,
 )
-from kubestow_contrib.node_resource_topology.args import CacheArgs, NodeResourceTopologyMatchArgs
-from kubestow_contrib.node_resource_topology.evictions import Evictions
-from kubestow_contrib.node_resource_topology.least_zones import score_zones_needed
 from kubestow_contrib.node_resource_topology.over_reserve import RESYNCED, OverReserve
-from kubestow_contrib.node_resource_topology.pod_requests import PodRequests
-from kubestow_contrib.node_resource_topology.scoring import score_containers, score_pods
-from kubestow_contrib.node_resource_topology.topologies import Layout, NodeResourceTopology
-from kubestow_contrib.node_resource_topology.zones import Zones
+from kubestow_contrib.node_resource_topology.scoring import score_containers, score_pods, score_zones_needed
+from kubestow_contrib.node_resource_topology.zones import Available, Layout, NodeResourceTopology, Zones
 
-__all__ = ["NodeResourceTopologyMatch"]
+__all__ = [
+    "CacheArgs",
+    "Evictions",
+    "NodeResourceTopologyMatch",
+    "NodeResourceTopologyMatchArgs",
+    "ResourceWeight",
+    "ScoringStrategy",
+]
+
+
+class ResourceWeight(msgspec.Struct, frozen=True):
+    """The weight of a resource, 1 unless positive."""
+
+    name: str
+    weight: int = 1
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True):
+    """``scoringStrategy``; the weights are not used by BalancedAllocation and LeastNUMANodes."""
+
+    type: Literal["MostAllocated", "BalancedAllocation", "LeastAllocated", "LeastNUMANodes"]
+    resources: list[ResourceWeight] = []
+
+    def weight(self, resource: str) -> int:
+        """The weight of a resource, 1 if it is not listed."""
+        return next((max(1, each.weight) for each in self.resources if each.name == resource), 1)
+
+
+class CacheArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """``cache``: which pods the reports of nodes have to account for; ``informer_mode`` has no effect."""
+
+    foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] | None = None
+    resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] | None = None
+    informer_mode: Literal["Shared", "Dedicated"] | None = None
+    resync_scope: Literal["All", "OnlyResources"] | None = None
+
+
+class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """How nodes are scored, and whether those are rejected on which a pod is being placed."""
+
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
+    cache_resync_period_seconds: int | None = None
+    discard_reserved_nodes: bool = False
+    cache: CacheArgs | None = None
+    preemption_mode: Literal["Disabled", "Enabled"] | None = None
+
+    @property
+    def depends_on_pods(self) -> bool:
+        """Whether pods that come and go change the results for their node, before it reports."""
+        return self.discard_reserved_nodes or self.resync_period > 0 or self.preemption_mode == "Enabled"
+
+    @property
+    def resync_period(self) -> int:
+        """The seconds between comparisons of the cache with reports, 0 if reports are used as they are."""
+        return 0 if self.discard_reserved_nodes else max(0, self.cache_resync_period_seconds or 0)
+
+
+class Evictions:
+    """Returns resources to zones. ``is_pending`` says whether the report of a node lacks pods that are on it."""
+
+    def __init__(
+        self, handle: Handle, requests_of: Callable[[PodInfo], PodRequests], is_pending: Callable[[str], bool]
+    ) -> None:
+        self._cluster, self._requests_of, self._is_pending = handle.cluster, requests_of, is_pending
+        self._topologies = handle.cluster.catalog(NodeResourceTopology)
+        #: The zones of the containers on a node, with the report and the pods that they are of.
+        self._placements: dict[str, tuple[NodeResourceTopology, frozenset[str], Mapping[Container, int]]] = {}
+
+    def release(self, nodes: HypotheticalNodes, available: Available) -> None:
+        """Add what the removed pods have for themselves to their zones; nothing on nodes that do not report zones."""
+        for position, change in enumerate(nodes.changes):
+            topology = self._topologies.get("", nodes.name(position)) if change.removed else None
+            if topology is None or self._is_pending(nodes.name(position)):
+                continue
+            listed = _resources(topology)
+            placements = self._placements_of(topology, listed)
+            for victim in change.removed:
+                for container, amounts in self._exclusive(victim, listed, with_sidecars=False):
+                    if (zone := placements.get(container)) is not None:
+                        for name, amount in amounts.items():
+                            available.add(name, zone, position, amount)
+
+    def _placements_of(self, topology: NodeResourceTopology, listed: frozenset[str]) -> Mapping[Container, int]:
+        cluster, node = self._cluster, topology.metadata.name
+        placed = [cluster.placed_pod(uid) for uid in cluster.nodes.pods[cluster.nodes.rows[node]]]
+        started = [each.info for each in placed if each is not None and each.info.status.phase not in ("", "Pending")]
+        uids = frozenset(info.uid for info in started)
+        cached = self._placements.get(node)
+        if cached is None or cached[0] is not topology or cached[1] != uids:
+            containers = [c for info in started for c, _ in self._exclusive(info, listed, with_sidecars=True)]
+            cached = self._placements[node] = topology, uids, read_placements(topology, containers)
+            if len(self._placements) > len(cluster.nodes):
+                self._placements = {name: of for name, of in self._placements.items() if name in cluster.nodes.rows}
+        return cached[2]
+
+    def _exclusive(
+        self, pod: PodInfo, listed: frozenset[str], *, with_sidecars: bool
+    ) -> Iterator[tuple[Container, Amounts]]:
+        """The containers that have something for themselves, and what."""
+        requests, spec = self._requests_of(pod), pod.spec
+        for container, of in zip((*spec.init_containers, *spec.containers), requests.containers, strict=True):
+            if of.kind == "init" or (of.kind and not with_sidecars):
+                continue
+            own = {
+                name: amount
+                for name, amount in of.amounts.items()
+                if is_exclusive(name, amount, listed, is_guaranteed=requests.is_guaranteed)
+            }
+            if own:
+                yield (pod.namespace, pod.name, container.name), own
+
+
+def _resources(topology: NodeResourceTopology) -> frozenset[str]:
+    return frozenset(resource.name for zone in topology.zones for resource in zone.resources)
+
 
 _RESERVATION_ENDED = "topology.node.k8s.io/ReservationEnded"
 _RESERVED = POD + len(CONTAINER_KINDS) + 1

@@ -1,42 +1,222 @@
-"""NetworkOverhead keeps the pods of an application close to those that they depend on.
+"""The network-aware plugins of scheduler-plugins: dependencies between the workloads of an application.
 
-Each pod that is placed already and that the new pod depends on counts by itself: on the same node it is free, in the
-same zone it costs 1, between zones or regions as much as the NetworkTopology says, or 100 if it does not say. A node is
-rejected if more of these pods are beyond the maximum cost of the dependency than within it. The sum is the score,
-inverted. Pods without AppGroup or dependencies pass and score 0.
+AppGroup and NetworkTopology objects, TopologicalSort, which orders the pods of an application by its topology, and
+NetworkOverhead, which keeps pods close to those that they depend on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.custom import CustomObject
+from kubestow.api.meta import APIObject
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
+from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, Queued, QueueSortPlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow_contrib.network_aware.custom_resources import (
-    GROUP_LABEL,
-    REGION,
-    WORKLOAD_LABEL,
-    ZONE,
-    AppGroup,
-    Dependency,
-    NetworkTopology,
-    first_of,
-)
 from kubestow_contrib.range_normalization import inverted_range
 
-__all__ = ["NetworkOverhead", "NetworkOverheadArgs"]
+__all__ = [
+    "GROUP_LABEL",
+    "REGION",
+    "WORKLOAD_LABEL",
+    "ZONE",
+    "AppGroup",
+    "Dependency",
+    "NetworkOverhead",
+    "NetworkOverheadArgs",
+    "NetworkTopology",
+    "TopologicalSort",
+    "TopologicalSortArgs",
+    "first_of",
+]
+
+GROUP_LABEL = "appgroup.diktyo.x-k8s.io"
+"""The label of a pod that names its AppGroup."""
+WORKLOAD_LABEL = "appgroup.diktyo.x-k8s.io.workload"
+"""The label of a pod that is the selector of its workload."""
+
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+
+T = TypeVar("T", bound=CustomObject)
+
+
+class Workload(APIObject, frozen=True):
+    """A workload, by the value of its pods' label."""
+
+    selector: str = ""
+
+
+class Dependency(APIObject, frozen=True):
+    """A workload that another depends on, and the network cost up to which that is good."""
+
+    workload: Workload = Workload()
+    max_network_cost: int = 0
+
+
+class AppGroupWorkload(APIObject, frozen=True):
+    """``spec.workloads[]``."""
+
+    workload: Workload = Workload()
+    dependencies: list[Dependency] = []
+
+
+class AppGroupSpec(APIObject, frozen=True):
+    """``spec`` of an AppGroup."""
+
+    workloads: list[AppGroupWorkload] = []
+
+
+class TopologyInfo(APIObject, frozen=True):
+    """``status.topologyOrder[]``: the position of a workload."""
+
+    workload: Workload = Workload()
+    index: int = 0
+
+
+class AppGroupStatus(APIObject, frozen=True):
+    """``status`` of an AppGroup."""
+
+    topology_order: list[TopologyInfo] = []
+
+
+class AppGroup(CustomObject, frozen=True):
+    """An application."""
+
+    resource: ClassVar[str] = "appgroups.v1alpha1.appgroup.diktyo.x-k8s.io"
+    spec: AppGroupSpec = AppGroupSpec()
+    status: AppGroupStatus = AppGroupStatus()
+
+    def dependencies(self, selector: str) -> list[Dependency]:
+        """What a workload depends on."""
+        return [
+            dependency
+            for workload in self.spec.workloads
+            if workload.workload.selector == selector
+            for dependency in workload.dependencies
+        ]
+
+    def position(self, selector: str) -> int:
+        """The position of a workload in the order of the topology, -1 if it has none."""
+        order = self.status.topology_order
+        return next((entry.index for entry in order if entry.workload.selector == selector), -1)
+
+
+class Cost(APIObject, frozen=True):
+    """The cost from an origin to a destination."""
+
+    destination: str = ""
+    network_cost: int = 0
+
+
+class Origin(APIObject, frozen=True):
+    """The costs from a region or zone."""
+
+    origin: str = ""
+    cost_list: list[Cost] = []
+
+
+class TopologyCosts(APIObject, frozen=True):
+    """The costs between the values of a topology key."""
+
+    topology_key: str = ""
+    origin_list: list[Origin] = []
+
+
+class Weights(APIObject, frozen=True):
+    """Named costs, such as those of the user or measured ones."""
+
+    name: str = ""
+    topology_list: list[TopologyCosts] = []
+
+
+class NetworkTopologySpec(APIObject, frozen=True):
+    """``spec`` of a NetworkTopology."""
+
+    weights: list[Weights] = []
+
+
+class NetworkTopology(CustomObject, frozen=True):
+    """Costs between regions and between zones."""
+
+    resource: ClassVar[str] = "networktopologies.v1alpha1.networktopology.diktyo.x-k8s.io"
+    spec: NetworkTopologySpec = NetworkTopologySpec()
+
+    def costs(self, weights_name: str, topology_key: str) -> Mapping[tuple[str, str], int]:
+        """The costs by origin and destination."""
+        return {
+            (origin.origin, cost.destination): cost.network_cost
+            for weights in self.spec.weights
+            if weights.name == weights_name
+            for topology in weights.topology_list
+            if topology.topology_key == topology_key
+            for origin in topology.origin_list
+            for cost in origin.cost_list
+        }
+
+
+def first_of(cluster: Cluster, kind: type[T], namespaces: Iterable[str], name: str) -> T | None:
+    """The object of a name in the first of some namespaces that has one."""
+    catalog = cluster.catalog(kind)
+    return next((obj for namespace in namespaces if (obj := catalog.get(namespace, name)) is not None), None)
+
+
+class TopologicalSortArgs(msgspec.Struct, frozen=True):
+    """The namespaces in which AppGroups are looked for."""
+
+    namespaces: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Key:
+    """The place of a pod: by ``position`` among the pods of its group, else by ``otherwise``.
+
+    As upstream, this is no total order: pods of one group may be separated by others.
+    """
+
+    group: str
+    position: int
+    otherwise: tuple[int, float]
+
+    def __lt__(self, other: _Key) -> bool:
+        if self.group and self.group == other.group and self.position != other.position:
+            return self.position < other.position
+        return self.otherwise < other.otherwise
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and not self < other and not other < self
+
+
+class TopologicalSort(QueueSortPlugin):
+    """Pods that others of the application depend on later or earlier, as the AppGroup's status says."""
+
+    name = "TopologicalSort"
+    Args = TopologicalSortArgs
+    events_to_register = ()
+    kinds = (AppGroup,)
+
+    def sort_key(self, queued: Queued) -> _Key:
+        """The key with the position that the AppGroup has now; a pod without AppGroup is like one without label."""
+        labels, otherwise = queued.info.labels, (-queued.info.priority, queued.timestamp)
+        name = labels.get(GROUP_LABEL, "")
+        group = None
+        if name:
+            group = first_of(self.handle.cluster, AppGroup, self.args.namespaces or ["default"], name)
+        if group is None:
+            return _Key("", 0, otherwise)
+        return _Key(name, group.position(labels.get(WORKLOAD_LABEL, "")), otherwise)
+
 
 Int64s = NDArray[np.int64]
 
