@@ -7,10 +7,8 @@ topology, pass. Guaranteed pods are scored, by the configured strategy; for othe
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Literal
 from weakref import WeakKeyDictionary
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,65 +37,12 @@ from kubestow_contrib.node_resource_topology.alignment import (
     unaligned_containers,
     unaligned_pods,
 )
+from kubestow_contrib.node_resource_topology.args import CacheArgs, NodeResourceTopologyMatchArgs
 from kubestow_contrib.node_resource_topology.over_reserve import RESYNCED, OverReserve
 from kubestow_contrib.node_resource_topology.scoring import score_containers, score_pods, score_zones_needed
 from kubestow_contrib.node_resource_topology.zones import Available, Layout, NodeResourceTopology, Zones
 
-__all__ = [
-    "CacheArgs",
-    "Evictions",
-    "NodeResourceTopologyMatch",
-    "NodeResourceTopologyMatchArgs",
-    "ResourceWeight",
-    "ScoringStrategy",
-]
-
-
-class ResourceWeight(msgspec.Struct, frozen=True):
-    """The weight of a resource, 1 unless positive."""
-
-    name: str
-    weight: int = 1
-
-
-class ScoringStrategy(msgspec.Struct, frozen=True):
-    """``scoringStrategy``; the weights are not used by BalancedAllocation and LeastNUMANodes."""
-
-    type: Literal["MostAllocated", "BalancedAllocation", "LeastAllocated", "LeastNUMANodes"]
-    resources: list[ResourceWeight] = []
-
-    def weight(self, resource: str) -> int:
-        """The weight of a resource, 1 if it is not listed."""
-        return next((max(1, each.weight) for each in self.resources if each.name == resource), 1)
-
-
-class CacheArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """``cache``: which pods the reports of nodes have to account for; ``informer_mode`` has no effect."""
-
-    foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] | None = None
-    resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] | None = None
-    informer_mode: Literal["Shared", "Dedicated"] | None = None
-    resync_scope: Literal["All", "OnlyResources"] | None = None
-
-
-class NodeResourceTopologyMatchArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """How nodes are scored, and whether those are rejected on which a pod is being placed."""
-
-    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
-    cache_resync_period_seconds: int | None = None
-    discard_reserved_nodes: bool = False
-    cache: CacheArgs | None = None
-    preemption_mode: Literal["Disabled", "Enabled"] | None = None
-
-    @property
-    def depends_on_pods(self) -> bool:
-        """Whether pods that come and go change the results for their node, before it reports."""
-        return self.discard_reserved_nodes or self.resync_period > 0 or self.preemption_mode == "Enabled"
-
-    @property
-    def resync_period(self) -> int:
-        """The seconds between comparisons of the cache with reports, 0 if reports are used as they are."""
-        return 0 if self.discard_reserved_nodes else max(0, self.cache_resync_period_seconds or 0)
+__all__ = ["Evictions", "NodeResourceTopologyMatch"]
 
 
 class Evictions:

@@ -14,7 +14,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow_contrib.node_resource_topology.agent_reports import fingerprint
 from kubestow_contrib.node_resource_topology.alignment import Amounts, PodRequests, is_exclusive
-from kubestow_contrib.node_resource_topology.node_resource_topology_match import CacheArgs
+from kubestow_contrib.node_resource_topology.args import CacheArgs
 from kubestow_contrib.node_resource_topology.zones import (
     Layout,
     NodeResourceTopology,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kubestow.framework.interface import MAX_SCORE
 from kubestow_contrib.node_resource_topology.alignment import Amounts, PodRequests
-from kubestow_contrib.node_resource_topology.node_resource_topology_match import ScoringStrategy
+from kubestow_contrib.node_resource_topology.args import ScoringStrategy
 from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, Layout
 
 __all__ = ["MOST_SEARCHED", "score_containers", "score_pods", "score_zones_needed"]
