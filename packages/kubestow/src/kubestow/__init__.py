@@ -3,21 +3,24 @@
 The packages, from the bottom up (import contracts in pyproject.toml enforce the direction):
 
 - :mod:`kubestow.api`: Kubernetes objects as the scheduler reads them; quantities; selectors
+- :mod:`kubestow.rules`: what Kubernetes defines about its own objects, each rule once
 - :mod:`kubestow.config`: KubeSchedulerConfiguration v1: types, defaults, validation
 - :mod:`kubestow.cluster`: the scheduler cache: nodes and pods as columns and counters
 - :mod:`kubestow.framework`: the plugin interface, and the runtime that calls plugins
 - :mod:`kubestow.plugins`: the in-tree plugins
 - :mod:`kubestow.scheduling`: queue, scheduling cycle, binding cycle, event handlers
-- :mod:`kubestow.client`, :mod:`kubestow_devcluster`, :mod:`kubestow_lab.simulation`: the backends a scheduler runs on
-- :mod:`kubestow_lab.workloads`: generated clusters and pods
+- :mod:`kubestow.client`: the backend of a scheduler on a real API server
+- :mod:`kubestow.engine`: the same decisions without a living scheduler: files, virtual time, explanations
 - :mod:`kubestow.observability`: metrics, logs, the last scheduling attempt of each pod
+- :mod:`kubestow.dashboard`: what the scheduler knows, in a browser
 - :mod:`kubestow.flight_record`: the inputs and decisions of a scheduler in files, and their replay
 - :mod:`kubestow.serving`: the secure port: health checks, metrics, debug endpoints
 - :mod:`kubestow.extender`: plugins served to another scheduler as an extender
-- :mod:`kubestow_lab.demo`: a workload scheduled on an embedded API server
+- :mod:`kubestow.descheduling`: which pods should leave their nodes, and the descheduler's program
 - :mod:`kubestow.testing`: builders and a virtual cluster for tests, for plugin authors as well
-- :mod:`kubestow.app`: the scheduler on a real cluster
 - :mod:`kubestow.cli`: the commands
+
+The laboratory, the development cluster and the plugins of other projects are distributions of their own.
 
 A program with plugins of its own calls :func:`kubestow.run`. Importing this package imports none of the others.
 """
