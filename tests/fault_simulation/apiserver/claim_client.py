@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeVar
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError
+from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.events.resources import CATALOGUED
 from tests.fault_simulation.apiserver.server import SimulatedServer
 

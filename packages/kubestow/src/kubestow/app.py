@@ -41,9 +41,8 @@ from kubestow.observability.observability import Observability
 from kubestow.plugins.registry import find_plugins
 from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.interface import Extender
-from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION

@@ -24,7 +24,6 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DefaultPreemptionArgs
-from kubestow.engine.cluster_api.resource_claims import run_synchronously
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.errors import ConfigurationError, PluginError
 from kubestow.framework.interface import PreBindPlugin
@@ -33,7 +32,7 @@ from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.decision.node_selection import FirstByName
-from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow_lab.conformance.config_errors import report_same_fields

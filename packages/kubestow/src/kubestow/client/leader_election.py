@@ -60,7 +60,7 @@ class LeaseTimings:
 
 
 class LeaderElector:
-    """A candidate for one Lease; implements :class:`kubestow.scheduling.leadership.Leadership`.
+    """A candidate for one Lease; implements :class:`kubestow.scheduling.environment.Leadership`.
 
     Call :meth:`acquire`, then work while :meth:`hold` runs concurrently, then :meth:`release`. The lock should have a
     transport of its own with a timeout of half the renew deadline. ``on_new_leader`` is called with the identity of

@@ -21,7 +21,7 @@ from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.log_fields import fields
 from kubestow.process import WallClock
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
-from kubestow.scheduling.handle import BaseHandle
+from kubestow.scheduling.scheduler.handle import BaseHandle
 
 __all__ = ["ReadOnlyHandle"]
 

@@ -43,10 +43,9 @@ from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI
-from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler

@@ -26,9 +26,9 @@ from kubestow.errors import APIError, ExtenderError, LeaseLost, Unreachable
 from kubestow.flight_record.entries import Failure
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.interface import Victims
+from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.extenders.interface import Extender, PodGone
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
-from kubestow.scheduling.leadership import Leadership
 
 __all__ = ["WITHHELD", "Boundary", "Method", "create_proxy", "describe_resources", "exception_of", "failure_of"]
 

@@ -40,11 +40,10 @@ from kubestow.flight_record.interfaces import WITHHELD, Method, create_proxy, de
 from kubestow.flight_record.journal import ChunkSink, Journal, RecordedLoop, recorded_by
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, Resource, Subscriber
-from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler

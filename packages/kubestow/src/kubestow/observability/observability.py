@@ -21,8 +21,8 @@ from kubestow.observability.pod_resources import PodResourceCollector
 from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.recent_preemptions import RecentPreemptions
 from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock
-from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 

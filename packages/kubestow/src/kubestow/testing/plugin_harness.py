@@ -21,15 +21,15 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
-from kubestow.scheduling.decision.pipeline import DecisionPipeline
+from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
 from kubestow.scheduling.decision.result import Decision, Scheduled
-from kubestow.scheduling.handle import BaseHandle
+from kubestow.scheduling.scheduler.handle import BaseHandle
 
 __all__ = ["PluginHarness"]
 

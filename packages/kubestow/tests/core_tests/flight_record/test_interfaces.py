@@ -15,10 +15,10 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.flight_record.interfaces import Method, create_proxy
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.interface import Victims
+from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, PodStatusPatch
-from kubestow.scheduling.leadership import Leadership
 from kubestow.testing import PluginHarness, node, pod
 
 POD = ObjectReference("Pod", "default", "web", "uid-web")

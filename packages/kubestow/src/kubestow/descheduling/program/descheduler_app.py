@@ -41,8 +41,8 @@ from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
 from kubestow.process import WallClock
 from kubestow.scheduling.decision.node_selection import RandomTie
+from kubestow.scheduling.environment import Leadership, NoLeaderElection
 from kubestow.scheduling.interfaces import Clock, EventRecord
-from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
 

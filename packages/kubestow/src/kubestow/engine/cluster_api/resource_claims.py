@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,9 +16,8 @@ from kubestow.errors import APIError
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, FieldTable, strategic_merge_patch
 from kubestow.scheduling.events.resources import resource_of
 
-__all__ = ["InMemoryResourceClaims", "ResourceClaimStore", "run_synchronously"]
+__all__ = ["InMemoryResourceClaims", "ResourceClaimStore"]
 
-T = TypeVar("T")
 
 _CLAIMS = resource_of(ResourceClaim)
 _ANYTHING = ANY_FIELD.schema
@@ -91,14 +90,3 @@ class InMemoryResourceClaims:
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         """Store the status in ``extended``."""
         self.extended[pod.uid] = status
-
-
-def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends and return its result. Raises RuntimeError if it suspends."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise RuntimeError("the coroutine suspended")

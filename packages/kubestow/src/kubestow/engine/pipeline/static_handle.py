@@ -14,12 +14,13 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.object_writes import VersionedStore, merge_patched
-from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims, run_synchronously
+from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.engine.cluster_api.volume_controller import bind_reserved_volumes
 from kubestow.framework.status import SUCCESS
+from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.events.resources import resource_of
-from kubestow.scheduling.handle import BaseHandle
 from kubestow.scheduling.interfaces import ObjectReference
+from kubestow.scheduling.scheduler.handle import BaseHandle
 
 __all__ = ["DEFAULT_TIME", "StaticHandle"]
 

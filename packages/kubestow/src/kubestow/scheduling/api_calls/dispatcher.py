@@ -17,16 +17,17 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kubestow.api.core import PodCondition
+import msgspec
+
+from kubestow.api.core import PodCondition, PodStatus
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Retries
-from kubestow.scheduling.api_calls.status_patches import merge, remaining_changes
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.observer import Call
@@ -53,7 +54,7 @@ class _PendingPatch:
 
     def merged_into(self, newer: _PendingPatch) -> _PendingPatch:
         """One pending patch in place of this one and a newer one."""
-        return replace(newer, patch=merge(self.patch, newer.patch))
+        return replace(newer, patch=_merged(self.patch, newer.patch))
 
 
 @dataclass(slots=True, eq=False)
@@ -118,8 +119,8 @@ class Dispatcher:
             return
         lane = self._lanes.get(pod.uid)
         if lane is not None and lane.pending is not None:
-            patch = merge(lane.pending.patch, patch)
-        changes = remaining_changes(patch, known.status, self._sent.get(pod.uid))
+            patch = _merged(lane.pending.patch, patch)
+        changes = _remaining_changes(patch, known.status, self._sent.get(pod.uid))
         if lane is None:
             if changes is None:
                 return
@@ -156,7 +157,7 @@ class Dispatcher:
             return 0.0
         pod, patch, lane.pending = taken.pod, taken.patch, None
         sent = self._sent.get(pod.uid)
-        self._sent[pod.uid] = patch if sent is None else merge(sent, patch)
+        self._sent[pod.uid] = patch if sent is None else _merged(sent, patch)
         try:
             async with lane.lock:
                 with self._observed(Call.POD_STATUS_PATCH):
@@ -225,7 +226,7 @@ class Dispatcher:
         named = reference(pod)
         async with self._binding_slots, self._lane(pod.uid, Call.POD_DELETION) as lane:
             current = self._known_pod(pod.uid) or pod
-            patch = remaining_changes(PodStatusPatch((disruption,)), current.status, None)
+            patch = _remaining_changes(PodStatusPatch((disruption,)), current.status, None)
             if patch is not None:
                 await self._send_briefly(Call.POD_STATUS_PATCH, lambda: self._api.patch_pod_status(named, patch))
             await self._send_briefly(Call.POD_DELETION, lambda: self._api.delete_pod(named))
@@ -295,3 +296,41 @@ def _is_not_found(error: APIError | Unreachable) -> bool:
 
 def _is_conflict(error: APIError | Unreachable) -> bool:
     return isinstance(error, APIError) and error.code == 409
+
+
+def _merged(older: PodStatusPatch, newer: PodStatusPatch) -> PodStatusPatch:
+    """One patch in place of two: the newest condition of each type, replaced as a whole, and the newest nomination."""
+    replaced = {condition.type for condition in newer.conditions}
+    kept = tuple(condition for condition in older.conditions if condition.type not in replaced)
+    nomination = older.nominated_node_name if newer.nominated_node_name is None else newer.nominated_node_name
+    return PodStatusPatch((*kept, *newer.conditions), nomination)
+
+
+def _remaining_changes(patch: PodStatusPatch, status: PodStatus, sent: PodStatusPatch | None) -> PodStatusPatch | None:
+    """The part of a patch that changes a status; None if nothing does.
+
+    A different lastTransitionTime alone is no change. ``status`` may be older than the patches ``sent`` last; what
+    contradicts those is part of the result, too.
+    """
+    sent = sent or PodStatusPatch()
+    conditions = tuple(
+        wanted
+        for wanted in patch.conditions
+        if not _contains(status.conditions, wanted) or _contradicts(sent.conditions, wanted)
+    )
+    nomination = patch.nominated_node_name
+    if nomination == status.nominated_node_name and sent.nominated_node_name in (None, nomination):
+        nomination = None
+    return PodStatusPatch(conditions, nomination) if conditions or nomination is not None else None
+
+
+def _contains(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
+    return any(_are_equal(condition, wanted) for condition in conditions)
+
+
+def _contradicts(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
+    return any(condition.type == wanted.type and not _are_equal(condition, wanted) for condition in conditions)
+
+
+def _are_equal(one: PodCondition, other: PodCondition) -> bool:
+    return msgspec.structs.replace(one, last_transition_time=other.last_transition_time) == other

@@ -1,4 +1,7 @@
-"""Selecting one of the nodes with the highest total score (semantics 5.7)."""
+"""Which feasible nodes are scored, and which of those with the highest total score is selected (semantics 5.4, 5.7).
+
+A profile may ask for a sample of the feasible nodes instead of all.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Rows
 
-__all__ = ["FirstByName", "RandomTie", "TieBreak"]
+__all__ = ["FirstByName", "NodeSampler", "RandomTie", "TieBreak", "feasible_nodes_to_find"]
+
+_MIN_FEASIBLE_NODES = 100
+_MIN_ADAPTIVE_PERCENTAGE = 5
+_ADAPTIVE_START_PERCENTAGE = 50
+_NODES_PER_PERCENT_LESS = 125
+
+
+def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
+    """kube-scheduler's rule: a percentage of the nodes, but at least 100; 0 means less the more nodes there are."""
+    if nodes < _MIN_FEASIBLE_NODES:
+        return nodes
+    adaptive = max(_MIN_ADAPTIVE_PERCENTAGE, _ADAPTIVE_START_PERCENTAGE - nodes // _NODES_PER_PERCENT_LESS)
+    return max(_MIN_FEASIBLE_NODES, nodes * (percentage or adaptive) // 100)
+
+
+class NodeSampler:
+    """Walks round robin over the nodes, zone by zone: each walk starts where the previous one ended."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._next_start = 0
+
+    def sample(
+        self,
+        percentage: int,
+        rows: Rows,
+        count: int,
+        *,
+        candidates: NDArray[np.bool_],
+        within: NDArray[np.bool_] | None = None,
+    ) -> tuple[Rows, int]:
+        """The feasible ``rows`` to score, and how many they are.
+
+        ``percentage`` is of the ``candidates``: the nodes that PreFilter and the scope have left (bool, one per node);
+        0 is kube-scheduler's adaptive rule. ``count`` is the number of feasible rows, ``within`` the scope (bool, one
+        per node; None for all).
+        """
+        order = self._nodes.zone_order()
+        order = order[candidates[order]]
+        if not len(order):
+            return rows, count
+        feasible = np.zeros(len(self._nodes), np.bool_)
+        feasible[rows] = True
+        start = self._next_start % len(order)
+        positions = np.flatnonzero(feasible[order])
+        first = int(np.searchsorted(positions, start))
+        positions = np.concatenate((positions[first:], positions[:first]))
+        wanted = feasible_nodes_to_find(len(order), percentage)
+        # The walk ends at the first feasible node beyond those wanted; the next one starts there.
+        walked = len(order) if count <= wanted else int(positions[wanted] - start) % len(order)
+        everything = len(self._nodes) if within is None else int(np.count_nonzero(within))
+        self._next_start = (self._next_start + walked) % everything
+        if count <= wanted:
+            return rows, count
+        return np.sort(order[positions[:wanted]]), wanted
 
 
 class TieBreak(Protocol):

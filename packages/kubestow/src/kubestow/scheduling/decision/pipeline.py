@@ -15,8 +15,9 @@ nothing where nothing has changed. A node is selected only if the extenders saw 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import closing
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +35,14 @@ from kubestow.framework.evaluation.ranking import best_rows
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.decision.node_selection import TieBreak
+from kubestow.scheduling.decision.node_selection import NodeSampler, TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
-from kubestow.scheduling.decision.sampling import NodeSampler
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
-from kubestow.scheduling.decision.synchronous import run_synchronously
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
-__all__ = ["DecisionPipeline"]
+__all__ = ["DecisionPipeline", "run_synchronously"]
+
+T = TypeVar("T")
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")
 #: Takes the place of PostFilter where there are no nodes or no PostFilter plugins (semantics 5.1).
@@ -319,3 +320,17 @@ def _extender_rejection(cluster: Cluster, result: ExtenderFilterResult) -> Rejec
         return None
     verdict = Verdict.of(keys, {key: status for status, key in legend.items()})
     return Rejection(EXTENDER, ~verdict.passes, verdict)
+
+
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to await, such as a decision without extenders.
+
+    Raises what it raises, and RuntimeError if it suspends.
+    """
+    try:
+        work.send(None)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    work.close()
+    raise RuntimeError(f"{work!r} suspended, expected it to run to its end")

@@ -9,8 +9,8 @@ from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.decision.result import Failed, Unschedulable
-from kubestow.scheduling.failure_handler import SchedulingFailure
 from kubestow.scheduling.queued_pod import QueuedPod
 
 __all__ = ["UNSCHEDULABLE", "GangAttempt", "MemberFailure"]

@@ -1,5 +1,7 @@
 """The gang barrier: members of a gang wait for one another before the first of them is bound.
 
+    wait on Permit ─► PreBind ─► gang barrier ─► extender bind or Bind plugins ─► PostBind
+
 A binding cannot be undone, so none is made while a member may still fail on the way to it: rejected on Permit, or
 without a volume at the end of PreBind. When as many members have arrived as the gang needs, all of them continue. When
 that can no longer happen, or at the timeout, all fail and their PreBind plugins are cancelled. Bindings can still be
@@ -10,12 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
+from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.waiting_pods import go_duration
 
-__all__ = ["GangBarrier", "GangBarriers"]
+__all__ = ["GangBarrier", "GangBarriers", "GangBindingCycles", "MemberBindingContext"]
 
 
 class GangBarrier:
@@ -178,3 +184,41 @@ class GangBarriers:
         """Fail all members that wait at a barrier."""
         for barrier in list(self._barriers.values()):
             barrier.fail(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberBindingContext(BindingContext):
+    """An assumed member of a gang, bound together with the others that are expected at the ``barrier``."""
+
+    barrier: GangBarrier
+
+    @classmethod
+    def of(cls, context: BindingContext, barrier: GangBarrier) -> Self:
+        """The context of a pod that is bound together with its gang."""
+        return cls(**{field.name: getattr(context, field.name) for field in fields(BindingContext)}, barrier=barrier)
+
+
+class GangBindingCycles(BindingCycles[MemberBindingContext]):
+    """Runs the binding cycles of members of gangs."""
+
+    async def _run(self, context: MemberBindingContext) -> Status:
+        status = await super()._run(context)
+        reason = f"{context.info.key}: {status.message}"
+        context.barrier.leave(context.info.uid, reason, is_bound=status.ok)
+        return status
+
+    def _nomination_after_failure(self, context: MemberBindingContext) -> str:
+        """Bound members of a gang may be useless without this one, so its node stays reserved for it."""
+        return context.node_name if context.barrier.may_bind_part else ""
+
+    async def _prepare(self, context: MemberBindingContext, pre_flight: PreFlight) -> Status:
+        return await context.barrier.arrive(context.info.uid, super()._prepare(context, pre_flight))
+
+    async def _send(self, context: MemberBindingContext) -> Status:
+        """Bind the member; extenders take time, so the gang is checked before each attempt to bind."""
+        return (
+            context.barrier.rejection()
+            or (await self._bind_by_extender(context) if self._extenders else None)
+            or context.barrier.rejection()
+            or await context.profile.runtime.run_bind_plugins(context.state, context.info, context.node_name)
+        )

@@ -15,7 +15,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangPlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.failure_handler import FailureHandler
+from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod

@@ -15,7 +15,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.simulation import Simulation
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import Code
-from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.events.pod_store import PodStore

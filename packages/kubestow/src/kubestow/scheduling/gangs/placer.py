@@ -9,15 +9,15 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.simulation import Simulation
 from kubestow.errors import PluginError
 from kubestow.framework.status import Status
+from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
-from kubestow.scheduling.decision.synchronous import run_synchronously
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.gangs.attempt import GangAttempt
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placement_search import Assignments, search_placements
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
-from kubestow.scheduling.scheduling_cycle import SchedulingCycle
 
 __all__ = ["GangPlacer"]
 

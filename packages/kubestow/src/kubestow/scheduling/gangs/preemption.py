@@ -12,9 +12,9 @@ from kubestow.errors import PluginError
 from kubestow.framework.gang import GangOutcome
 from kubestow.framework.interface import Victims
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.extenders.stages import Extenders
-from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.gangs.attempt import GangAttempt
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.victim_search import PreemptionPlan, plan_for_gang

@@ -27,7 +27,7 @@ from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
 from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.gang import Evictable
-from kubestow.scheduling.decision.synchronous import run_synchronously
+from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.queued_pod import QueuedPod

@@ -14,7 +14,7 @@ from core_tests.config.builders import v1
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
 from kubestow.config import FieldError, check
-from kubestow.scheduling.decision.sampling import NodeSampler, feasible_nodes_to_find
+from kubestow.scheduling.decision.node_selection import NodeSampler, feasible_nodes_to_find
 from kubestow.testing import PluginHarness, node, pod
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

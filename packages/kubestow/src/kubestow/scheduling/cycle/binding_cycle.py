@@ -4,7 +4,7 @@
 
 One task per pod, many at once. A failure at any step goes to the failure handler, which undoes the placement and
 requeues the pod. How many bindings are sent at once, and which writes go first, is up to the dispatcher. The binding
-cycles of gangs (:mod:`.gangs.binding_cycle`) derive from these.
+cycles of gangs (:mod:`kubestow.scheduling.gangs.barrier`) derive from these.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
-from kubestow.scheduling.failure_handler import FailureHandler
 from kubestow.scheduling.interfaces import reference
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -25,11 +25,13 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.binding_context import BindingContext
-from kubestow.scheduling.binding_cycle import BindingCycles
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_cycle import BindingCycles
+from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
@@ -37,23 +39,19 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
-from kubestow.scheduling.failure_handler import FailureHandler, SchedulingFailure
-from kubestow.scheduling.gangs.barrier import GangBarriers
-from kubestow.scheduling.gangs.binding_cycle import GangBindingCycles
+from kubestow.scheduling.gangs.barrier import GangBarriers, GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.placer import GangPlacer
 from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
-from kubestow.scheduling.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.interfaces import Clock
-from kubestow.scheduling.leadership import Leadership, NoLeaderElection
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState, SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow.scheduling.scheduling_cycle import SchedulingCycle
+from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 __all__ = ["Scheduler"]

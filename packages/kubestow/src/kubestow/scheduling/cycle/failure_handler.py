@@ -13,11 +13,10 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.diagnosis import fit_error
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.api_calls.pod_reports import PodReports, condition_reason
-from kubestow.scheduling.binding_context import BindingContext
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Failed, Unschedulable
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.leadership import Leadership
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
