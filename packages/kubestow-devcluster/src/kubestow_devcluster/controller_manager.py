@@ -157,7 +157,7 @@ class ControllerManager(WatchLoop):
     def process_pending(self) -> None:
         for _ in range(BATCH):
             self.deliver_events()
-            item = self._queue.get()
+            item = self._queue.pop()
             if item is None:
                 return
             self._process(item)

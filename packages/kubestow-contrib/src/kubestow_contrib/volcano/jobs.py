@@ -139,8 +139,8 @@ class Enqueueing:
         #: The jobs that were not admitted since something became free, with the reason.
         self._refused: dict[tuple[str, ...], str] = {}
 
-    def refusal(self, job: Job) -> str:
-        """Why a job is not admitted; empty once it is."""
+    def admit(self, job: Job) -> str:
+        """Admit a job if its queue and the cluster have room; empty once it is admitted, else why it is not."""
         self._accounts.update()
         if problem := self._problem(job):
             return problem

@@ -81,7 +81,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._order = JobOrder(configuration, self.accounts)
         self.subqueues = self._order
         self._enqueueing = Enqueueing(configuration, handle.cluster, self.accounts, self._order)
-        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.refusal)
+        self._phases = PodGroupPhases(handle, self.accounts, self._enqueueing.admit)
         self._limits = configuration.enabled("proportion", "allocatable")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
@@ -122,7 +122,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Gates the pods of a job that is not admitted."""
         job = self.accounts.job(pod)
-        refusal = "" if job is None else self._enqueueing.refusal(job)
+        refusal = "" if job is None else self._enqueueing.admit(job)
         return Status.unschedulable(refusal) if refusal else SUCCESS
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -131,7 +131,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         return None if job is None else self._rejection(pod, job)
 
     def _rejection(self, pod: PodInfo, job: Job) -> Status | None:
-        if refusal := self._enqueueing.refusal(job):
+        if refusal := self._enqueueing.admit(job):
             return Status.unresolvable(refusal)
         action, verb = ("allocate", "with") if pod.requests else ("backfill", "without")
         if action not in self._configuration.actions:

@@ -71,7 +71,7 @@ class WorkQueue(Generic[Item]):
         """Do not process the item again for this long, even if it is added."""
         self._throttled_until[item] = asyncio.get_running_loop().time() + seconds
 
-    def get(self) -> Item | None:
+    def pop(self) -> Item | None:
         """Remove and return the first item that is ready; None if there is none."""
         now = asyncio.get_running_loop().time()
         while self._delayed and self._delayed[0][0] <= now:

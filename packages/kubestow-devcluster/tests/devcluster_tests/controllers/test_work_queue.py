@@ -18,7 +18,7 @@ def run_scenario(scenario: Callable[[WorkQueue[str]], Awaitable[None]]) -> None:
 
 def drain(queue: WorkQueue[str]) -> list[str]:
     """All items that are ready now."""
-    return list(iter(queue.get, None))
+    return list(iter(queue.pop, None))
 
 
 def test_an_item_is_queued_once_in_the_order_of_its_first_addition() -> None:

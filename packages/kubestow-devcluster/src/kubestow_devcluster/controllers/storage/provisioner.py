@@ -56,14 +56,14 @@ class Provisioner(Controller):
         selected_node = annotations.get(SELECTED_NODE, "")
         if storage_class["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER and not selected_node:
             return
-        if self._is_delay_over(key, claim, storage_class):
+        if self._wait_out_delay(key, claim, storage_class):
             try:
                 self._provision(claim, storage_class, selected_node)
             except _TopologyError as error:
                 self._reschedule(claim, storage_class, str(error))
 
-    def _is_delay_over(self, key: str, claim: Object, storage_class: Object) -> bool:
-        """Whether the provisioning time of the class has passed; if not yet, enqueues the claim for then."""
+    def _wait_out_delay(self, key: str, claim: Object, storage_class: Object) -> bool:
+        """Let the provisioning time of the class pass, by enqueueing the claim for its end; whether it has passed."""
         uid = claim["metadata"]["uid"]
         now = asyncio.get_running_loop().time()
         if uid not in self._started:

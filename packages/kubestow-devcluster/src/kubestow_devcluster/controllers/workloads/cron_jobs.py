@@ -128,14 +128,14 @@ class CronJobController(Controller):
             self.record_warning(cron_job, "UnparseableSchedule", message)
             return
         now = self.registry.clock()
-        scheduled_time = self._most_recent_time(cron_job, status, schedule, zone, now)
-        if scheduled_time is not None and self._should_start(cron_job, status, scheduled_time):
+        scheduled_time = self._find_most_recent_time(cron_job, status, schedule, zone, now)
+        if scheduled_time is not None and self._make_way(cron_job, status, scheduled_time):
             self._start_job(cron_job, status, scheduled_time, zone)
         following = schedule.next(now, zone)
         if following is not None:
             self.enqueue_after(key_of(cron_job), (following - now).total_seconds() + SLACK)
 
-    def _most_recent_time(
+    def _find_most_recent_time(
         self, cron_job: Object, status: Object, schedule: cron_schedule.Schedule, zone: tzinfo, now: datetime
     ) -> datetime | None:
         """The latest scheduled time since the last start and within the starting deadline.
@@ -155,8 +155,8 @@ class CronJobController(Controller):
             self.record_warning(cron_job, "TooManyMissedTimes", f"too many missed start times. {advice}")
         return schedule.latest(since, now, zone)
 
-    def _should_start(self, cron_job: Object, status: Object, scheduled_time: datetime) -> bool:
-        """Whether to start the Job: not twice for one time, and as the concurrency policy says."""
+    def _make_way(self, cron_job: Object, status: Object, scheduled_time: datetime) -> bool:
+        """Delete running Jobs if the concurrency policy says so; whether to start the Job, which is not done twice."""
         spec = cron_job["spec"]
         if status.get("lastScheduleTime") == _format_time(scheduled_time):
             return False

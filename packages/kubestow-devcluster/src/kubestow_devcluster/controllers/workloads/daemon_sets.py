@@ -156,7 +156,7 @@ class DaemonSetController(AdoptingController):
 
         With maxSurge one old pod stays as well until the new one is available.
         """
-        finished = [pod for pod in pods if pod.is_finished and self._should_replace(state, node, pod)]
+        finished = [pod for pod in pods if pod.is_finished and self._begin_replacing(state, node, pod)]
         running = [pod for pod in pods if not pod.is_finished]
         max_surge, _ = state.max_surge_and_unavailable
         if not max_surge:
@@ -166,8 +166,8 @@ class DaemonSetController(AdoptingController):
         is_replaced = bool(old and new) and (not old[0].is_ready or self.is_available(state.daemon_set, new[0]))
         return finished + new[1:] + old[0 if is_replaced else 1 :]
 
-    def _should_replace(self, state: _SetState, node: str, pod: PodView) -> bool:
-        """Whether a finished pod is deleted now, so that a new one is created. Failed pods are subject to back-off."""
+    def _begin_replacing(self, state: _SetState, node: str, pod: PodView) -> bool:
+        """Report that a finished pod is deleted; whether that is now, since failed pods are subject to back-off."""
         daemon_set = state.daemon_set
         if pod.status.phase == "Succeeded":
             message = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Protocol
 
-from kubestow.api.core import Namespace, Node, Pod
+from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
@@ -136,7 +136,15 @@ class EventHandlers:
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
         """An object that does not decode: logged and ignored, so a state known before stays until the next list."""
-        self._report_undecodable(resource, subject, problem)
+        key = (resource.kind, subject)
+        if self._undecodable.get(key) != problem:
+            self._undecodable[key] = problem
+            _log.warning(
+                "%s %s cannot be decoded and is ignored: %s",
+                *key,
+                problem,
+                extra=fields(kind=key[0], object=subject, err=problem),
+            )
 
     def _handle(self, handler: Callable[[Resource, Any], None], resource: Resource, received: Any) -> None:
         """Run a handler, and report each cluster event that it raised with the time that the handler took."""
@@ -147,17 +155,6 @@ class EventHandlers:
             for event in self._raised:
                 self._listener.event_handled(event.label, seconds)
             self._raised.clear()
-
-    def _report_undecodable(self, resource: Resource, subject: str, problem: str) -> None:
-        key = (resource.kind, subject)
-        if self._undecodable.get(key) != problem:
-            self._undecodable[key] = problem
-            _log.warning(
-                "%s %s cannot be decoded and is ignored: %s",
-                *key,
-                problem,
-                extra=fields(kind=key[0], object=subject, err=problem),
-            )
 
     def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
         """Objects that were deleted are reported anew should they be created again."""
@@ -192,11 +189,11 @@ class EventHandlers:
             elif resource == NODES:
                 self._put_node(obj)
             elif resource == NAMESPACES:
-                self._put_namespace(obj)
+                self._cluster.put_namespace(obj.metadata.name, obj.metadata.labels)
             else:
                 self._put_object(resource, obj)
         except InvalidObject as error:
-            self._report_undecodable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
+            self.unreadable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
 
     def _deleted(self, resource: Resource, key: Key) -> None:
         self._undecodable.pop((resource.kind, _subject(key)), None)
@@ -211,9 +208,6 @@ class EventHandlers:
             old = catalog.remove(*key)
             if old is not None and catalog.resource is not None:
                 self._move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
-
-    def _put_namespace(self, namespace: Namespace) -> None:
-        self._cluster.put_namespace(namespace.metadata.name, namespace.metadata.labels)
 
     def _put_object(self, resource: Resource, obj: Any) -> None:
         catalog = self._cluster.catalog(resource.type)
