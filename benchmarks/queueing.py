@@ -105,7 +105,7 @@ class World:
         for info in self.infos:
             self.queue.add(info)
         while (queued := self.queue.pop()) is not None:
-            self.queue.requeue(queued, rejectors=rejectors, pending=frozenset())
+            self.queue.requeue(queued, rejectors=rejectors, pending=frozenset(), now=self.clock.seconds)
         return time.process_time() - began
 
 

@@ -18,7 +18,6 @@ from kubestow.scheduling.events.resources import resource_of
 
 __all__ = ["InMemoryResourceClaims", "ResourceClaimStore"]
 
-
 _CLAIMS = resource_of(ResourceClaim)
 _ANYTHING = ANY_FIELD.schema
 _METADATA_SCHEMA = FieldTable(

@@ -110,13 +110,14 @@ class FailureHandler:
     def handle(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
         """End a pod's attempt: requeue it, update its nomination, report the failure."""
         result = Result.UNSCHEDULABLE if failure.reason == REASON_UNSCHEDULABLE else Result.ERROR
-        self._observer.attempt_ended(queued, result, failure.message, self._clock.monotonic() - queued.attempt_began)
+        now = self._clock.monotonic()
+        self._observer.attempt_ended(queued, result, failure.message, now - queued.attempt_began)
         current = self._pods.get(queued.info.uid)
         if current is None or current.spec.node_name:
             self._queue.in_flight.done(queued.info.uid)
             return
         queued.info = current
-        self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending)
+        self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending, now=now)
         if failure.nomination:
             self._cluster.nominate(current, failure.nomination)
         elif failure.nomination == "":

@@ -9,7 +9,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.places import QueuePlaces
 from kubestow.scheduling.queued_pod import QueuedPod
 
@@ -27,10 +26,10 @@ class GatingListener(Protocol):
 
 
 class Gating:
-    """Lets pods into activeQ and backoffQ, or gates them."""
+    """Lets pods into activeQ and backoffQ, or gates them. ``now`` is the time of the clock in seconds."""
 
-    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces, clock: Clock) -> None:
-        self._profiles, self._places, self._clock = profiles, places, clock
+    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces) -> None:
+        self._profiles, self._places = profiles, places
         self._listeners: list[GatingListener] = []
         #: The pods whose preemption is in progress.
         self._preempting: set[str] = set()
@@ -39,15 +38,15 @@ class Gating:
         """Have a listener hear of every pod that PreEnqueue rejects from now on."""
         self._listeners.append(listener)
 
-    def enqueue(self, queued: QueuedPod, event: str) -> None:
+    def enqueue(self, queued: QueuedPod, event: str, now: float) -> None:
         """Move a pod to activeQ unless a PreEnqueue plugin gates it; ``event`` is the label of the cause."""
         self._places.pods[queued.info.uid] = queued
-        if self._admit(queued, event):
-            self._places.enter_active(queued, event, self._clock.monotonic())
+        if self._admit(queued, event, now):
+            self._places.enter_active(queued, event, now)
 
-    def back_off(self, queued: QueuedPod, event: str) -> None:
+    def back_off(self, queued: QueuedPod, event: str, now: float) -> None:
         """Have a queued pod back off unless a PreEnqueue plugin gates it."""
-        if self._admit(queued, event):
+        if self._admit(queued, event, now):
             self._places.enter_backoff(queued, event)
 
     def preemption_started(self, uids: Iterable[str]) -> None:
@@ -62,7 +61,7 @@ class Gating:
             if unschedulable.is_held(uid):
                 unschedulable.add(self._places.pods[uid])
 
-    def _admit(self, queued: QueuedPod, event: str) -> bool:
+    def _admit(self, queued: QueuedPod, event: str, now: float) -> bool:
         """Run the PreEnqueue plugins, and gate a pod that one of them rejects; whether the pod is admitted."""
         info, places = queued.info, self._places
         runtime = self._profiles[info.spec.scheduler_name].queueing
@@ -79,7 +78,7 @@ class Gating:
             # No event is known to help, so the plugins run again after a backoff.
             places.unschedulable.remove(info.uid)
             queued.consecutive_errors += 1
-            queued.timestamp = self._clock.monotonic()
+            queued.timestamp = now
             queued.backoff_expiration = places.backoff_policy.expiration(queued)
             places.enter_error_backoff(queued, event)
         else:

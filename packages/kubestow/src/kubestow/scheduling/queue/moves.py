@@ -58,20 +58,18 @@ class QueueMoves:
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
-    def place(self, queued: QueuedPod, decision: Requeue, event: str) -> None:
-        """Move a pod where a requeue decision takes it; ``event`` is the label of the cause."""
+    def place(self, queued: QueuedPod, decision: Requeue, event: str, now: float) -> None:
+        """Move a pod where a requeue decision takes it; ``event`` is the label of the cause, ``now`` in seconds."""
         queued.move = None
         if decision is Requeue.SKIP:
             queued.requeue_when_ungated = False
             self._places.enter_unschedulable(queued, event)
             return
         queued.requeue_when_ungated = True
-        if decision is Requeue.AFTER_BACKOFF and self._places.backoff_policy.is_backing_off(
-            queued, self._clock.monotonic()
-        ):
-            self._gating.back_off(queued, event)
+        if decision is Requeue.AFTER_BACKOFF and self._places.backoff_policy.is_backing_off(queued, now):
+            self._gating.back_off(queued, event, now)
         else:
-            self._gating.enqueue(queued, event)
+            self._gating.enqueue(queued, event, now)
         if queued.place is not Place.GATED:
             queued.requeue_when_ungated = False
 
@@ -79,7 +77,7 @@ class QueueMoves:
         """Move a queued pod if an event has helped it, and return it; None when it is not queued."""
         queued = self._places.pods.get(uid)
         if queued is not None and queued.move is not None:
-            self.place(queued, *queued.move)
+            self.place(queued, *queued.move, self._clock.monotonic())
         return queued
 
     def requeue_if_helped(self, queued: QueuedPod, decisions: EventDecisions) -> bool:
@@ -91,7 +89,7 @@ class QueueMoves:
             decision = decisions.of(queued.info, rejectors=queued.rejectors, pending=queued.pending)
         if decision is Requeue.SKIP:
             return False
-        self.place(queued, decision, decisions.event.label)
+        self.place(queued, decision, decisions.event.label, self._clock.monotonic())
         return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
 
     # -- the pods that an event helps ------------------------------------------------------------------------------
@@ -166,10 +164,11 @@ class QueueMoves:
 
     def continue_moving(self, limit: int = _MOVED_AT_ONCE) -> None:
         """Move the next pods that events have helped, at most ``limit`` of them, so that no event blocks for long."""
+        now = self._clock.monotonic()
         for _ in range(min(limit, len(self._helped))):
             ticket, queued = self._helped.popleft()
             if queued.ticket == ticket and queued.move is not None:
-                self.place(queued, *queued.move)  # else it was moved or deleted, and may wait again since
+                self.place(queued, *queued.move, now)  # else it was moved or deleted, and may wait again since
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +181,7 @@ class QueueMoves:
         now, places = self._clock.monotonic(), self._places
         while (queued := places.pop_backed_off(now)) is not None:
             if queued.gated_by:
-                self._gating.enqueue(queued, "BackoffComplete")
+                self._gating.enqueue(queued, "BackoffComplete", now)
             else:
                 places.enter_active(queued, "BackoffComplete", now)
         if now < self._next_unschedulable_flush:

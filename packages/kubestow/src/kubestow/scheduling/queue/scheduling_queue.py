@@ -59,7 +59,7 @@ class SchedulingQueue:
             observer=environment.observer,
             on_change=on_change,
         )
-        self.gating = Gating(profiles, self.places, environment.clock)
+        self.gating = Gating(profiles, self.places)
         self.moves = QueueMoves(
             self.places,
             self.gating,
@@ -88,7 +88,8 @@ class SchedulingQueue:
     def add(self, info: PodInfo) -> None:
         """Queue a new pending pod."""
         if info.uid not in self.pods and info.uid not in self.in_flight:
-            self.gating.enqueue(QueuedPod(info, self._clock.monotonic()), UNSCHEDULABLE_POD_ADD.label)
+            now = self._clock.monotonic()
+            self.gating.enqueue(QueuedPod(info, now), UNSCHEDULABLE_POD_ADD.label, now)
 
     def update(self, old: PodInfo, new: PodInfo, events: Iterable[ClusterEvent]) -> None:
         """Update a pending pod; ``events`` name what changed about it (semantics 6.6)."""
@@ -135,7 +136,7 @@ class SchedulingQueue:
         if queued is None or self.error_backoff_end(uid) is not None:
             return None
         if queued.place is not Place.ACTIVE:
-            self.gating.enqueue(queued, "ForceActivate")
+            self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
         return self._put_in_flight(queued) if queued.place is Place.ACTIVE else None
 
     def _put_in_flight(self, queued: QueuedPod) -> QueuedPod:
@@ -147,8 +148,8 @@ class SchedulingQueue:
         self.in_flight.add(uid)
         return queued
 
-    def requeue(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str]) -> None:
-        """Return a pod whose attempt failed: to wait for an event, or to back off (semantics 6.2, 6.8).
+    def requeue(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str], now: float) -> None:
+        """Return a pod whose attempt failed ``now``: to wait for an event, or to back off (semantics 6.2, 6.8).
 
         Without rejectors and pending plugins the attempt ended with an error.
         """
@@ -158,7 +159,7 @@ class SchedulingQueue:
             self.places.remove(newer)
         events = list(self.in_flight.since(uid))
         queued.rejectors, queued.pending = self._shared(rejectors), self._shared(pending)
-        queued.timestamp = self._clock.monotonic()
+        queued.timestamp = now
         if rejectors or pending:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
@@ -168,7 +169,7 @@ class SchedulingQueue:
         queued.was_flushed = False
         self.in_flight.done(uid)
         self.places.pods[uid] = queued
-        self.moves.place(queued, self._replay(queued, events), "ScheduleAttemptFailure")
+        self.moves.place(queued, self._replay(queued, events), "ScheduleAttemptFailure", now)
 
     def _shared(self, plugins: frozenset[str]) -> frozenset[str]:
         """The set of equal plugins that other pods have already, else this one."""
@@ -215,7 +216,7 @@ class SchedulingQueue:
             if queued is None and uid in self.in_flight:
                 self.in_flight.keep(UNSCHEDULABLE_TIMEOUT, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
-                self.gating.enqueue(queued, "ForceActivate")
+                self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
 
     def suggest_node(self, uid: str, node_name: str) -> None:
         """Have a queued pod tried on a node first, until its next attempt or update."""

@@ -83,7 +83,7 @@ class World:
         self.queue.add(info)
         queued = self.queue.pop()
         assert queued is not None
-        self.queue.requeue(queued, rejectors=frozenset(rejectors), pending=frozenset(pending))
+        self.queue.requeue(queued, rejectors=frozenset(rejectors), pending=frozenset(pending), now=self.clock.seconds)
         self.clock.seconds += 30
         return info
 
