@@ -1,8 +1,4 @@
-"""The client: CPU time per binding, watch events per second, and the initial list of a large cluster.
-
-Run with ``python benchmarks/client.py``. Servers run in separate processes and send prepared responses, so that the CPU
-time is that of the client alone; it varies by some 10 % between runs. The event loop is that of ``kubestow run``.
-"""
+"""The client of the API server alone."""
 
 from __future__ import annotations
 
@@ -11,15 +7,17 @@ import multiprocessing
 import socket
 import ssl
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 
+from benchmarks.harness import Row, Rows
+from benchmarks.measurement import measured
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
@@ -33,12 +31,25 @@ from kubestow.process import WallClock
 from kubestow.process import run as run_on_loop
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 
-PODS = Resource("/api/v1", "pods", "Pod", Pod)
-BINDINGS, IN_FLIGHT, BURST = 12_800, 32, 1000
-LISTED = 50_000
+_PODS = Resource("/api/v1", "pods", "Pod", Pod)
+_IN_FLIGHT = 32
 
 
-def pod(number: int) -> dict[str, Any]:
+def client(bindings: int = 12_800, burst: int = 1000, listed: int = 50_000, watched: int = 20_000) -> Rows:
+    """The client: CPU time per binding, watch events per second, and the initial list of a large cluster.
+
+    Servers run in separate processes and send prepared responses, so that the CPU time is that of the client alone; it
+    varies by some 10 % between runs. The event loop is that of ``kubestow run``.
+    """
+    yield _decode_watch(watched)
+    yield _decode_list(listed)
+    yield from _run_against(_binding_response(), partial(_bind, bindings))
+    server_tls, client_tls = _tls()
+    yield from _run_against(_binding_response(), partial(_bind_bursts, burst, client_tls), tls=server_tls)
+    yield from _run_against(_watch_response(listed), partial(_list_streaming, listed))
+
+
+def _pod(number: int) -> dict[str, Any]:
     """A pod of some 2.2 kB, with fields of real pods that scheduling does not read."""
     name = f"web-{number:06}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
@@ -76,10 +87,10 @@ def pod(number: int) -> dict[str, Any]:
     return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
 
 
-def watch_stream(count: int) -> bytes:
+def _watch_stream(count: int) -> bytes:
     """A streaming list of ``count`` pods with its final bookmark."""
     end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
-    lines = [{"type": "ADDED", "object": pod(number)} for number in range(count)]
+    lines = [{"type": "ADDED", "object": _pod(number)} for number in range(count)]
     return b"".join(msgspec.json.encode(line) + b"\n" for line in [*lines, {"type": "BOOKMARK", "object": end}])
 
 
@@ -120,39 +131,40 @@ def _binding_response() -> bytes:
     return head % len(body) + body
 
 
-def _watch_response() -> bytes:
-    stream = watch_stream(LISTED)
+def _watch_response(count: int) -> bytes:
+    stream = _watch_stream(count)
     chunks = (stream[start : start + 2**15] for start in range(0, len(stream), 2**15))
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
 
 
-async def bindings(url: str) -> None:
+async def _bind(count: int, url: str) -> list[Row]:
     """POST bindings with many requests in flight."""
     async with Transport(Credentials(url), clock=WallClock()) as transport:
         pods = PodClient(transport)
 
-        async def bind(count: int) -> None:
+        async def work(count: int) -> None:
             for number in range(count):
                 await pods.bind(ObjectReference("Pod", "default", f"web-{number}", "0baec05a-3bb9"), "node-1")
 
-        await asyncio.gather(*(bind(10) for _ in range(IN_FLIGHT)))
-        cpu, wall = time.process_time(), time.perf_counter()
-        await asyncio.gather(*(bind(BINDINGS // IN_FLIGHT) for _ in range(IN_FLIGHT)))
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    print(f"binding: {cpu / BINDINGS * 1e6:.0f} µs CPU each, {BINDINGS / wall:,.0f}/s ({IN_FLIGHT} in flight)")
+        await asyncio.gather(*(work(10) for _ in range(_IN_FLIGHT)))
+        with measured() as spent:
+            await asyncio.gather(*(work(count // _IN_FLIGHT) for _ in range(_IN_FLIGHT)))
+    figures = {"µs of CPU each": spent.cpu / count * 1e6, "bindings/s": count / spent.elapsed}
+    return [(f"bindings, {_IN_FLIGHT} in flight", figures)]
 
 
-async def bursts(url: str, tls: ssl.SSLContext) -> None:
+async def _bind_bursts(count: int, tls: ssl.SSLContext, url: str) -> list[Row]:
     """POST bindings over TLS, many at the same time, with no connection open before the first burst."""
+    rows = []
     async with Transport(Credentials(url, tls=tls), clock=WallClock()) as transport:
         pods = PodClient(transport)
         for name in ("first", "second"):
-            subjects = [ObjectReference("Pod", "default", f"web-{number}", "0baec05a-3bb9") for number in range(BURST)]
-            cpu = time.process_time()
-            await asyncio.gather(*(pods.bind(subject, "node-1") for subject in subjects))
-            cpu = time.process_time() - cpu
-            print(f"{name} burst of {BURST:,} bindings over TLS: {cpu / BURST * 1e6:.0f} µs CPU each")
+            subjects = [ObjectReference("Pod", "default", f"web-{number}", "0baec05a-3bb9") for number in range(count)]
+            with measured() as spent:
+                await asyncio.gather(*(pods.bind(subject, "node-1") for subject in subjects))
+            rows.append((f"{name} burst of {count:,} bindings over TLS", {"µs of CPU each": spent.cpu / count * 1e6}))
+    return rows
 
 
 class _Complete(Exception):
@@ -160,8 +172,11 @@ class _Complete(Exception):
 
 
 class _Counter:
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        assert len(objects) == LISTED
+        assert len(objects) == self._expected
         raise _Complete
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
@@ -174,51 +189,49 @@ class _Counter:
         raise AssertionError(f"{subject}: {problem}")
 
 
-async def streaming_list(url: str) -> None:
+async def _list_streaming(count: int, url: str) -> list[Row]:
     """Read the pods of a large cluster with a streaming list over a socket."""
     clock = WallClock()
     async with Transport(Credentials(url), clock=clock) as transport:
-        reflector = Reflector(transport, PODS, _Counter(), clock=clock, random=Random(1))
-        cpu, wall = time.process_time(), time.perf_counter()
-        with suppress(_Complete):
+        reflector = Reflector(transport, _PODS, _Counter(count), clock=clock, random=Random(1))
+        with measured() as spent, suppress(_Complete):
             await reflector.run()
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    rate = LISTED / cpu
-    print(f"streaming list of {LISTED:,} pods: {cpu:.2f} s CPU, {wall:.2f} s elapsed; {rate:,.0f} events/s of CPU")
+    figures = {"s of CPU": spent.cpu, "s elapsed": spent.elapsed, "events per CPU second": count / spent.cpu}
+    return [(f"streaming list of {count:,} pods", figures)]
 
 
-def decoding() -> None:
+def _decode_watch(count: int) -> Row:
     """Split and decode a watch stream in memory."""
-    stream, lines, count = watch_stream(20_000), LineSplitter(), 0
+    stream, lines, decoded = _watch_stream(count), LineSplitter(), 0
     chunks = [stream[start : start + 2**17] for start in range(0, len(stream), 2**17)]
-    cpu = time.process_time()
-    for chunk in chunks:
-        for line in lines.feed(chunk):
-            decode(Pod, WatchEvent.parse(line).object)
-            count += 1
-    cpu = time.process_time() - cpu
-    print(f"decoding a watch: {cpu / count * 1e6:.1f} µs per event of {len(stream) / count:.0f} bytes")
+    with measured() as spent:
+        for chunk in chunks:
+            for line in lines.feed(chunk):
+                decode(Pod, WatchEvent.parse(line).object)
+                decoded += 1
+    return "decoding a watch", {"µs per event": spent.cpu / decoded * 1e6, "bytes each": len(stream) / decoded}
 
 
-def decoding_a_list() -> None:
+def _decode_list(count: int) -> Row:
     """Decode a list in memory."""
-    items = b",".join(msgspec.json.encode(pod(number)) for number in range(LISTED))
+    items = b",".join(msgspec.json.encode(_pod(number)) for number in range(count))
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % items
-    decoder = ObjectDecoder(PODS, _Counter().fail)
-    cpu = time.process_time()
-    with gc_tuning.paused():
+    decoder = ObjectDecoder(_PODS, _Counter(count).fail)
+    with gc_tuning.paused(), measured() as spent:
         objects = [decoder.decode(item) for item in ListPage.parse(body).items or []]
-    cpu = time.process_time() - cpu
-    print(f"decoding a list of {len(objects):,} pods: {cpu:.2f} s CPU, {cpu / len(objects) * 1e6:.1f} µs per pod")
+    figures = {"s of CPU": spent.cpu, "µs per pod": spent.cpu / len(objects) * 1e6}
+    return f"decoding a list of {len(objects):,} pods", figures
 
 
-def _run_against(response: bytes, run: Callable[[str], Any], *, tls: ssl.SSLContext | None = None) -> None:
+def _run_against(
+    response: bytes, run: Callable[[str], Awaitable[list[Row]]], *, tls: ssl.SSLContext | None = None
+) -> list[Row]:
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     process = multiprocessing.get_context("fork").Process
     server = process(target=_serve, args=(listening, response, tls), daemon=True)
     server.start()
     try:
-        run_on_loop(run(f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.getsockname()[1]}"))
+        return run_on_loop(run(f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.getsockname()[1]}"))
     finally:
         server.terminate()
 
@@ -232,12 +245,3 @@ def _tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
         authority.issue_server_certificate(["127.0.0.1"]).write(certificate, key)
         server.load_cert_chain(certificate, key)
     return server, ssl.create_default_context(cadata=authority.certificate.decode())
-
-
-if __name__ == "__main__":
-    decoding()
-    decoding_a_list()
-    _run_against(_binding_response(), bindings)
-    server_tls, client_tls = _tls()
-    _run_against(_binding_response(), lambda url: bursts(url, client_tls), tls=server_tls)
-    _run_against(_watch_response(), streaming_list)

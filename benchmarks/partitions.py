@@ -1,24 +1,7 @@
-"""Several active schedulers on one cluster, in virtual time: throughput, conflicts, fairness, and who takes over.
-
-    .venv/bin/python benchmarks/partitions.py [--nodes 1000] [--decision-ms 0.6] [--bind-ms 0.3] [--watch-ms 20]
-
-Complete schedulers (queue, cycles, binding, backoff) run on one API server in memory. A decision takes each of them
-``--decision-ms`` of its own time; the server executes one binding after the other, ``--bind-ms`` each, and its watch
-delivers ``--watch-ms`` late. Each pending pod belongs to a partition, by a hash of its name or of its workload; the
-holder of a partition schedules its pods. Nodes are partitioned by number. Modes:
-
-``shared``       every scheduler uses every node (optimistic concurrency)
-``partitioned``  a scheduler sees the nodes of its own partition and the pods on them
-``fenced``       it sees everything, and uses the nodes of its own partition
-
-A pod that a scheduler rejects is handed over to the next partition, and after a round again some time later. A real API
-server binds without regard to capacity; this one rejects a binding that would overcommit the node with a conflict, as a
-validating admission plugin could. The same input gives the same output.
-"""
+"""Several active schedulers on one cluster, in virtual time."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import zlib
 from collections import Counter, deque
@@ -32,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import Rows, chosen
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.shapes import PodInfo
@@ -308,17 +292,26 @@ class Outcome:
     uneven_services: int
     max_skew: int
 
-    def __str__(self) -> str:
-        bound = len(self.latencies)
-        last = self.latencies.max()
+    def figures(self) -> dict[str, float]:
+        """The figures of a row."""
         p50, p90, p99 = np.quantile(self.latencies, (0.5, 0.9, 0.99))
-        return (
-            f"{bound:,} of {self.pods:,} bound, 90 % at {bound * 0.9 / p90:,.0f} pods/s, last after {last:.2f} s, "
-            f"p50 {p50:.2f} s, p99 {p99:.2f} s (by partition {min(self.p99_by_partition):.2f} to "
-            f"{max(self.p99_by_partition):.2f}), {self.conflicts:,} conflicts, {self.hand_overs:,} hand-overs, "
-            f"bound by each {min(self.shares):,} to {max(self.shares):,}, "
-            f"{self.uneven_services} services beyond maxSkew (largest skew {self.max_skew})"
-        )
+        bound = len(self.latencies)
+        return {
+            "pods": self.pods,
+            "bound": bound,
+            "pods/s for 90 % of them": bound * 0.9 / p90,
+            "s until the last": self.latencies.max(),
+            "s p50": p50,
+            "s p99": p99,
+            "s p99 of the best partition": min(self.p99_by_partition),
+            "s p99 of the worst": max(self.p99_by_partition),
+            "conflicts": self.conflicts,
+            "hand-overs": self.hand_overs,
+            "bound by the idlest": min(self.shares),
+            "by the busiest": max(self.shares),
+            "services beyond maxSkew": self.uneven_services,
+            "largest skew": self.max_skew,
+        }
 
 
 def skews(api: SharedAPI) -> list[int]:
@@ -402,27 +395,37 @@ def _outcome(api: SharedAPI, pods: Sequence[Pod], views: Sequence[View], began: 
     )
 
 
-def main() -> None:
-    """Run every workload with one scheduler, and with several in every mode."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--nodes", type=int, default=1_000)
-    arguments.add_argument("--schedulers", type=int, nargs="*", default=[2, 4])
-    arguments.add_argument("--workload", choices=WORKLOADS, nargs="*", default=list(WORKLOADS))
-    arguments.add_argument("--decision-ms", type=float, default=0.6)
-    arguments.add_argument("--bind-ms", type=float, default=0.3)
-    arguments.add_argument("--watch-ms", type=float, default=20.0)
-    options = arguments.parse_args()
-    costs = Costs(options.decision_ms / 1e3, options.bind_ms / 1e3, options.watch_ms / 1e3)
-    for name in options.workload:
-        print(f"{name}, one scheduler: {run(simulate(WORKLOADS[name], options.nodes, 1, Mode.SHARED, costs))}")
-        for schedulers in options.schedulers:
+def partitions(
+    nodes: int = 1_000,
+    schedulers: Sequence[int] = (2, 4),
+    workloads: Sequence[str] = (),
+    decision_ms: float = 0.6,
+    bind_ms: float = 0.3,
+    watch_ms: float = 20.0,
+) -> Rows:
+    """Several active schedulers on one cluster, in virtual time: throughput, conflicts, fairness, and who takes over.
+
+    Complete schedulers (queue, cycles, binding, backoff) run on one API server in memory. A decision takes each of them
+    ``--decision-ms`` of its own time; the server executes one binding after the other, ``--bind-ms`` each, and its
+    watch delivers ``--watch-ms`` late. Each pending pod belongs to a partition, by a hash of its name or of its
+    workload; the holder of a partition schedules its pods. Nodes are partitioned by number. Modes:
+
+    ``shared``       every scheduler uses every node (optimistic concurrency)
+    ``partitioned``  a scheduler sees the nodes of its own partition and the pods on them
+    ``fenced``       it sees everything, and uses the nodes of its own partition
+
+    A pod that a scheduler rejects is handed over to the next partition, and after a round again some time later. A real
+    API server binds without regard to capacity; this one rejects a binding that would overcommit the node with a
+    conflict, as a validating admission plugin could. The same input gives the same output. At last, with the first
+    workload and the nodes ``partitioned``, one scheduler crashes.
+    """
+    costs = Costs(decision_ms / 1e3, bind_ms / 1e3, watch_ms / 1e3)
+    for name in chosen(list(WORKLOADS), workloads):
+        yield f"{name}, one scheduler", run(simulate(WORKLOADS[name], nodes, 1, Mode.SHARED, costs)).figures()
+        for number in schedulers:
             for mode in Mode:
-                outcome = run(simulate(WORKLOADS[name], options.nodes, schedulers, mode, costs))
-                print(f"{name}, {schedulers} schedulers, {mode.value}: {outcome}", flush=True)
-    for schedulers in options.schedulers:
-        crash = run(simulate(half_full, options.nodes, schedulers, Mode.PARTITIONED, costs, crash_at=CRASH_AT))
-        print(f"half full, {schedulers} schedulers, partitioned, one crashes after {CRASH_AT} s: {crash}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+                outcome = run(simulate(WORKLOADS[name], nodes, number, mode, costs))
+                yield f"{name}, {number} schedulers, {mode.value}", outcome.figures()
+    for number in schedulers:
+        crash = run(simulate(half_full, nodes, number, Mode.PARTITIONED, costs, crash_at=CRASH_AT))
+        yield f"half full, {number} schedulers, one crashes after {CRASH_AT} s", crash.figures()

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["WORKLOADS", "excesses", "main", "median_ratios"]
+__all__ = ["ROOT", "WORKLOADS", "environment_of", "excesses", "main", "median_ratios"]
 
 ROOT = Path(__file__).parents[1]
 _FILES = ROOT / "packages" / "kubestow-lab" / "src" / "kubestow_lab" / "scheduler_perf" / "workloads"
@@ -42,16 +42,18 @@ Costs = Mapping[str, float]
 """CPU seconds per pod, by workload."""
 
 
+def environment_of(checkout: Path) -> dict[str, str]:
+    """The environment of a process that runs the code of a checkout."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sorted(checkout.glob("packages/*/src"))))}
+
+
 def measure(checkout: Path) -> Costs:
     """Run all workloads with the code of a checkout."""
     costs = {}
-    sources = os.pathsep.join(map(str, sorted(checkout.glob("packages/*/src"))))
     for name, parameters in WORKLOADS.items():
         options = [f"--param={parameter}" for parameter in parameters]
         command = [sys.executable, "-m", "kubestow", "bench", str(_FILES), f"--filter=^{name}$", "--core", "-ojson"]
-        done = subprocess.run(
-            [*command, *options], env={**os.environ, "PYTHONPATH": sources}, capture_output=True, text=True
-        )
+        done = subprocess.run([*command, *options], env=environment_of(checkout), capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{name} failed with the code in {checkout}: {done.stderr.strip() or done.stdout.strip()}")
         [workload] = json.loads(done.stdout)["workloads"]

@@ -1,0 +1,1 @@
+"""Benchmarks of kubestow: ``python -m benchmarks`` lists the scenarios, RESULTS.md has results."""
