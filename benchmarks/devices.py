@@ -24,7 +24,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.profile import build_profile
 from kubestow.plugins import in_tree_registry
-from kubestow.plugins.dynamic_resources.plugin import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
 
 DRIVER = "gpu.example.com"
 

@@ -41,7 +41,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Code, Status
 from kubestow.log_fields import fields
 from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 
 __all__ = ["Amounts", "CapacityScheduling", "ElasticQuota", "ElasticQuotas", "Quota", "excess", "using_borrowed"]

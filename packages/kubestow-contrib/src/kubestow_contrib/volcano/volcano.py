@@ -41,7 +41,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of

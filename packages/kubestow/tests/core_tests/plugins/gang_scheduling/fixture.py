@@ -14,7 +14,7 @@ from kubestow.cluster.catalog import KubernetesObject
 from kubestow.engine.cluster_api.resource_claims import run_synchronously
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
-from kubestow.plugins.gang_scheduling.plugin import GangScheduling
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.testing import PluginHarness, node
 
 

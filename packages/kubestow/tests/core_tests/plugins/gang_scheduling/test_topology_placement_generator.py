@@ -15,7 +15,7 @@ from kubestow.framework.gang import Gang
 from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.placement import Placement, Proposal
 from kubestow.framework.status import Code, Status
-from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
+from kubestow.plugins.gang_scheduling.topology_placement import TopologyPlacementGenerator
 from kubestow.testing import PluginHarness, node, pod
 
 RACKS = [

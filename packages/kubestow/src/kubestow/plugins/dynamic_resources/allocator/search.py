@@ -16,23 +16,27 @@ from dataclasses import dataclass
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
-from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
+from kubestow.plugins.dynamic_resources.allocator.device_states import (
+    AvailableCounters,
+    add_consumption,
+    consumed_capacity,
+    has_capacity,
+)
 from kubestow.plugins.dynamic_resources.allocator.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     AllocationTimeout,
+    Features,
     ResolvedClaim,
     ResolvedRequest,
 )
-from kubestow.plugins.dynamic_resources.allocator.shared_counters import AvailableCounters, add_consumption
-from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
+from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice, PoolID
 from kubestow.plugins.dynamic_resources.inventory.pools import CandidateDevice, DevicePool
-from kubestow.plugins.dynamic_resources.inventory.slices import PoolID
 from kubestow.rules.matching import tolerates
 
 __all__ = ["AllocationSearch", "DeviceResult"]
+
 
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 

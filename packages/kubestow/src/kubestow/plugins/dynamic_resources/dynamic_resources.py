@@ -40,21 +40,25 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError
+from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, Features
 from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
 from kubestow.plugins.dynamic_resources.extended_resources import (
     IN_MEMORY_CLAIM_NAME,
     ExtendedResources,
 )
-from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.filtering import ClaimFilter
+from kubestow.plugins.dynamic_resources.filtering import (
+    ClaimFilter,
+    ClaimNotUsable,
+    DynamicResourcesState,
+    claim_names,
+    pod_resource_claims,
+)
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.slices import NodeSelectionError, matching_nodes
-from kubestow.plugins.dynamic_resources.pod_claims import ClaimNotUsable, claim_names, pod_resource_claims
+from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, matching_nodes
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
-from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
 __all__ = ["DynamicResources"]
+
 
 _STATE_NOT_FOUND = "not found"
 _NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")

@@ -3,12 +3,19 @@
 PostFilter walks the nodes that rejected the pod for a reason that evictions may resolve, starting at a random one,
 until it has found enough candidates. It picks the candidate with the lowest costs and returns the node, the victims,
 and the pods of lower priority that lose their nomination to that node. The scheduler evicts the victims. Dry runs
-(:mod:`.dry_run`) are cached for pods of the same shape until the node changes (:mod:`.candidate_cache`).
+(:mod:`.dry_run`) are cached for pods of the same shape until the node changes (:mod:`.candidates`).
+
+Preemption candidates as extenders process them (semantics 9.4).
+
+An extender may drop candidates and replace their victims. It works on node names and pods, not on rows of the node
+table, because the table may change while the extender's response is pending. One of the remaining candidates is picked
+by the same costs as among all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -34,14 +41,11 @@ from kubestow.framework.interface import (
     Victims,
 )
 from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.plugins.default_preemption.candidate_cache import CandidateCache
-from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubestow.plugins.default_preemption.dry_run import dry_run
-from kubestow.plugins.default_preemption.extender_candidates import PreemptionCandidates
+from kubestow.plugins.default_preemption.candidates import CandidateCache, CandidateRanking, Candidates, FoundCandidates
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run
 from kubestow.plugins.default_preemption.pod_group_victims import evictable_units, pod_group_priority
 
-__all__ = ["DefaultPreemption"]
+__all__ = ["DefaultPreemption", "PreemptionCandidates", "pick_one_node"]
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
@@ -268,3 +272,37 @@ def _is_terminating_victim(info: PodInfo) -> bool:
 
 def _unschedulable(reason: str) -> Status:
     return Status.unschedulable(f"preemption: {reason}")
+
+
+_NO_CANDIDATE = Status.unschedulable("preemption: no candidate node for preemption")
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionCandidates:
+    """Implements :class:`kubestow.framework.interface.ExtenderCandidates`.
+
+    ``nominate`` makes the result for a node and its victims.
+    """
+
+    found: FoundCandidates
+    nominate: Callable[[str, Victims], PostFilterResult]
+
+    def victims_by_node(self) -> Mapping[str, Victims]:
+        """The candidates before any extender is called."""
+        return self.found.victims_by_node()
+
+    def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
+        """The result for the best of the remaining candidates."""
+        if not victims_by_node:
+            return PostFilterResult(_NO_CANDIDATE)
+        name = pick_one_node(victims_by_node)
+        return self.nominate(name, victims_by_node[name])
+
+
+def pick_one_node(victims_by_node: Mapping[str, Victims]) -> str:
+    """The node with the lowest costs, the first by name among equals (semantics 9.5)."""
+    names = sorted(victims_by_node)
+    victims = [victims_by_node[name] for name in names]
+    violations = np.array([each.violations for each in victims], np.int64)
+    costs = CandidateRanking.of(PodChanges.of([each.pods for each in victims], -1), violations)
+    return names[int(costs.lowest(np.arange(len(names)))[0])]

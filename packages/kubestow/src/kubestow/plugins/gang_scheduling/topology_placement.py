@@ -5,6 +5,8 @@ placement: the nodes that have the value. Once members of the group have nodes, 
 
 In a profile without GangScheduling this plugin declares the gangs. Then no group waits for a minimum number of pods,
 but the pods of each are still scheduled in one cycle.
+
+PodGroupPodsCount prefers the placement that takes most pods of a group (semantics 8.19).
 """
 
 from __future__ import annotations
@@ -22,13 +24,12 @@ from kubestow.cluster.pods.pod_groups import memberships, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
 from kubestow.framework.gang import Gang, GangOutcome, GangSource
-from kubestow.framework.interface import Handle
-from kubestow.framework.placement import Placement, PlacementGeneratePlugin
+from kubestow.framework.interface import Handle, normalized
+from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
 from kubestow.framework.status import Status
-from kubestow.plugins.gang_scheduling.pod_group_conditions import PodGroupConditions
-from kubestow.plugins.gang_scheduling.pod_group_lister import DEFAULT_SCHEDULE_TIMEOUT
+from kubestow.plugins.gang_scheduling.gang_scheduling import DEFAULT_SCHEDULE_TIMEOUT, PodGroupConditions
 
-__all__ = ["TopologyPlacementGenerator"]
+__all__ = ["PodGroupPodsCount", "TopologyPlacementGenerator"]
 
 _POD_GROUP_NOT_FOUND = 'podgroup.scheduling.k8s.io "{}" not found'
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
@@ -134,3 +135,17 @@ def _equal(ids: NDArray[np.int32], number: int) -> NDArray[np.bool_]:
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
     """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
     return not set(memberships(pod)).isdisjoint(memberships(old))
+
+
+class PodGroupPodsCount(PlacementScorePlugin):
+    """Counts the group's pods that would have nodes, including those that have them already."""
+
+    name = "PodGroupPodsCount"
+    events_to_register = ()
+
+    def score_placement(self, gang: Gang, proposal: Proposal) -> int:
+        return len(gang.members.placed) + len(proposal.assignments)
+
+    def normalize_placements(self, gang: Gang, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The placement with most pods gets 100."""
+        return normalized(scores)
