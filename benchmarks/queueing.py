@@ -21,7 +21,7 @@ from typing import Any
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import implements
 from kubestow.observability.metrics import SchedulerMetrics

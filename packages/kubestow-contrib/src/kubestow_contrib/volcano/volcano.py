@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.scheduling import VolcanoPodGroup
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges

@@ -1,7 +1,7 @@
 """When results that depend on the cluster have to be computed again.
 
 Results are kept with the :class:`Generation` of the cluster that they were computed in. A :class:`Cycle` reads from the
-journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an
+journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.changes.journal`); an
 :class:`InvalidationMask` says which of those bits invalidate the result of one row and which all results.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
+from kubestow.cluster.changes.events import POD_BITS
+from kubestow.cluster.changes.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
 from kubestow.cluster.nodes.table import NodeTable
 
 __all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import ReferenceType
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.journal import EVERY_ROW, Journal
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
+from kubestow.cluster.changes.journal import EVERY_ROW, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.notification import notify
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
-from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 from kubestow.rules.pods import HostPort
 

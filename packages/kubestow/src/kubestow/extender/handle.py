@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.catalog import KubernetesObject
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
 from kubestow.cluster.nodes.views import NodeRow, Nodes
@@ -135,7 +135,7 @@ class Handle(Protocol):
         """Move pods to the active queue, whatever rejected them and whatever their backoff.
 
         PreEnqueue applies as usual. A pod in a scheduling cycle is moved if its attempt fails. To activate pods at the
-        end of a cycle, see :class:`kubestow.framework.pods_to_activate.PodsToActivate`.
+        end of a cycle, see :class:`kubestow.framework.cycle_state.PodsToActivate`.
         """
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:

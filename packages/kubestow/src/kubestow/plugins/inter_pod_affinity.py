@@ -4,9 +4,9 @@ Required terms of the incoming pod and required anti-affinity terms of existing 
 required affinity terms of existing pods score. Its counts are cached per pod shape.
 
 The counts are per topology key and domain. An :class:`InterPodAffinityState` is built once per pod shape, and again
-when namespace labels or the terms of existing pods change. It holds counters that follow every pod event, so filtering and
-scoring are arithmetic on one number per domain and one lookup per node. It does not check whether it is out of date;
-the plugin does.
+when namespace labels or the terms of existing pods change. It holds counters that follow every pod event, so filtering
+and scoring are arithmetic on one number per domain and one lookup per node. It does not check whether it is out of
+date; the plugin does.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, TermKind
-from kubestow.cluster.pods.shape_cache import ShapeCache
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import InterPodAffinityArgs

@@ -18,8 +18,8 @@ from kubestow import config
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.catalog import KubernetesObject
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.claim_writer import ResourceClaimWriter
 from kubestow.framework.interface import Waiting

@@ -15,8 +15,7 @@ from kubestow.api.resource import (
 )
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.columns import Columns
-from kubestow.cluster.nodes.labels import LabelColumn
+from kubestow.cluster.nodes.columns import Columns, LabelColumn
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim
 

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import POD_BITS, Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import POD_BITS, Action, ClusterEvent, EventResource
 from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import NOT_STARTED, PodChanges
 from kubestow.framework.interface import FilterRunner, Handle, Victims

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.scheduling import PodGroup
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
-from kubestow.cluster.catalog import Catalog
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.shapes import Shape

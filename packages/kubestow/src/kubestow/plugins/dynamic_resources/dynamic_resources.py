@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
-from kubestow.cluster.devices.claims import ResourceClaimTracker
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.config.plugin_args import DynamicResourcesArgs
 from kubestow.errors import InvalidSelector, PluginError
 from kubestow.framework.cycle_state import CycleState

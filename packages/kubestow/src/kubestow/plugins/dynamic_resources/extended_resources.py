@@ -31,7 +31,7 @@ from kubestow.api.resource import (
     ResourceClaimSpec,
     ResourceSlice,
 )
-from kubestow.cluster.catalog import Catalog
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle

@@ -27,9 +27,9 @@ from kubestow.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome, Solution

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from kubestow.api.reports import EventType
-from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.dynamic_resources.allocator.requests import Features

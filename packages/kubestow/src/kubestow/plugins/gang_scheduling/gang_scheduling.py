@@ -27,7 +27,7 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType
 from kubestow.api.scheduling import Condition, CoschedulingPodGroup, PodGroup, VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError

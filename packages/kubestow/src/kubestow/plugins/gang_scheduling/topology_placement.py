@@ -18,14 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.scheduling import PodGroup
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import memberships, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
-from kubestow.framework.gang import Gang, GangOutcome, GangSource
+from kubestow.framework.gang import (
+    Gang,
+    GangOutcome,
+    GangSource,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    Proposal,
+)
 from kubestow.framework.interface import Handle, normalized
-from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
 from kubestow.framework.status import Status
 from kubestow.plugins.gang_scheduling.gang_scheduling import DEFAULT_SCHEDULE_TIMEOUT, PodGroupConditions
 

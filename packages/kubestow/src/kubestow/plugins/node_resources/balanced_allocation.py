@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.formats.int64 import as_int64
-from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes, Rows
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubestow.framework.cycle_state import CycleState

@@ -24,15 +24,14 @@ from kubestow.api.core import Node
 from kubestow.api.formats.int64 import as_int64
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.gang import Gang
+from kubestow.framework.gang import Gang, PlacementScorePlugin, Proposal
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from kubestow.framework.placement import PlacementScorePlugin, Proposal
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.plugins.dynamic_resources.extended_resources import (
     DEVICE_CLASS_PREFIX,

@@ -25,11 +25,11 @@ from kubestow.api.core import PodSpec, ReplicationController, Service, Taint, To
 from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.index_keys import selected_index_keys
+from kubestow.cluster.pods.affinity_terms import selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import EligibleRows

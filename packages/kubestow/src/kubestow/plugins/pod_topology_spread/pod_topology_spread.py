@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Service
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shape_cache import ShapeCache
-from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily, ShapeGroup
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector

@@ -23,7 +23,7 @@ from kubestow.api.storage import (
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, node_terms
-from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms
+from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
 from kubestow.errors import InvalidObject, KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status

@@ -37,7 +37,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
-from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms
+from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
 from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of, ownership_problem
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from kubestow.api.formats.quantity import Quantity, units
 from kubestow.api.storage import STORAGE, CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.available_volumes import NO_VOLUME
 from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
-from kubestow.cluster.storage.csi_nodes import migrated_plugins
+from kubestow.cluster.storage.csi import migrated_plugins
 from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
 from kubestow.config.plugin_args import VolumeBindingArgs
 from kubestow.errors import APIError, InvalidQuantity, KubestowError, Unreachable

@@ -16,7 +16,7 @@ from kubestow.api.resource import (
     ResourceClaimStatus,
 )
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
+from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 
 D0, D1 = DeviceID("driver", "pool", "d0"), DeviceID("driver", "pool", "d1")
 

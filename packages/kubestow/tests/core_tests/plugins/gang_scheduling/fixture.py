@@ -10,7 +10,7 @@ import msgspec
 from core_tests.scheduling.gangs.groups import GATES
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.engine.cluster_api.resource_claims import run_synchronously
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang

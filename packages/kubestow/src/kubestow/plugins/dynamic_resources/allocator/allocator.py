@@ -31,8 +31,8 @@ from kubestow.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from kubestow.cluster.catalog import Catalog
-from kubestow.cluster.devices.claims import ResourceClaimTracker
+from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.allocator.device_states import AvailableCounters, DeviceStates
 from kubestow.plugins.dynamic_resources.allocator.requests import (
     AllocationError,

@@ -30,7 +30,7 @@ from kubestow.api.resource import (
     CapacityRequirements,
     DeviceCapacity,
 )
-from kubestow.cluster.devices.claims import ResourceClaimTracker
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, DevicePool, DevicesByNode
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
-from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
+from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.allocator.device_states import (
     AvailableCounters,
     add_consumption,

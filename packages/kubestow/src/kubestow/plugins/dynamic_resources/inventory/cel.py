@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from kubestow.api.formats.quantity import NANOS, nanos
-from kubestow.cluster.bounded_cache import BoundedCache
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["CELDevice", "CompiledSelector", "SelectorCache", "SelectorError", "Version"]

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from kubestow.api.core import NodeSelector
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.resource import Device, DeviceAttribute, DeviceCounterConsumption, DeviceSelector, ResourceSlice
-from kubestow.cluster.catalog import Catalog
-from kubestow.cluster.devices.claims import DeviceID
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.resource_claims import DeviceID
 from kubestow.errors import InvalidQuantity, InvalidSelector
 from kubestow.plugins.dynamic_resources.inventory.cel import (
     AttributeValue,

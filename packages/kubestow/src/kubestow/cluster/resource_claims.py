@@ -18,8 +18,8 @@ from kubestow.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from kubestow.cluster.bounded_cache import BoundedCache
-from kubestow.cluster.catalog import Catalog
+from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.pods.caches import BoundedCache
 
 __all__ = ["DeviceID", "ResourceClaimTracker"]
 

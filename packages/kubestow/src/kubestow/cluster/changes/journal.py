@@ -8,20 +8,26 @@ Changes made by a simulation are written to a branch, which is rolled back with 
 branch no row has changed then; since a position on the branch, the rows changed before it have changed back. The entry
 ROLLED_BACK, which concerns no row, marks the end of a branch for caches that share results: one of them may have
 refreshed a shared result on the branch, so the others have to check the position of each of their results.
+
+The undo log: how to undo what has been changed since the start of the active simulations.
+
+While a simulation is active every writer of pods and nominations appends a call that undoes its change exactly, order
+included. The calls run latest first, so each finds the cluster as its change has left it.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.events import Action
+from kubestow.cluster.changes.events import Action
+from kubestow.errors import KubestowError
 
-__all__ = ["EVERY_ROW", "ROLLED_BACK", "Changes", "Journal"]
+__all__ = ["EVERY_ROW", "ROLLED_BACK", "Changes", "Journal", "UndoLog"]
 
 #: Stands for all rows at once: a change that belongs to no single node.
 EVERY_ROW = -1
@@ -199,3 +205,39 @@ class Journal:
         while self._rolled_back_entries > _KEPT:
             oldest = self._rolled_back.pop(next(iter(self._rolled_back)))
             self._rolled_back_entries -= len(oldest.entries)
+
+
+class UndoLog:
+    """A stack of calls, with a mark for each active simulation."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._marks: list[int] = []
+        #: Whether changes have to be appended.
+        self.active = False
+
+    def append(self, undo: Callable[[], None]) -> None:
+        """Add the call that undoes a change."""
+        self._calls.append(undo)
+
+    def begin(self) -> int:
+        """Begin a simulation inside those that are active already; its depth is returned: 1 for the outermost."""
+        self._marks.append(len(self._calls))
+        self.active = True
+        return len(self._marks)
+
+    def roll_back(self, depth: int) -> None:
+        """Undo everything since the simulation of this depth began, and end it.
+
+        Raises KubestowError when it is not the innermost: its block was left while one inside it was suspended.
+        """
+        is_innermost = depth == len(self._marks)
+        if depth <= len(self._marks):
+            mark = self._marks[depth - 1]
+            del self._marks[depth - 1 :]
+            self.active = False  # what the calls do must not be undone in turn
+            while len(self._calls) > mark:
+                self._calls.pop()()
+            self.active = bool(self._marks)
+        if not is_innermost:
+            raise KubestowError("simulations overlap: a simulate() block must not be suspended by an await")

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from kubestow.api.meta import ObjectMeta
-from kubestow.cluster.events import Action, ClusterEvent
-from kubestow.cluster.journal import EVERY_ROW, Journal
-from kubestow.cluster.notification import notify
+from kubestow.cluster.changes.events import Action, ClusterEvent, notify
+from kubestow.cluster.changes.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
 __all__ = ["Catalog", "KubernetesObject"]
