@@ -232,7 +232,7 @@ class Cluster:
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Place a pod ahead of the API server. Raises KubestowError when the pod is placed already."""
-        self._placed_pods.place_new(PlacedPod(info, node_name, assumed=True))
+        self._placed_pods.place(PlacedPod(info, node_name, assumed=True))
 
     def forget(self, uid: str) -> None:
         """Remove an assumed pod; one that was confirmed or removed meanwhile stays as it is."""

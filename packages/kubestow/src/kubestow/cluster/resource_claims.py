@@ -21,7 +21,7 @@ from kubestow.api.resource import (
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.pods.caches import BoundedCache
 
-__all__ = ["DeviceID", "ResourceClaimTracker"]
+__all__ = ["AllocatedDevices", "DeviceID", "ResourceClaimTracker"]
 
 #: Versions of up to this many pools are kept even if nothing is allocated from them.
 _FEW_POOLS = 1024
@@ -42,6 +42,84 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
+class AllocatedDevices:
+    """The devices that counted allocations hold, and a version per pool that grows with every change of them."""
+
+    def __init__(self) -> None:
+        self._dedicated: Counter[DeviceID] = Counter()
+        self._shares: Counter[DeviceID] = Counter()
+        self._consumed: dict[DeviceID, Counter[str]] = {}
+        self._pool_versions: dict[tuple[str, str], int] = {}
+        #: The version of pools that have none of their own.
+        self._floor = 0
+        #: Grows with every change of an allocation.
+        self.version = 0
+        self._most_versions = _FEW_POOLS
+        #: The latest changes, oldest first: version and pool.
+        self._changes: deque[tuple[int, tuple[str, str]]] = deque(maxlen=_KEPT_CHANGES)
+
+    def is_allocated(self, device: DeviceID) -> bool:
+        """Whether a device is allocated to a claim exclusively."""
+        return device in self._dedicated
+
+    def is_shared(self, device: DeviceID) -> bool:
+        """Whether shares of a device are allocated."""
+        return device in self._shares
+
+    def consumed_capacity(self, device: DeviceID) -> Mapping[str, int] | None:
+        """The capacities that the shares of a device consume, in nano units; None without shares."""
+        return self._consumed.get(device)
+
+    def pool_version(self, driver: str, pool: str) -> int:
+        """A number that grows with every change of the allocations of a pool's devices."""
+        return self._pool_versions.get((driver, pool), self._floor)
+
+    def pools_changed_since(self, version: int) -> set[tuple[str, str]] | None:
+        """The pools (driver and name) with changed allocations since a version; None if that is too long ago."""
+        pools: set[tuple[str, str]] = set()
+        for changed_at, pool in reversed(self._changes):
+            if changed_at <= version:
+                return pools
+            pools.add(pool)
+        return pools if len(self._changes) < _KEPT_CHANGES else None
+
+    def count(self, allocation: AllocationResult, sign: int) -> None:
+        """Count an allocation (+1), or no longer (-1)."""
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue  # admin access does not allocate the device
+            device = DeviceID(result.driver, result.pool, result.device)
+            self._change(result.driver, result.pool)
+            if result.share_id is None:
+                _add_to(self._dedicated, device, sign)
+            else:
+                _add_to(self._shares, device, sign)
+                self._consume(device, result, sign)
+
+    def _change(self, driver: str, pool: str) -> None:
+        self.version += 1
+        self._pool_versions[driver, pool] = self.version
+        self._changes.append((self.version, (driver, pool)))
+        if len(self._pool_versions) > self._most_versions:
+            self._prune_versions()
+
+    def _prune_versions(self) -> None:
+        """Drop the versions of pools without allocations; a higher floor takes their place."""
+        allocated = {(device.driver, device.pool) for device in (*self._dedicated, *self._shares)}
+        self._pool_versions = {pool: v for pool, v in self._pool_versions.items() if pool in allocated}
+        self._most_versions = max(_FEW_POOLS, 2 * len(self._pool_versions))
+        self.version += 1
+        self._floor = self.version
+
+    def _consume(self, device: DeviceID, result: DeviceRequestAllocationResult, sign: int) -> None:
+        if device not in self._shares:
+            self._consumed.pop(device, None)
+            return
+        consumed = self._consumed.setdefault(device, Counter())
+        for name, quantity in result.consumed_capacity.items():
+            consumed[name] += sign * nanos(quantity)
+
+
 class ResourceClaimTracker:
     """The resource claims of a cluster and the devices allocated to them."""
 
@@ -55,16 +133,7 @@ class ResourceClaimTracker:
         self._observed: dict[str, AllocationResult] = {}
         #: The allocation with which each claim counts, by the claim's uid.
         self._counted: dict[str, AllocationResult] = {}
-        self._dedicated: Counter[DeviceID] = Counter()
-        self._shares: Counter[DeviceID] = Counter()
-        self._consumed: dict[DeviceID, Counter[str]] = {}
-        self._pool_versions: dict[tuple[str, str], int] = {}
-        #: The version of pools that have none of their own.
-        self._floor = 0
-        self._last_version = 0
-        self._most_versions = _FEW_POOLS
-        #: The latest changes, oldest first: version and pool.
-        self._changes: deque[tuple[int, tuple[str, str]]] = deque(maxlen=_KEPT_CHANGES)
+        self.devices = AllocatedDevices()
         #: The claims for extended resources (namespace and name), by the uid of the pod that owns them.
         self._extended: dict[str, tuple[str, str]] = {}
         catalog.subscribe(self._changed)
@@ -84,36 +153,6 @@ class ResourceClaimTracker:
         """The claim created for the extended resources of a pod, in this attempt or an earlier one."""
         key = self._extended.get(pod_uid)
         return None if key is None else self.get(*key)
-
-    def is_allocated(self, device: DeviceID) -> bool:
-        """Whether a device is allocated to a claim exclusively."""
-        return device in self._dedicated
-
-    def is_shared(self, device: DeviceID) -> bool:
-        """Whether shares of a device are allocated."""
-        return device in self._shares
-
-    def consumed_capacity(self, device: DeviceID) -> Mapping[str, int] | None:
-        """The capacities that the shares of a device consume, in nano units; None without shares."""
-        return self._consumed.get(device)
-
-    def pool_version(self, driver: str, pool: str) -> int:
-        """A number that grows with every change of the allocations of a pool's devices."""
-        return self._pool_versions.get((driver, pool), self._floor)
-
-    @property
-    def version(self) -> int:
-        """A number that grows with every change of an allocation."""
-        return self._last_version
-
-    def pools_changed_since(self, version: int) -> set[tuple[str, str]] | None:
-        """The pools (driver and name) with changed allocations since a version; None if that is too long ago."""
-        pools: set[tuple[str, str]] = set()
-        for changed_at, pool in reversed(self._changes):
-            if changed_at <= version:
-                return pools
-            pools.add(pool)
-        return pools if len(self._changes) < _KEPT_CHANGES else None
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -180,51 +219,16 @@ class ResourceClaimTracker:
         if before is now:
             return
         if before is not None:
-            self._add(before, -1)
+            self.devices.count(before, -1)
         if now is None:
             self._counted.pop(uid, None)
             return
         self._counted[uid] = now
-        self._add(now, +1)
+        self.devices.count(now, +1)
 
     def _allocation(self, uid: str) -> AllocationResult | None:
         assumed = self._pending.get(uid) or self._written.get(uid)
         return self._observed.get(uid) if assumed is None else assumed.status.allocation
-
-    def _add(self, allocation: AllocationResult, sign: int) -> None:
-        for result in allocation.devices.results:
-            if result.admin_access:
-                continue  # admin access does not allocate the device
-            device = DeviceID(result.driver, result.pool, result.device)
-            self._change(result.driver, result.pool)
-            if result.share_id is None:
-                _add_to(self._dedicated, device, sign)
-            else:
-                _add_to(self._shares, device, sign)
-                self._consume(device, result, sign)
-
-    def _change(self, driver: str, pool: str) -> None:
-        self._last_version += 1
-        self._pool_versions[driver, pool] = self._last_version
-        self._changes.append((self._last_version, (driver, pool)))
-        if len(self._pool_versions) > self._most_versions:
-            self._prune_versions()
-
-    def _prune_versions(self) -> None:
-        """Drop the versions of pools without allocations; a higher floor takes their place."""
-        allocated = {(device.driver, device.pool) for device in (*self._dedicated, *self._shares)}
-        self._pool_versions = {pool: v for pool, v in self._pool_versions.items() if pool in allocated}
-        self._most_versions = max(_FEW_POOLS, 2 * len(self._pool_versions))
-        self._last_version += 1
-        self._floor = self._last_version
-
-    def _consume(self, device: DeviceID, result: DeviceRequestAllocationResult, sign: int) -> None:
-        if device not in self._shares:
-            self._consumed.pop(device, None)
-            return
-        consumed = self._consumed.setdefault(device, Counter())
-        for name, quantity in result.consumed_capacity.items():
-            consumed[name] += sign * nanos(quantity)
 
 
 def _add_to(counter: Counter[DeviceID], device: DeviceID, sign: int) -> None:

@@ -67,7 +67,7 @@ class Simulation:
     def add_pod(self, info: PodInfo, node_name: str) -> None:
         """Put a pod on a node as if the API server had confirmed it. Raises KubestowError when it is placed already."""
         self._require_active()
-        self._placed_pods.place_new(PlacedPod(info, node_name, assumed=False))
+        self._placed_pods.place(PlacedPod(info, node_name, assumed=False))
 
     def take_host_ports(self, uid: str) -> None:
         """Have the host ports of a placed pod taken, as if it was removed and added again."""

@@ -17,7 +17,7 @@ from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.log_fields import fields
 from kubestow.process import WallClock
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork

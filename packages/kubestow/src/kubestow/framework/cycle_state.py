@@ -32,7 +32,12 @@ class CycleState:
 
     def __init__(self, *shared: CycleState) -> None:
         self._values: dict[type, object] = {}
-        self._shared: list[CycleState] = [state for state in shared if state._values or state._shared]
+        #: The values of the shared states, which may still be added to.
+        self._shared: list[dict[type, object]] = []
+        for state in shared:
+            if state._values or state._shared:
+                self._shared.append(state._values)
+            self._shared += state._shared
 
     def put(self, value: object) -> None:
         """Store a value in place of one of the same type."""
@@ -43,10 +48,10 @@ class CycleState:
         value = self._values.get(kind)
         if value is not None:
             return value  # type: ignore[return-value]  # stored under its own type
-        for other in self._shared:
-            found = other.get(kind)
-            if found is not None:
-                return found
+        for values in self._shared:
+            value = values.get(kind)
+            if value is not None:
+                return value  # type: ignore[return-value]  # stored under its own type
         return None
 
     def own(self, kind: type[S]) -> S | None:

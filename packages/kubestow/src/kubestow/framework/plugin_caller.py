@@ -32,7 +32,7 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import as_status
 from kubestow.log_fields import fields
 
@@ -118,7 +118,8 @@ class PluginCaller:
     ) -> Status:
         """Call a method that returns a status; an ERROR when the plugin breaks its contract."""
         try:
-            return as_status(plugin, extension_point, self.call(plugin, extension_point, method, *arguments))
+            result = self.call(plugin, extension_point, method, *arguments)
+            return SUCCESS if result is None or result is SUCCESS else as_status(plugin, extension_point, result)
         except PluginError as error:
             return logged_error(error)
 

@@ -146,19 +146,16 @@ class Journal:
 
     def since(self, position: int) -> Changes | None:
         """The changes from a position to now, None when they are no longer known."""
-        entries = self._since(position)
-        return None if entries is None else entries.summarize()
-
-    def _since(self, position: int) -> Changes | None:
         if position > _OFFSET:
-            return self._since_on_branch(position)
+            entries = self._since_on_branch(position)
+            return None if entries is None else entries.summarize()
         start = position - self._dropped
         if start < 0:
             return None
-        entries = self._entries.from_(start)
+        changes = self._entries.from_(start)
         for branch in self._branches:
-            entries.extend(branch.entries)
-        return entries
+            changes.extend(branch.entries)
+        return changes.summarize()
 
     def _since_on_branch(self, position: int) -> Changes | None:
         number, offset = position >> _OFFSET_BITS, position & _OFFSET
@@ -169,7 +166,7 @@ class Journal:
                     entries.extend(inner.entries)
                 return entries
         rolled_back = self._rolled_back.get(number)
-        later = None if rolled_back is None else self._since(rolled_back.base)
+        later = None if rolled_back is None else self.since(rolled_back.base)
         if rolled_back is None or later is None:
             return None
         entries = rolled_back.entries.undone(offset)

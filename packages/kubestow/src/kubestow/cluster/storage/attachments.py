@@ -215,18 +215,16 @@ class AttachedVolumes:
         if isinstance(nodes, HypotheticalNodes):
             for position in nodes.positions_changed_by(_has_volumes).tolist():
                 changed.add(nodes.name(position))
-                yield from ((position, problem) for problem in self._problems(nodes, position)[:1])
+                change, row = nodes.change(position), int(nodes.row_numbers[position])
+                kept = self._kept_problems(nodes.name(position), removed={pod.uid for pod in change.removed})
+                added = (self._attached_by(pod, row)[1] for pod in change.added)
+                first = next((problem for problem in (*kept, *added) if problem), None)
+                if first is not None:
+                    yield position, first
         for name in self._nodes_with_problems - changed:
             found = nodes.position(name)
             if found is not None:
                 yield found, self._kept_problems(name)[0]
-
-    def _problems(self, nodes: HypotheticalNodes, position: int) -> list[str]:
-        change = nodes.change(position)
-        kept = self._kept_problems(nodes.name(position), removed={pod.uid for pod in change.removed})
-        row = int(nodes.row_numbers[position])
-        added = (self._attached_by(pod, row)[1] for pod in change.added)
-        return kept + [problem for problem in added if problem]
 
     def _kept_problems(self, node_name: str, removed: Collection[str] = ()) -> list[str]:
         """The problems of the pods on a node that are not ``removed`` (uids), in the order of the pods."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -127,7 +126,7 @@ class DynamicResources(
                 EventResource.POD,
                 Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
                 invalidates=Invalidation.NOTHING,
-                hint=self._is_schedulable_after_pod_change,
+                hint=lambda pod, old, new: new.uid == pod.uid and self.pre_enqueue(new).ok,
             ),
             on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
@@ -172,9 +171,13 @@ class DynamicResources(
         """Collects the claims and rejects the pod if one cannot be allocated on any node; skips without claims."""
         state.put(DynamicResourcesState())
         try:
-            found = self._collect_claims(pod)
+            found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
         except ClaimNotUsable as error:
             return Status.unresolvable(str(error))
+        if self._requests_devices(pod):
+            found.extended_index = len(found.claims)
+            existing = self._tracker.extended_resource_claim(pod.uid)
+            found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
         if not found.claims:
             return Status.skip()
         for index, claim in enumerate(found.claims):
@@ -183,14 +186,6 @@ class DynamicResources(
                 return rejection
         state.put(found)
         return None
-
-    def _collect_claims(self, pod: PodInfo) -> DynamicResourcesState:
-        found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
-        if self._requests_devices(pod):
-            found.extended_index = len(found.claims)
-            existing = self._tracker.extended_resource_claim(pod.uid)
-            found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
-        return found
 
     def _check_claim(self, claim: ResourceClaim, nodes: Nodes, *, is_extended: bool) -> Status | None:
         if claim.status.allocation is not None:
@@ -342,9 +337,6 @@ class DynamicResources(
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
             return False
         return old is None or old.status != new.status
-
-    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
-        return new.uid == pod.uid and self.pre_enqueue(new).ok
 
 
 def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:

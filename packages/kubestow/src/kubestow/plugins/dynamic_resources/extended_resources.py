@@ -117,7 +117,9 @@ class DeviceCounts:
         """The number of devices of a class and how many of them are allocated, int64 of shape (2,)."""
         tracker, subject = self._cluster.resource_claims, f"class {device_class.metadata.name}"
         matching = [d for d in devices if d.matches(device_class.spec.selectors, self._selectors, subject=subject)]
-        allocated = sum(tracker.is_allocated(device.id) or tracker.is_shared(device.id) for device in matching)
+        allocated = sum(
+            tracker.devices.is_allocated(device.id) or tracker.devices.is_shared(device.id) for device in matching
+        )
         return np.array([len(matching), allocated], np.int64)
 
 

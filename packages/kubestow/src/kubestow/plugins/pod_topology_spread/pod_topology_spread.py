@@ -22,7 +22,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily, ShapeGroup
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
@@ -125,7 +125,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Namespace, constraints, node selection, tolerations and controller, and the labels that selectors read."""
-        return self._group(pod.shape, self._version(pod.shape))
+        return pod.shape.group(self._label_keys_of(pod.shape, self._version(pod.shape)))
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The hard constraints of its own; without any, the default ones depend on the whole shape."""
@@ -177,7 +177,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         latest, constraints = self._latest
         if latest is shape and constraints.version == version:
             return constraints
-        group = self._group(shape, version)
+        group = shape.group(self._label_keys_of(shape, version))
         cached = self._by_group.get(group)
         if cached is None or cached.version != version:
             cached = self._by_group.put(group, _ShapeConstraints(self._hard(shape), self._soft(shape), version))
@@ -190,22 +190,18 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return None
         return self._services.version, owning_controller(self._cluster, shape)
 
-    def _group(self, shape: Shape, version: Hashable) -> ShapeGroup:
-        return shape.group(self._label_keys_of(shape, version))
-
     def _label_keys_of(self, shape: Shape, version: Hashable) -> frozenset[str]:
         known = self._label_keys.get(shape.family)
         if known is None or known[0] != version:
             if len(self._label_keys) >= _MOST_FAMILIES:
                 self._label_keys.clear()
-            known = self._label_keys[shape.family] = (version, self._selected_label_keys(shape))
+            own, keys = shape.spec.topology_spread_constraints, frozenset[str]()
+            if own:
+                keys = selected_label_keys(own)
+            elif self._default_constraints:
+                keys = default_label_keys(self._cluster, shape)
+            known = self._label_keys[shape.family] = version, keys
         return known[1]
-
-    def _selected_label_keys(self, shape: Shape) -> frozenset[str]:
-        own = shape.spec.topology_spread_constraints
-        if own:
-            return selected_label_keys(own)
-        return default_label_keys(self._cluster, shape) if self._default_constraints else frozenset()
 
     def _hard(self, shape: Shape) -> HardConstraints | Status:
         try:

@@ -271,7 +271,7 @@ class Allocator:
 
     def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
-        changes = sum(self._tracker.pool_version(*pool.id) for pool in devices.pools)
+        changes = sum(self._tracker.devices.pool_version(*pool.id) for pool in devices.pools)
         solutions = to_allocate.results.solutions
         cached = solutions.get(devices)
         if cached is None or cached[0] != changes:

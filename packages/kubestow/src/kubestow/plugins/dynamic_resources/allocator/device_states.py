@@ -60,7 +60,7 @@ class DeviceStates:
 
     def of(self, by_node: DevicesByNode) -> NDArray[np.intp]:
         """The number of the state of each entry of ``by_node.devices``, intp."""
-        changed = self._tracker.pools_changed_since(self._version)
+        changed = self._tracker.devices.pools_changed_since(self._version)
         if by_node is not self._by_node or changed is None:
             self._number_all(by_node)
         else:
@@ -70,7 +70,7 @@ class DeviceStates:
             self._numbers.clear()
             self.generation += 1
             self._number_all(by_node)
-        self._version = self._tracker.version
+        self._version = self._tracker.devices.version
         return self._states
 
     def _number_all(self, by_node: DevicesByNode) -> None:
@@ -87,9 +87,9 @@ class DeviceStates:
     def _state(self, devices: AccessibleDevices) -> Hashable:
         content, tracker = devices.content, self._tracker
         ids = [candidate.device.id for candidate in devices.candidates]
-        if content is None or any(map(tracker.is_shared, ids)):
-            return devices, sum(tracker.pool_version(*pool.id) for pool in devices.pools)
-        return content, bytes(map(tracker.is_allocated, ids))
+        if content is None or any(map(tracker.devices.is_shared, ids)):
+            return devices, sum(tracker.devices.pool_version(*pool.id) for pool in devices.pools)
+        return content, bytes(map(tracker.devices.is_allocated, ids))
 
 
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -183,7 +183,7 @@ class AvailableCounters:
 
     def of_pool(self, pool: DevicePool) -> CounterAmounts:
         """The available amounts of a pool in nano units; negative where devices consume more than there is."""
-        changes = self._tracker.pool_version(*pool.id)
+        changes = self._tracker.devices.pool_version(*pool.id)
         cached = self._cache.get(pool)
         if cached is None or cached[0] != changes:
             cached = self._cache[pool] = (changes, self._available(pool))
@@ -192,7 +192,7 @@ class AvailableCounters:
     def _available(self, pool: DevicePool) -> dict[str, dict[str, int]]:
         available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
         for device in pool.devices():
-            if self._tracker.is_allocated(device.id) or self._tracker.is_shared(device.id):
+            if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
                 add_consumption(available, device, -1)
         return available
 

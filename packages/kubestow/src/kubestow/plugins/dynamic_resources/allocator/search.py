@@ -182,7 +182,7 @@ class AllocationSearch:
         claims = self._allocated.get(device, set())
         if request.has_admin_access:
             return claim_index in claims
-        return bool(claims) or self._tracker.is_allocated(device)
+        return bool(claims) or self._tracker.devices.is_allocated(device)
 
     def _allocate(
         self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice
@@ -245,7 +245,7 @@ class AllocationSearch:
         if not self._features.consumable_capacity:
             return True
         device = candidate.device
-        consumed = self._tracker.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
+        consumed = self._tracker.devices.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
         return has_capacity(device, request.selection.capacity, *consumed)
 
     def _consume_capacity(self, device: DeviceID, consumed: Mapping[str, Quantity], sign: int) -> None:
@@ -261,7 +261,7 @@ class AllocationSearch:
             return True
         if not self._features.partitionable_devices:
             return False
-        if is_shared and (self._tracker.consumed_capacity(device.id) or device.id in self._consumed_capacity):
+        if is_shared and (self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity):
             return True
         consumed = self._consumed_counters.setdefault(pool.id, {})
         add_consumption(consumed, device, +1)
