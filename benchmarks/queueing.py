@@ -12,7 +12,7 @@ from benchmarks.harness import Rows
 from benchmarks.measurement import resident
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import implements
 from kubestow.observability.metrics import SchedulerMetrics

@@ -23,7 +23,7 @@ from kubestow.api.storage import (
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.plugins.dynamic_resources.plugin import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
 from kubestow.testing.storage import mounting
 
 # -- volumes -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kubestow.api.core import Pod
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState

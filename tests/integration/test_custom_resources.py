@@ -11,7 +11,7 @@ import pytest
 
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject
-from kubestow.cluster.events import Action
+from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError, PluginError

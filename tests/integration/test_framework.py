@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Permission, PreFilterResult, Queued, QueueSortPlugin

@@ -6,13 +6,12 @@ from collections.abc import Awaitable
 
 import pytest
 
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Permission, PostBindPlugin, PreFilterPlugin
-from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod

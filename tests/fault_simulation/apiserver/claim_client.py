@@ -48,7 +48,7 @@ class _ServerClaimStore:
 
 
 class ClaimClient:
-    """Implements :class:`kubestow.framework.claim_writer.ResourceClaimWriter`."""
+    """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`."""
 
     def __init__(self, server: SimulatedServer, send: Send) -> None:
         self._claims, self._send = InMemoryResourceClaims(_ServerClaimStore(server)), send

@@ -20,7 +20,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.invalidation import Generation
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
@@ -41,7 +41,7 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Code, Status
 from kubestow.log_fields import fields
 from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 
 __all__ = ["Amounts", "CapacityScheduling", "ElasticQuota", "ElasticQuotas", "Quota", "excess", "using_borrowed"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.api.formats.duration import Duration
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo

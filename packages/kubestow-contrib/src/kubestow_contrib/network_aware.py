@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.counters import PodCounter

@@ -20,7 +20,7 @@ from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.interface import FilterRunner, Handle
 from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 
 __all__ = ["PreemptionToleration", "PreemptionTolerationArgs", "PriorityClass"]
 

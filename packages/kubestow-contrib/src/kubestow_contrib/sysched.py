@@ -18,8 +18,8 @@ from kubestow.api.core import SecurityContext
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import Catalog
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape

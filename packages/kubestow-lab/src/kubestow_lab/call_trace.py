@@ -22,7 +22,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
-from kubestow.framework.observer import PluginObserver
+from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.reports.tables import as_html, plain_table
 from kubestow.scheduling.decision.result import Decision, Scheduled

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState

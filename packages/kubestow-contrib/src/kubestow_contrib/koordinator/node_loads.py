@@ -22,7 +22,7 @@ from kubestow.api.core import Node
 from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.int64 import as_int64
 from kubestow.api.formats.quantity import Quantity, millis, units
-from kubestow.cluster.events import Action
+from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.errors import KubestowError
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node
 from kubestow.api.formats.quantity import millis
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.invalidation import NEVER
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import NodeRow, Nodes

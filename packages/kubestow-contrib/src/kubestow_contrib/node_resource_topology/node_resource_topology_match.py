@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, ShapeFamily
 from kubestow.config import ExtensionPoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
 from kubestow_contrib.node_resource_topology.agent_reports import fingerprint

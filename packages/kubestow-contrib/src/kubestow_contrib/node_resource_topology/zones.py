@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
-from kubestow.cluster.events import Action
+from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column, InternedColumn
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.errors import InvalidQuantity

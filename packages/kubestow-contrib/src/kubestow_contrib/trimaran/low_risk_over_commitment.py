@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.topology.counters import PodCounter

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.formats.quantity import Quantity, millis
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 from kubestow.errors import InvalidQuantity

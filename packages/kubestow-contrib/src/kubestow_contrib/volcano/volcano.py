@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.scheduling import VolcanoPodGroup
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
@@ -41,7 +41,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.default_preemption.candidates import Candidates
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacking, requests_of

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.images import normalized
+from kubestow.cluster.nodes.columns import normalized
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.requests import CPU, MEMORY

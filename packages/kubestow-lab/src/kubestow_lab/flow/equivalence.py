@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import POD_BITS
+from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.evaluation.result_cache import PluginResults

@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.batch_placement import BatchHandle
+from kubestow.framework.handle import BatchHandle
 from kubestow.framework.interface import Handle, PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow_lab.flow.cost_models import COST_MODELS

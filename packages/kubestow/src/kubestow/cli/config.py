@@ -79,8 +79,7 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
     from kubestow import config as configuration
     from kubestow.config.document import parse_document, unwrap_config_map
     from kubestow.configuration_file import diagnose_foreign
-    from kubestow.framework.plugin_arguments import argument_errors
-    from kubestow.framework.profile import implements
+    from kubestow.framework.profile import argument_errors, implements
 
     foreign = diagnose_foreign(source)
     if foreign is not None:

@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResourceClaimClient:
-    """Implements :class:`kubestow.framework.claim_writer.ResourceClaimWriter`."""
+    """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

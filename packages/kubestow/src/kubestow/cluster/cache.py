@@ -14,25 +14,23 @@ from weakref import ReferenceType, ref
 from kubestow.api.core import Node
 from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.catalog import Catalog, KubernetesObject
-from kubestow.cluster.devices.claims import ResourceClaimTracker
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
+from kubestow.cluster.changes.journal import EVERY_ROW, Journal, UndoLog
 from kubestow.cluster.invalidation import Cycle
-from kubestow.cluster.journal import EVERY_ROW, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.notification import notify
 from kubestow.cluster.placed_pods import CHANGED, PlacedPods, PlacementListener
+from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.index import PlacedPod
-from kubestow.cluster.pods.index_keys import IndexKeys
 from kubestow.cluster.pods.pod_groups import PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
-from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
 __all__ = ["Cluster", "PlacedPod", "PodListener"]
@@ -234,7 +232,7 @@ class Cluster:
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Place a pod ahead of the API server. Raises KubestowError when the pod is placed already."""
-        self._placed_pods.place_new(PlacedPod(info, node_name, assumed=True))
+        self._placed_pods.place(PlacedPod(info, node_name, assumed=True))
 
     def forget(self, uid: str) -> None:
         """Remove an assumed pod; one that was confirmed or removed meanwhile stays as it is."""

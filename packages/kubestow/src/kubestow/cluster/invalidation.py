@@ -1,7 +1,7 @@
 """When results that depend on the cluster have to be computed again.
 
 Results are kept with the :class:`Generation` of the cluster that they were computed in. A :class:`Cycle` reads from the
-journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.journal`); an
+journal what has changed since, as event bits per row of the node table (:mod:`kubestow.cluster.changes.journal`); an
 :class:`InvalidationMask` says which of those bits invalidate the result of one row and which all results.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
+from kubestow.cluster.changes.events import POD_BITS
+from kubestow.cluster.changes.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
 from kubestow.cluster.nodes.table import NodeTable
 
 __all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]
@@ -128,7 +128,7 @@ class Cycle:
         A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
         one scheduling cycle only can be marked with ANY_CHANGE.
         """
-        changes = self.changes(since)
+        changes = self._changes.get(since.position) or self.changes(since)
         return ANY_CHANGE if changes is None else changes.union | _NEW_CYCLE
 
     def invalid_rows(self, since: Generation, mask: InvalidationMask) -> list[int] | None:
@@ -142,5 +142,7 @@ class Cycle:
         """The same for results that are so cheap that all are computed again unless FEW_ROWS or less are invalid."""
         if not 0 <= self.generation.position - since.position <= _FEW_CHANGES:
             return None
-        rows = self.invalid_rows(since, mask)
-        return None if rows is None or len(rows) > FEW_ROWS else rows
+        if since.position == self.generation.position:
+            return []
+        changes = self._changes.get(since.position) or self.changes(since)
+        return None if changes is None else mask.rows(changes, min(FEW_ROWS, self._most_rows))

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.journal import Journal
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.journal import Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.undo_log import UndoLog
 
 __all__ = ["NOMINATED", "Nominations"]
 

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import ReferenceType
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.journal import EVERY_ROW, Journal
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
+from kubestow.cluster.changes.journal import EVERY_ROW, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.notification import notify
 from kubestow.cluster.pods.index import PlacedPod, PodIndex
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
-from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 from kubestow.rules.pods import HostPort
 
@@ -94,8 +92,14 @@ class PlacedPods:
         self._unknown_nodes: dict[str, _UnknownNode] = {}
 
     def place(self, placed_pod: PlacedPod, bits: int = _ADDED) -> None:
-        """Put a pod on its node; ``bits`` say in the journal how the node's row has changed. Ends its nomination."""
-        self._nominations.drop(placed_pod.info.uid)
+        """Put a pod on its node; ``bits`` say in the journal how the node's row has changed. Ends its nomination.
+
+        Raises KubestowError when the pod is on a node already.
+        """
+        info = placed_pod.info
+        if info.uid in self.by_uid:
+            raise KubestowError(f"pod {info.key} ({info.uid}) is in the cache, so can't be assumed")
+        self._nominations.drop(info.uid)
         row = self._nodes.rows.get(placed_pod.node_name)
         if self._undo_log.active:
             self._undo_log.append(self._undo(self._remove, placed_pod, row))
@@ -103,13 +107,6 @@ class PlacedPods:
             self._journal.write(EVERY_ROW, TERMS_CARRIED)
         if row is not None:
             self._journal.write(row, bits)
-
-    def place_new(self, placed_pod: PlacedPod) -> None:
-        """Put a pod on its node. Raises KubestowError when it is on one already."""
-        info = placed_pod.info
-        if info.uid in self.by_uid:
-            raise KubestowError(f"pod {info.key} ({info.uid}) is in the cache, so can't be assumed")
-        self.place(placed_pod)
 
     def remove(self, placed_pod: PlacedPod) -> None:
         """Take a pod off its node."""

@@ -8,8 +8,8 @@
 
 Inside the block the cluster's own :meth:`assume`, :meth:`forget`, :meth:`nominate` and :meth:`drop_nomination` are
 undone as well, so code that places pods needs no second version. Results cached before the block are still valid after
-it, and results computed inside are not: the journal returns to its position (:mod:`kubestow.cluster.journal`). A
-change costs as much as it does outside, plus a copy of the list of pods on its node.
+it, and results computed inside are not: the journal returns to its position (:mod:`kubestow.cluster.changes.journal`).
+A change costs as much as it does outside, plus a copy of the list of pods on its node.
 
 Blocks nest like savepoints. They are synchronous: no watch event may be applied before the block ends, so there must be
 no await inside that suspends it; writers for observed objects raise KubestowError meanwhile. What plugins assume in
@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from kubestow.cluster.events import POD_BITS
-from kubestow.cluster.journal import Journal
+from kubestow.cluster.changes.events import POD_BITS
+from kubestow.cluster.changes.journal import Journal, UndoLog
 from kubestow.cluster.nominations import NOMINATED
 from kubestow.cluster.placed_pods import TERMS_CARRIED, PlacedPods
 from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.undo_log import UndoLog
 from kubestow.errors import KubestowError
 
 __all__ = ["Simulation"]
@@ -68,7 +67,7 @@ class Simulation:
     def add_pod(self, info: PodInfo, node_name: str) -> None:
         """Put a pod on a node as if the API server had confirmed it. Raises KubestowError when it is placed already."""
         self._require_active()
-        self._placed_pods.place_new(PlacedPod(info, node_name, assumed=False))
+        self._placed_pods.place(PlacedPod(info, node_name, assumed=False))
 
     def take_host_ports(self, uid: str) -> None:
         """Have the host ports of a placed pod taken, as if it was removed and added again."""

@@ -24,9 +24,8 @@ from kubestow.framework.status import Code
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.observability.recent_preemptions import Candidate, RecentPreemptions
-from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubestow.plugins.default_preemption.dry_run import below, dry_run
+from kubestow.plugins.default_preemption.candidates import CandidateRanking
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 

@@ -13,11 +13,11 @@ from random import Random
 from typing import Any, NoReturn
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.log_fields import fields
 from kubestow.process import WallClock
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork

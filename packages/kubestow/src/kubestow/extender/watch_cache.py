@@ -16,7 +16,7 @@ from kubestow.api.core import Node
 from kubestow.api.extender import BindingArgs
 from kubestow.api.meta import decode
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment

@@ -24,7 +24,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, ExtenderError, LeaseLost, Unreachable
 from kubestow.flight_record.entries import Failure
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.extenders.interface import Extender, PodGone

@@ -2,13 +2,21 @@
 
 It is typed: a plugin stores one value of its own class and looks it up by that class, without string keys and casts.
 What PreFilter has prepared from a pod's shape is shared by all pods of that shape; later writes belong to one cycle.
+
+Pods to activate once another pod has been scheduled (semantics 4.8, pods-to-activate).
+
+From Reserve on, a plugin adds them to the cycle state of the pod that is being scheduled. They are moved to the active
+queue at the end of a successful scheduling cycle, and those added later after PostBind; when the pod fails on the way
+they stay where they are. To activate pods at once, use the handle.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-__all__ = ["CycleState"]
+from kubestow.cluster.pods.shapes import PodInfo
+
+__all__ = ["CycleState", "PodsToActivate"]
 
 S = TypeVar("S")
 
@@ -24,7 +32,12 @@ class CycleState:
 
     def __init__(self, *shared: CycleState) -> None:
         self._values: dict[type, object] = {}
-        self._shared: list[CycleState] = [state for state in shared if state._values or state._shared]
+        #: The values of the shared states, which may still be added to.
+        self._shared: list[dict[type, object]] = []
+        for state in shared:
+            if state._values or state._shared:
+                self._shared.append(state._values)
+            self._shared += state._shared
 
     def put(self, value: object) -> None:
         """Store a value in place of one of the same type."""
@@ -35,10 +48,10 @@ class CycleState:
         value = self._values.get(kind)
         if value is not None:
             return value  # type: ignore[return-value]  # stored under its own type
-        for other in self._shared:
-            found = other.get(kind)
-            if found is not None:
-                return found
+        for values in self._shared:
+            value = values.get(kind)
+            if value is not None:
+                return value  # type: ignore[return-value]  # stored under its own type
         return None
 
     def own(self, kind: type[S]) -> S | None:
@@ -51,3 +64,30 @@ class CycleState:
         if value is None:
             raise KeyError(kind.__name__)
         return value
+
+
+class PodsToActivate:
+    """The pods to activate after one cycle: ``PodsToActivate.of(state).add(sibling)``."""
+
+    __slots__ = ("_pods",)
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInfo] = {}
+
+    @classmethod
+    def of(cls, state: CycleState) -> PodsToActivate:
+        """Those of a cycle, shared by all its plugins."""
+        found = state.own(cls)
+        if found is None:
+            found = cls()
+            state.put(found)
+        return found
+
+    def add(self, *pods: PodInfo) -> None:
+        """Add pods; adding one twice has no effect."""
+        self._pods.update((pod.uid, pod) for pod in pods)
+
+    def take(self) -> list[PodInfo]:
+        """The pods added since the last call."""
+        pods, self._pods = list(self._pods.values()), {}
+        return pods

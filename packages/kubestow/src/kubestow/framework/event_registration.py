@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from kubestow.api.custom import CustomObject
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo
 

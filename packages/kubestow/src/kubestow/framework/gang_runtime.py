@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Evictable, Gang, GangOutcome, GangPlugin
-from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin, Proposal
+from kubestow.framework.gang import (
+    Evictable,
+    Gang,
+    GangOutcome,
+    GangPlugin,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    Proposal,
+)
 from kubestow.framework.plugin_caller import PluginCaller, logged_error, may_gate, truth
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.framework.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected

@@ -2,26 +2,51 @@
 
 An exception, or a result that breaks the contract (:mod:`.validation`), becomes a
 :class:`~kubestow.errors.PluginError`; where the extension point returns a status, the error is logged and becomes an
-ERROR status. Either way it costs one pod one attempt. Each call is reported to the :class:`PluginObserver`.
+ERROR status. Either way it costs one pod one attempt. Each call is reported to the :class:`PluginObserver`: the plugin,
+the extension point, the result, and the time it took. Observers count and measure; they never influence a decision.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.interface import Plugin, PreEnqueuePlugin
-from kubestow.framework.observer import PluginObserver
-from kubestow.framework.profile_plugins import ProfilePlugins
-from kubestow.framework.status import Code, Status
+from kubestow.framework.gang import GangPreemptionPlugin, GangSource, PlacementGeneratePlugin, PlacementScorePlugin
+from kubestow.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import as_status
 from kubestow.log_fields import fields
 
-__all__ = ["ExtensionPointTimer", "PluginCaller", "hashable", "logged_error", "may_gate", "truth", "unless_it_fails"]
+__all__ = [
+    "ExtensionPointTimer",
+    "PluginCaller",
+    "PluginObserver",
+    "ProfilePlugins",
+    "hashable",
+    "logged_error",
+    "may_gate",
+    "truth",
+    "unless_it_fails",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +118,8 @@ class PluginCaller:
     ) -> Status:
         """Call a method that returns a status; an ERROR when the plugin breaks its contract."""
         try:
-            return as_status(plugin, extension_point, self.call(plugin, extension_point, method, *arguments))
+            result = self.call(plugin, extension_point, method, *arguments)
+            return SUCCESS if result is None or result is SUCCESS else as_status(plugin, extension_point, result)
         except PluginError as error:
             return logged_error(error)
 
@@ -162,3 +188,53 @@ def hashable(value: H) -> H:
     """The value itself. Raises TypeError if it cannot be a key of a dictionary."""
     hash(value)
     return value
+
+
+class PluginObserver:
+    """Does nothing; subclass it to observe one profile. No method may block or raise: most are called for every pod.
+
+    Extension points are spelled as in kube-scheduler (``PreFilter``); seconds are those of the injected clock.
+    """
+
+    def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+        """A plugin was called once, for any number of nodes. ``result`` is what it returned, or the PluginError.
+
+        A call that returns an awaitable is reported twice: with the awaitable, and with the status it ends with.
+        """
+
+    def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
+        """All plugins of an extension point have been called, or as many as it took to decide."""
+
+    def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
+        """An attempt to schedule a gang has ended; ``outcome`` is a :class:`kubestow.framework.gang.GangOutcome`.
+
+        ``deciding`` is the part of the seconds that went into placement; None when the gang was rejected without it.
+        """
+
+    def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin's queueing hint returned ``Queue`` or ``QueueSkip`` for the event of this label, or ``Error``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProfilePlugins:
+    """Each sequence is in the order in which its plugins are called; scores come with their weights."""
+
+    queue_sort: QueueSortPlugin
+    pre_enqueue: Sequence[PreEnqueuePlugin]
+    pre_filter: Sequence[PreFilterPlugin]
+    filter: Sequence[FilterPlugin]
+    post_filter: Sequence[PostFilterPlugin]
+    pre_score: Sequence[PreScorePlugin]
+    score: Sequence[tuple[ScorePlugin, int]]
+    reserve: Sequence[ReservePlugin]
+    permit: Sequence[PermitPlugin]
+    pre_bind: Sequence[PreBindPlugin]
+    bind: Sequence[BindPlugin]
+    post_bind: Sequence[PostBindPlugin]
+    #: The plugin that lists the placements of a gang; without one a gang may use the whole cluster.
+    placement_generate: PlacementGeneratePlugin | None
+    placement_score: Sequence[tuple[PlacementScorePlugin, int]]
+    #: The plugin that defines which pods are a gang; without one every pod is scheduled by itself.
+    gang_source: GangSource | None
+    #: The plugin that lists the pods which may be evicted for a gang as a whole.
+    gang_preemption: GangPreemptionPlugin | None

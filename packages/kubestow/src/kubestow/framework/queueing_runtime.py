@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, TypeVar
 
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, SubqueueOrder

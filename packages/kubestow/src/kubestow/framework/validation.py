@@ -18,9 +18,8 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang
+from kubestow.framework.gang import Gang, Placement
 from kubestow.framework.interface import MAX_SCORE, Permission, Plugin, PostFilterResult
-from kubestow.framework.placement import Placement
 from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kubestow.framework.observer import PluginObserver
+from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.scheduling.observer import Observer
 
 __all__ = ["CompositeObserver"]

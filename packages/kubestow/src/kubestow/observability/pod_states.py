@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.scheduling.interfaces import Clock

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PostFilterResult
-from kubestow.plugins.default_preemption.extender_candidates import PreemptionCandidates
+from kubestow.plugins.default_preemption.default_preemption import PreemptionCandidates
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer, Result

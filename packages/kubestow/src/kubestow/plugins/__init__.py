@@ -33,13 +33,12 @@ from __future__ import annotations
 
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
-from kubestow.plugins.default_preemption.plugin import DefaultPreemption
-from kubestow.plugins.dynamic_resources.plugin import DynamicResources
-from kubestow.plugins.gang_scheduling.plugin import GangScheduling
-from kubestow.plugins.gang_scheduling.pod_group_pods_count import PodGroupPodsCount
-from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
+from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
 from kubestow.plugins.image_locality import ImageLocality
-from kubestow.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from kubestow.plugins.inter_pod_affinity import InterPodAffinity
 from kubestow.plugins.node_affinity import NodeAffinity
 from kubestow.plugins.node_declared_features import NodeDeclaredFeatures
 from kubestow.plugins.node_name import NodeName
@@ -48,11 +47,11 @@ from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBal
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
 from kubestow.plugins.node_volume_limits import NodeVolumeLimits
-from kubestow.plugins.pod_topology_spread.plugin import PodTopologySpread
+from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration
-from kubestow.plugins.volume_binding.plugin import VolumeBinding
+from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api import core
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.selectors import matches_any_term, matches_term, selected_by
 from kubestow.cluster.nodes.views import Nodes, single_node
 from kubestow.cluster.pods.shapes import PodInfo

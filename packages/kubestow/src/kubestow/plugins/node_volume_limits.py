@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.attachable_volumes import CSIVolume
-from kubestow.cluster.storage.csi_migration import in_tree_plugin
-from kubestow.cluster.storage.csi_nodes import UNLIMITED
+from kubestow.cluster.storage.attachments import CSIVolume
+from kubestow.cluster.storage.csi import UNLIMITED, in_tree_plugin
 from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle, PreEnqueuePlugin

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState

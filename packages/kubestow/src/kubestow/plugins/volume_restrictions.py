@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, disks_of, key_of_claim

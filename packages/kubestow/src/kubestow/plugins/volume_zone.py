@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
+from kubestow.cluster.storage.csi import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kubestow.api.core import Pod, PodCondition
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 
 __all__ = [
     "Clock",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.observer import PluginObserver
+from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.queued_pod import QueuedPod

@@ -25,8 +25,8 @@ from kubestow.api.core import Node, Pod, ResourceRequirements
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
+from kubestow.framework.gang import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.interface import BindPlugin, FilterPlugin, Plugin, QueueSortPlugin, ScorePlugin
-from kubestow.framework.placement import PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
 from kubestow.plugins import in_tree_registry
 from kubestow.testing.builders import node, pod

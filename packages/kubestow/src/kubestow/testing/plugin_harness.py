@@ -18,7 +18,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims

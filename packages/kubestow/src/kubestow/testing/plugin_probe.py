@@ -22,8 +22,8 @@ from kubestow.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
+from kubestow.framework.plugin_caller import ProfilePlugins
 from kubestow.framework.profile import Profile
-from kubestow.framework.profile_plugins import ProfilePlugins
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import in_range

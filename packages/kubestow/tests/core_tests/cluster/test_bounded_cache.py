@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.cluster.bounded_cache import BoundedCache
+from kubestow.cluster.pods.caches import BoundedCache
 
 
 def test_the_least_recently_used_entry_is_evicted_first() -> None:

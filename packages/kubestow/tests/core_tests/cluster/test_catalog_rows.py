@@ -7,7 +7,7 @@ from typing import ClassVar
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.journal import EVERY_ROW
+from kubestow.cluster.changes.journal import EVERY_ROW
 from kubestow.testing import node
 
 

@@ -15,8 +15,7 @@ from kubestow.api.resource import (
 )
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.columns import Columns
-from kubestow.cluster.nodes.labels import LabelColumn
+from kubestow.cluster.nodes.columns import Columns, LabelColumn
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim
 
@@ -180,14 +179,14 @@ def test_versions_of_device_pools_are_dropped_with_their_allocations() -> None:
     cluster = Cluster()
     catalog, claims = cluster.catalog(ResourceClaim), cluster.resource_claims
     catalog.put(_allocated("kept", "pool"))
-    kept = claims.pool_version("driver", "pool")
+    kept = claims.devices.pool_version("driver", "pool")
     for number in range(3000):
-        before = claims.pool_version("driver", f"pool-{number}")
+        before = claims.devices.pool_version("driver", f"pool-{number}")
         catalog.put(_allocated("c", f"pool-{number}"))
         catalog.remove("ns", "c")
-        assert claims.pool_version("driver", f"pool-{number}") > before
-    assert len(claims._pool_versions) < 2000
-    assert claims.pool_version("driver", "pool") == kept
+        assert claims.devices.pool_version("driver", f"pool-{number}") > before
+    assert len(claims.devices._pool_versions) < 2000
+    assert claims.devices.pool_version("driver", "pool") == kept
 
 
 def _allocated(name: str, pool: str) -> ResourceClaim:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubestow.cluster.changes.journal import EVERY_ROW, Journal
 from kubestow.cluster.invalidation import InvalidationMask
-from kubestow.cluster.journal import EVERY_ROW, Journal
 
 MASK = InvalidationMask(row_bits=0b0011, all_bits=0b0100)
 ENTRIES = st.lists(st.tuples(st.integers(EVERY_ROW, 30), st.sampled_from([1, 2, 3, 8, 8, 8, 16, 4])), max_size=40)

@@ -8,7 +8,7 @@ from operator import or_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK, Journal
+from kubestow.cluster.changes.journal import EVERY_ROW, ROLLED_BACK, Journal
 
 ADDED, DELETED, LABELLED = 1, 2, 8
 UNDONE = ADDED | DELETED

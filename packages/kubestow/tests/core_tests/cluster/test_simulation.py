@@ -14,8 +14,8 @@ from core_tests.decisions import preemption_of
 from kubestow.api.core import Node, Pod
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.journal import EVERY_ROW, ROLLED_BACK
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.journal import EVERY_ROW, ROLLED_BACK
 from kubestow.cluster.pods.table import PodTable
 from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.topology.counters import PodCounter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.cluster.weak_cache import WeakCache
+from kubestow.cluster.pods.caches import WeakCache
 
 
 class Value:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kubestow import config
 from kubestow.api.custom import CustomObject
-from kubestow.cluster.events import Action
+from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.extender.extender_app import ExtenderApp, minimal_configuration

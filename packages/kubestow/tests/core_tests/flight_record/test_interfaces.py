@@ -13,7 +13,7 @@ from kubestow.api.core import PodCondition
 from kubestow.api.meta import convert
 from kubestow.api.resource import ResourceClaim
 from kubestow.flight_record.interfaces import Method, create_proxy
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.events.resources import NODES, PODS

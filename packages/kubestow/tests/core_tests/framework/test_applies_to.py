@@ -7,7 +7,7 @@ from collections.abc import Callable
 from core_tests.plugins.affinities import HOST, preferred_affinity, required_anti_affinity, term
 from kubestow.api.core import Pod, Service
 from kubestow.api.meta import convert
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState

@@ -13,8 +13,8 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.pod_groups import PodGroupName
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
-from kubestow.framework.gang import Gang
-from kubestow.framework.placement import (
+from kubestow.framework.gang import (
+    Gang,
     Placement,
     PlacementGeneratePlugin,
     PlacementScorePlugin,

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from core_tests.plugins.affinities import ZONE, preferred_affinity, term
 from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -25,7 +25,7 @@ from kubestow.framework.interface import (
     PreEnqueuePlugin,
     ReservePlugin,
 )
-from kubestow.framework.observer import PluginObserver
+from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.profile import Profile
 from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import kubestow
-from kubestow.framework import gang, interface, placement
+from kubestow.framework import gang, interface
 from kubestow.framework.interface import Plugin
-from kubestow.framework.profile_plugins import ProfilePlugins
+from kubestow.framework.plugin_caller import ProfilePlugins
 
 SOURCE = Path(kubestow.__file__).parent
 RUNTIMES = [
@@ -28,7 +28,7 @@ RUNTIMES = [
 
 BASES = {
     name: kind
-    for module in (interface, gang, placement)
+    for module in (interface, gang)
     for name, kind in vars(module).items()
     if inspect.isclass(kind) and issubclass(kind, Plugin)
 }

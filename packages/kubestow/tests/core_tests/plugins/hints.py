@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.testing import PluginHarness
 
 

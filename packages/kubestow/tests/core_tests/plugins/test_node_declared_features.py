@@ -8,7 +8,7 @@ import pytest
 
 from core_tests.plugins.hints import requeues_after
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.testing import PluginHarness, node, pod
 
 RESTART = "RestartAllContainersOnContainerExits"

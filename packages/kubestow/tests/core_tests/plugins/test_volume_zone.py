@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core_tests.plugins.volumes import plugin_harness, put
-from kubestow.cluster.events import EventResource
+from kubestow.cluster.changes.events import EventResource
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import claim, mounting, storage_class, volume
 

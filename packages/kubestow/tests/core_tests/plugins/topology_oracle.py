@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kubestow.api.core import Node, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from kubestow.api.selectors import Requirement, Selector, compile_selector
-from kubestow.plugins.pod_topology_spread.default_constraints import SYSTEM_DEFAULT_CONSTRAINTS
+from kubestow.plugins.pod_topology_spread.constraints import SYSTEM_DEFAULT_CONSTRAINTS
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
 PlacedPods = Sequence[tuple[Node, Pod]]

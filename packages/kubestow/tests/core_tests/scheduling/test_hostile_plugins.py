@@ -13,13 +13,21 @@ import pytest
 
 from kubestow.api.core import Service
 from kubestow.api.meta import convert
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
-from kubestow.framework.gang import Evictable, Gang, GangPlugin, GangPreemptionPlugin
+from kubestow.framework.gang import (
+    Evictable,
+    Gang,
+    GangPlugin,
+    GangPreemptionPlugin,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+)
 from kubestow.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -39,7 +47,6 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.placement import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock

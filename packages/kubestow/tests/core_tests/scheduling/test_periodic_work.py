@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.errors import Unreachable
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin

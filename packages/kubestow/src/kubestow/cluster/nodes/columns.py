@@ -3,20 +3,32 @@
 Everything that is kept per node (resources, labels, counters) is a column made by :meth:`Columns.new`. The owner of a
 column need not follow nodes being added and removed: a new row starts with the column's fill value, and when a row is
 removed the last row takes its place in every column.
+
+Node labels as columns of small numbers.
+
+A label key that is in use has an int32 column: the number of each node's value among the distinct values of that key,
+or 0 if the node lacks the label. The numbers also index sums per topology domain. They are valid for one revision of
+the node table (:attr:`kubestow.cluster.nodes.table.NodeTable.revision`).
+
+Container images on nodes, by name: their sizes and the nodes that have them.
+
+QUIRK (semantics 7.3): the size of an image is the one reported by the first node that has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kubestow.api.core import ContainerImage
 from kubestow.api.formats.int64 import as_int64
 
-__all__ = ["Column", "Columns", "InternedColumn"]
+__all__ = ["MISSING", "Column", "Columns", "Image", "Images", "InternedColumn", "LabelColumn", "normalized"]
 
 T = TypeVar("T", bound=Hashable)
 
@@ -142,3 +154,72 @@ class InternedColumn(Generic[T]):
         self._column.values[:] = (np.cumsum(used, dtype=np.int32) - 1)[self._column.values]
         self.values = [value for value, is_used in zip(self.values, used.tolist(), strict=True) if is_used]
         self._numbers = {value: number for number, value in enumerate(self.values)}
+
+
+#: The number of nodes without the label.
+MISSING = 0
+
+
+class LabelColumn(InternedColumn[str | None]):
+    """The values of one label key: ``ids`` are int32, one per row, and ``values[id]`` the text (None for MISSING)."""
+
+    def __init__(self, key: str, columns: Columns) -> None:
+        super().__init__(columns, None)
+        self.key = key
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """Value numbers, int32, one per row; read-only."""
+        return self._column.readonly
+
+    def id_of(self, value: str) -> int | None:
+        """The number of a value, None when no node has it."""
+        return self._numbers.get(value)
+
+
+def normalized(name: str) -> str:
+    """An image name with its tag: ``nginx`` is ``nginx:latest`` (semantics 8.10)."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+@dataclass(slots=True)
+class Image:
+    """An image: its ``size`` in bytes, the number of ``nodes`` that have it, and which (``on``: bool, one per row)."""
+
+    size: int
+    on: Column
+    nodes: int = 0
+
+
+class Images:
+    """All images by name."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._images: dict[str, Image] = {}
+
+    def get(self, name: str) -> Image | None:
+        """The image of exactly this name, None when no node has it."""
+        return self._images.get(name)
+
+    def add(self, row: int, images: Iterable[ContainerImage]) -> None:
+        """Add the images of a row."""
+        for image in images:
+            for name in image.names:
+                known = self._images.get(name)
+                if known is None:
+                    known = self._images[name] = Image(image.size_bytes, self._columns.new(np.bool_))
+                if not known.on.values[row]:
+                    known.on.values[row] = True
+                    known.nodes += 1
+
+    def remove(self, row: int, images: Iterable[ContainerImage]) -> None:
+        """Remove the images of a row."""
+        for image in images:
+            for name in image.names:
+                known = self._images.get(name)
+                if known is not None and known.on.values[row]:
+                    known.on.values[row] = False
+                    known.nodes -= 1
+                    if not known.nodes:
+                        del self._images[name]

@@ -10,23 +10,21 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.cluster.events import Action
-from kubestow.cluster.nodes.columns import Column, Columns, InternedColumn
-from kubestow.cluster.nodes.images import Images
-from kubestow.cluster.nodes.labels import LabelColumn
-from kubestow.cluster.nodes.zone_order import ZoneOrder
+from kubestow.cluster.changes.events import Action
+from kubestow.cluster.nodes.columns import Column, Columns, Images, InternedColumn, LabelColumn
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
 from kubestow.rules.pods import HostPort
 from kubestow.rules.requests import PODS, Amounts, allocatable_amounts
 
-__all__ = ["NodeTable", "PodsOnNode", "difference"]
+__all__ = ["NodeTable", "PodsOnNode", "ZoneOrder", "difference"]
 
 #: The updates of a node that change :attr:`NodeTable.revision`.
 _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
@@ -403,3 +401,47 @@ def difference(old: Node, new: Node) -> Action:
 
 def _conditions(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions}
+
+
+_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+
+class ZoneOrder:
+    """The names of nodes by zone: zones by first appearance, nodes in the order in which they joined theirs."""
+
+    def __init__(self) -> None:
+        self._zones: dict[str, dict[str, None]] = {}
+        self._zone_of: dict[str, str] = {}
+
+    def add(self, name: str, labels: Mapping[str, str]) -> None:
+        """Add a node at the end of its zone."""
+        zone = self._zone_of[name] = _zone_key(labels)
+        self._zones.setdefault(zone, {})[name] = None
+
+    def update(self, name: str, labels: Mapping[str, str]) -> None:
+        """Move a node to the end of its zone, if that is another one than before."""
+        if _zone_key(labels) != self._zone_of[name]:
+            self.remove(name)
+            self.add(name, labels)
+
+    def remove(self, name: str) -> None:
+        """Remove a node, and its zone if it was the last one there."""
+        zone = self._zone_of.pop(name)
+        del self._zones[zone][name]
+        if not self._zones[zone]:
+            del self._zones[zone]
+
+    def names(self) -> Iterable[str]:
+        """The first node of each zone, then the second of each, and so on."""
+        return (name for name in chain.from_iterable(zip_longest(*self._zones.values())) if name is not None)
+
+
+def _zone_key(labels: Mapping[str, str]) -> str:
+    """Region and zone; empty without either. A beta label takes precedence, even an empty one."""
+    region, zone = _first(labels, _REGION), _first(labels, _ZONE)
+    return f"{region}:\x00:{zone}" if region or zone else ""
+
+
+def _first(labels: Mapping[str, str], keys: Iterable[str]) -> str:
+    return next((labels[key] for key in keys if key in labels), "")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.cluster.nodes.labels import LabelColumn
+from kubestow.cluster.nodes.columns import LabelColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges

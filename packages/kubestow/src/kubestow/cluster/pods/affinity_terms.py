@@ -2,21 +2,58 @@
 
 A term selects pods by namespace and labels; with a pod of the term they have to be, or must not be, in one domain of a
 topology key. A term that does not parse makes its whole list unusable; :attr:`PodAffinityTerms.problems` says which.
+
+Index keys: what pods are looked up by, so that a selector need not be matched against every pod.
+
+A pod has a key for its namespace, one for each of its labels, one for each label within its namespace, and one for each
+affinity term that it carries. A selector yields keys of which every pod that it selects has exactly one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
-from kubestow.cluster.pods.index_keys import IndexKeys, selected_index_keys
 from kubestow.errors import InvalidSelector
 
-__all__ = ["AffinityTerm", "CarriedTerm", "PodAffinityTerms", "TermKind"]
+__all__ = [
+    "AffinityTerm",
+    "CarriedTerm",
+    "IndexKeys",
+    "PodAffinityTerms",
+    "TermKind",
+    "index_keys_of",
+    "selected_index_keys",
+]
+
+IndexKeys = frozenset[Hashable]
+
+
+def index_keys_of(namespace: str, labels: Mapping[str, str], carried: Iterable[Hashable]) -> IndexKeys:
+    """The keys of a pod; ``carried`` are its affinity terms."""
+    pairs = labels.items()
+    return frozenset((namespace, *pairs, *((namespace, *pair) for pair in pairs), *carried))
+
+
+def selected_index_keys(namespaces: frozenset[str] | None, selector: Selector) -> IndexKeys | None:
+    """Keys of which every selected pod in the namespaces (None: in all of them) has exactly one.
+
+    None when the selector restricts neither namespaces nor labels by equality, so that any pod may be selected.
+    """
+    if selector.nothing:
+        return frozenset()
+    needed = [requirement for requirement in selector.requirements if requirement.operator == "In"]
+    if not needed:
+        return namespaces
+    key, values = min(((r.key, r.values) for r in needed), key=lambda pair: len(pair[1]))
+    if namespaces is None:
+        return frozenset((key, value) for value in values)
+    return frozenset((namespace, key, value) for namespace in namespaces for value in values)
+
 
 _NO_LABELS: Mapping[str, str] = {}
 

@@ -1,7 +1,7 @@
 """The index of placed pods: by shape, and the shapes by index key.
 
-A new counter is filled from the shapes that have one of its index keys (:mod:`kubestow.cluster.pods.index_keys`), so it
-never visits pods that it does not count.
+A new counter is filled from the shapes that have one of its index keys (:mod:`kubestow.cluster.pods.affinity_terms`),
+so it never visits pods that it does not count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kubestow.cluster.pods.index_keys import IndexKeys
+from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 
 __all__ = ["PlacedPod", "PodIndex"]

@@ -8,26 +8,31 @@ with its shape.
 The pods of a StatefulSet or of an indexed Job have a label each that names the pod. Their shapes differ in labels only,
 so they are of one :class:`ShapeFamily`, which holds all that does not depend on labels. For a plugin that reads some
 labels only, or none, the shapes of a family that agree in these are one :class:`ShapeGroup`.
+
+What has been prepared for the shapes of recent pods.
+
+A counter of pods lives as long as something holds it, and what holds counters is kept in caches like this one. With
+many groups of shapes, those without a placed pod are dropped first, since most of their pods are gone, and then the
+least recently used; their counters are dropped with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
-from kubestow.cluster.pods.affinity_terms import CarriedTerm, PodAffinityTerms
-from kubestow.cluster.pods.index_keys import IndexKeys, index_keys_of
-from kubestow.cluster.weak_cache import WeakCache
+from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys, PodAffinityTerms, index_keys_of
+from kubestow.cluster.pods.caches import BoundedCache, WeakCache
 from kubestow.rules.pods import HostPort, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
-__all__ = ["PodFields", "PodInfo", "Shape", "ShapeFamily", "ShapeGroup", "Shapes"]
+__all__ = ["PodFields", "PodInfo", "Shape", "ShapeCache", "ShapeFamily", "ShapeGroup", "Shapes"]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -342,3 +347,33 @@ def _reports_resources(status: PodStatus) -> bool:
     return status.resources is not None or any(
         reported.resources is not None for reported in (*status.container_statuses, *status.init_container_statuses)
     )
+
+
+V = TypeVar("V")
+
+_SWEEP_ABOVE, _MAX_GROUPS = 128, 256
+
+
+class ShapeCache(BoundedCache[ShapeGroup, V]):
+    """A bounded cache by group of shapes. ``is_in_use`` says whether there are placed pods of a family."""
+
+    def __init__(
+        self,
+        is_in_use: Callable[[ShapeFamily], bool],
+        *,
+        budget: int = _MAX_GROUPS,
+        minimum: int = 1,
+        sweep_above: int = _SWEEP_ABOVE,
+    ) -> None:
+        super().__init__(budget, minimum=minimum)
+        self._is_in_use = is_in_use
+        #: With more groups than this, those that are not in use are dropped; at first, and later at least, as given.
+        self._sweep_above = self._least_sweep_above = sweep_above
+
+    def put(self, key: ShapeGroup, value: V, *, cost: int = 1) -> V:
+        """Cache what has been prepared for a group of shapes, in place of an earlier value."""
+        super().put(key, value, cost=cost)
+        if len(self) > self._sweep_above:
+            self.retain(lambda group: group is key or self._is_in_use(group.family))
+            self._sweep_above = max(self._least_sweep_above, 2 * len(self))
+        return value

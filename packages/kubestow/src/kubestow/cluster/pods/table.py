@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.bounded_cache import BoundedCache
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
 __all__ = ["NOT_STARTED", "PodChanges", "PodTable", "offsets_of"]

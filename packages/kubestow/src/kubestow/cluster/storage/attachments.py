@@ -3,27 +3,137 @@
 A volume counts once per node, however many pods mount it there; one with a VolumeAttachment counts even if no pod does.
 The volumes of a pod are resolved when the pod is placed, and again only when one of its claims, their volumes or
 storage classes, or the node's CSINode changes. Placing or removing a pod costs as much as its own volumes.
+
+The CSI volumes of a pod: for each of its volumes the driver that attaches it, and the driver's handle.
+
+A claim is resolved through its PersistentVolume, one that is not bound yet through its storage class's provisioner, and
+an in-tree volume through the CSI driver that its plugin has been migrated to (semantics 8.11).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.storage import PersistentVolume, VolumeAttachment
-from kubestow.cluster.catalog import Catalog
+from kubestow.api.core import Volume
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.attachable_volumes import CSIVolume, Dependency, PodVolumeResolver
-from kubestow.cluster.storage.csi_nodes import CSINodes
+from kubestow.cluster.storage.csi import CSINodes, in_tree_plugin, plugin_named, volume_handle
+from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of, ownership_problem
+from kubestow.errors import InvalidObject
 
-__all__ = ["AttachedVolumes", "VolumeAttachments"]
+__all__ = ["AttachedVolumes", "CSIVolume", "Dependency", "PodVolumeResolver", "ResolvedVolume", "VolumeAttachments"]
+
+#: An object that a result depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
+Dependency = tuple[str, ...]
+
+
+class CSIVolume(NamedTuple):
+    """A volume by its CSI driver and the driver's handle."""
+
+    driver: str
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedVolume:
+    """A volume of a pod, or the ``problem`` with it; ``missing`` means that the problem is a claim that does not exist.
+
+    One that is ``in_tree`` counts only on nodes where its plugin has been migrated. QUIRK (semantics 8.11): migration
+    can no longer be disabled, so that is every node with a CSINode, whatever the CSINode lists.
+    """
+
+    volume: CSIVolume | None = None
+    in_tree: bool = False
+    problem: str = ""
+    missing: bool = False
+
+
+class PodVolumeResolver:
+    """Resolves the volumes of pods."""
+
+    def __init__(
+        self,
+        claims: Catalog[PersistentVolumeClaim],
+        volumes: Catalog[PersistentVolume],
+        classes: Catalog[StorageClass],
+    ) -> None:
+        self._claims, self._volumes, self._classes = claims, volumes, classes
+
+    def resolve(
+        self, pod: PodInfo, record_dependency: Callable[[Dependency], None] = lambda _: None
+    ) -> Iterator[ResolvedVolume]:
+        """The volumes of a pod, in order, without those that are never attached."""
+        for volume in pod.spec.volumes:
+            claim = claim_of(pod, volume)
+            resolved = _resolve_inline(volume) if claim is None else self._resolve_claim(pod, claim, record_dependency)
+            if resolved is not None:
+                yield resolved
+
+    def _resolve_claim(
+        self, pod: PodInfo, pod_claim: PodClaim, record_dependency: Callable[[Dependency], None]
+    ) -> ResolvedVolume | None:
+        if not pod_claim.name:
+            return ResolvedVolume(problem="PersistentVolumeClaim had no name")
+        record_dependency(("claim", pod.namespace, pod_claim.name))
+        claim = self._claims.get(pod.namespace, pod_claim.name)
+        if claim is None:
+            not_found = f'persistentvolumeclaim "{pod_claim.name}" not found'
+            return ResolvedVolume(problem=f"looking up PVC {pod.namespace}/{pod_claim.name}: {not_found}", missing=True)
+        if pod_claim.ephemeral and (problem := ownership_problem(pod, claim)):
+            return ResolvedVolume(problem=problem)
+        if claim.spec.volume_name:
+            record_dependency(("volume", claim.spec.volume_name))
+            volume = self._volumes.get("", claim.spec.volume_name)
+            if volume is not None:
+                return _resolve_persistent(volume)
+        record_dependency(("class", claim.storage_class))
+        return self._resolve_unbound(claim)
+
+    def _resolve_unbound(self, claim: PersistentVolumeClaim) -> ResolvedVolume | None:
+        """A claim without a volume counts as one volume of the driver that would provision it."""
+        storage_class = self._classes.get("", claim.storage_class)
+        if storage_class is None or not storage_class.provisioner:
+            return None
+        handle = f"claim {claim.key}"
+        plugin = plugin_named(storage_class.provisioner)
+        if plugin is None:
+            return ResolvedVolume(CSIVolume(storage_class.provisioner, handle))
+        return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if plugin.migrates else None
+
+
+def _resolve_inline(volume: Volume) -> ResolvedVolume | None:
+    plugin = in_tree_plugin(volume)
+    if plugin is None or not plugin.migrates:
+        return None
+    try:
+        return ResolvedVolume(CSIVolume(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
+    except InvalidObject as error:
+        return ResolvedVolume(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
+
+
+def _resolve_persistent(volume: PersistentVolume) -> ResolvedVolume | None:
+    csi = volume.spec.csi
+    if csi is not None:
+        return ResolvedVolume(CSIVolume(csi.driver, csi.volume_handle)) if csi.driver and csi.volume_handle else None
+    plugin = in_tree_plugin(volume.spec)
+    if plugin is None or not plugin.migrates:
+        return None
+    try:
+        handle = volume_handle(plugin, volume.spec, volume.metadata.labels)
+    except InvalidObject:
+        return None  # a volume that cannot be translated does not count
+    return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if handle else None
+
 
 Mask = NDArray[np.bool_]
 
@@ -105,18 +215,16 @@ class AttachedVolumes:
         if isinstance(nodes, HypotheticalNodes):
             for position in nodes.positions_changed_by(_has_volumes).tolist():
                 changed.add(nodes.name(position))
-                yield from ((position, problem) for problem in self._problems(nodes, position)[:1])
+                change, row = nodes.change(position), int(nodes.row_numbers[position])
+                kept = self._kept_problems(nodes.name(position), removed={pod.uid for pod in change.removed})
+                added = (self._attached_by(pod, row)[1] for pod in change.added)
+                first = next((problem for problem in (*kept, *added) if problem), None)
+                if first is not None:
+                    yield position, first
         for name in self._nodes_with_problems - changed:
             found = nodes.position(name)
             if found is not None:
                 yield found, self._kept_problems(name)[0]
-
-    def _problems(self, nodes: HypotheticalNodes, position: int) -> list[str]:
-        change = nodes.change(position)
-        kept = self._kept_problems(nodes.name(position), removed={pod.uid for pod in change.removed})
-        row = int(nodes.row_numbers[position])
-        added = (self._attached_by(pod, row)[1] for pod in change.added)
-        return kept + [problem for problem in added if problem]
 
     def _kept_problems(self, node_name: str, removed: Collection[str] = ()) -> list[str]:
         """The problems of the pods on a node that are not ``removed`` (uids), in the order of the pods."""

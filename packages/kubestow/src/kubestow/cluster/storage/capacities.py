@@ -17,10 +17,10 @@ from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from kubestow.api.formats.quantity import Quantity, units
 from kubestow.api.meta import LabelSelector
 from kubestow.api.storage import CSIStorageCapacity
-from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.storage.node_masks import NodeMasks
+from kubestow.cluster.pods.caches import BoundedCache
+from kubestow.cluster.storage.available_volumes import NodeMasks
 from kubestow.errors import InvalidQuantity
 
 __all__ = ["NO_CAPACITY", "CSIStorageCapacities"]

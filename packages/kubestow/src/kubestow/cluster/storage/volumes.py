@@ -17,16 +17,14 @@ from kubestow.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from kubestow.cluster.catalog import Catalog, KubernetesObject
+from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.attachable_volumes import PodVolumeResolver
-from kubestow.cluster.storage.attachments import AttachedVolumes, VolumeAttachments
-from kubestow.cluster.storage.available_volumes import AvailableVolumes
+from kubestow.cluster.storage.attachments import AttachedVolumes, PodVolumeResolver, VolumeAttachments
+from kubestow.cluster.storage.available_volumes import AvailableVolumes, NodeMasks
 from kubestow.cluster.storage.capacities import CSIStorageCapacities
-from kubestow.cluster.storage.csi_nodes import CSINodes
-from kubestow.cluster.storage.mounted_claims import VolumesInUse
-from kubestow.cluster.storage.node_masks import NodeMasks
+from kubestow.cluster.storage.csi import CSINodes
+from kubestow.cluster.storage.pod_volumes import VolumesInUse
 
 __all__ = ["Catalogs", "Volumes"]
 

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
-from kubestow.cluster.pods.affinity_terms import CarriedTerm
-from kubestow.cluster.pods.index_keys import IndexKeys
+from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys
 
 __all__ = ["CarriedTerms", "TermVersions"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.columns import Column, Columns
-from kubestow.cluster.pods.index_keys import IndexKeys
+from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
 __all__ = ["Counters", "PlacedShapes", "PodCounter"]

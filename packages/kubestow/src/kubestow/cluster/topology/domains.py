@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.topology.counters import PodCounter
@@ -62,7 +62,7 @@ class EligibleRows:
 
 
 class DomainSums:
-    """Sums per domain, which is the number of a label value (:mod:`kubestow.cluster.nodes.labels`)."""
+    """Sums per domain, which is the number of a label value (:mod:`kubestow.cluster.nodes.columns`)."""
 
     __slots__ = (
         "__weakref__",

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubestow.api.meta import ObjectMeta, convert
-from kubestow.cluster.catalog import Catalog, KubernetesObject
+from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.errors import APIError
 from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.interfaces import ObjectReference, Resource

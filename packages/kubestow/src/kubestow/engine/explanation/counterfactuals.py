@@ -35,8 +35,7 @@ from kubestow.errors import InvalidObject, InvalidSelector
 from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubestow.plugins.default_preemption.dry_run import below, dry_run
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import Scope
 

@@ -11,7 +11,7 @@ from kubestow import config
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.object_writes import VersionedStore, merge_patched
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.invalidation import NEVER
-from kubestow.cluster.pods.shape_cache import ShapeCache
-from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, ShapeGroup
-from kubestow.cluster.weak_cache import WeakCache
+from kubestow.cluster.pods.caches import WeakCache
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily, ShapeGroup
 from kubestow.framework.evaluation.evaluation import Evaluation
 from kubestow.framework.evaluation.plan import BoundPlugin, Plan
 from kubestow.framework.evaluation.ranking import ScoreSums

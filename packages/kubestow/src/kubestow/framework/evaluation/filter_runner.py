@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import POD_BITS
+from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo

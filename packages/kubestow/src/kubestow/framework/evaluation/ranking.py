@@ -136,7 +136,8 @@ class Ranking:
             if results.scores is None:
                 continue
             if results.scores_are_zero:
-                results.normalize_zero(pod, cluster)  # the plugin may fail
+                if results.normalized_zero is None:
+                    results.normalize_zero(pod, cluster)  # the plugin may fail
             else:
                 some.append((results, results.scores, weight))
         if not some:

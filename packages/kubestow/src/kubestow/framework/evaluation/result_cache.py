@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -55,7 +55,8 @@ class PluginResults:
         self.scores: NDArray[np.int64] | None = None
         #: Whether all of them are 0.
         self.scores_are_zero = False
-        self._normalized_zero: NDArray[np.int64] | None = None
+        #: What a raw score of 0 is normalized to when all scores are 0, int64 of one entry; None if it is not known.
+        self.normalized_zero: NDArray[np.int64] | None = None
         self._pre_filtered = self._filtered = self._scored = NEVER
         #: The rows that the next Filter is called for, None for all.
         self._invalid_rows: list[int] | None = None
@@ -122,7 +123,8 @@ class PluginResults:
         """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
         if self._filtered == cluster.cycle.generation:
             return
-        self.refresh_pre_filter(cluster, pod)
+        if self._pre_filtered != cluster.cycle.generation:
+            self.refresh_pre_filter(cluster, pod)
         if self._invalid_rows is None:
             verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
             self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
@@ -168,7 +170,7 @@ class PluginResults:
         if rows is None:
             self.scores = self.score(pod, cluster.all_nodes())
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
-            self._normalized_zero = None
+            self.normalized_zero = None
         elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
             plugin = self.bound_plugin.score_plugin
             assert plugin is not None
@@ -197,11 +199,11 @@ class PluginResults:
         return self._run_score(pod, nodes) if self.run_pre_score(pod, nodes).ok else None
 
     def normalize_zero(self, pod: PodInfo, cluster: Cluster) -> NDArray[np.int64]:
-        """What a raw score of 0 is normalized to when all scores are 0, int64 of one entry."""
-        if self._normalized_zero is None:
+        """Determine :attr:`normalized_zero`, unless it is known. Raises PluginError."""
+        if self.normalized_zero is None:
             assert self.scores is not None
-            self._normalized_zero = self.normalize(pod, self.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
-        return self._normalized_zero
+            self.normalized_zero = self.normalize(pod, self.scores[:1], Nodes(cluster.nodes, slice(0, 1)))
+        return self.normalized_zero
 
     def normalize(self, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
         """Normalize the raw scores of the feasible nodes to 0 .. MAX_SCORE. Raises PluginError."""

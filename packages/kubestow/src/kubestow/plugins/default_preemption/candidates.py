@@ -3,24 +3,41 @@
 A row is a candidate if evicting the victims that the dry run found makes the pod fit; otherwise it has a status with
 the reason. Results are kept as columns, so that the next pod of the shape needs a dry run only for nodes that have
 changed since.
+
+The order of preemption candidates: what a preemption costs on each node (semantics 9.5).
+
+The criteria of kube-scheduler's pickOneNodeForPreemption are columns in which less is better. They apply in turn, each
+to the candidates that are equal by all earlier ones. The same columns serve candidates from dry runs and candidates
+that extenders return.
+
+Caches preemption candidates by pod shape.
+
+The results of a dry run hold for all pods of a shape until an event concerns the node, its nominations or a disruption
+budget. The cache tracks that through the cluster's journal: changed rows lose their results, a change that affects all
+rows drops all of them. The least recently used shapes are evicted when the cache is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import POD_BITS, Action, ClusterEvent, EventResource
+from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.framework.interface import Victims
+from kubestow.cluster.pods.caches import BoundedCache
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.table import NOT_STARTED, PodChanges
+from kubestow.framework.interface import FilterRunner, Handle, Victims
 from kubestow.framework.status import Code, Status
-from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
-__all__ = ["Candidates", "FoundCandidates"]
+__all__ = ["CandidateCache", "CandidateRanking", "Candidates", "FoundCandidates"]
 
 #: Outcomes of a row: no dry run yet, a candidate, or a number from which its status is found.
 _UNKNOWN, _CANDIDATE, _FIRST_STATUS = 0, 1, 2
@@ -149,3 +166,113 @@ class FoundCandidates:
         found = zip(self.rows[places], self.runs[places], self.positions[places], violations.tolist(), strict=True)
         for row, run, position, violated in found:
             yield self.table.names[row], Victims(tuple(run.victims.at(position)), violated)
+
+
+#: Makes every int32 priority positive, so that fewer victims cost less even if their priorities are negative.
+_PRIORITY_OFFSET = 2**31
+_VIOLATIONS, _HIGHEST_PRIORITY, _PRIORITY_SUM, _VICTIMS, _LATEST_START = range(5)
+_CRITERIA = 5
+
+
+class CandidateRanking:
+    """The costs of preempting on each of ``size`` nodes; int64, shape (criteria, size)."""
+
+    def __init__(self, size: int) -> None:
+        self._columns = np.zeros((_CRITERIA, size), np.int64)
+
+    @classmethod
+    def of(cls, victims: PodChanges, violations: NDArray[np.int64]) -> CandidateRanking:
+        """``victims`` has a run of pods per node; ``violations`` (int64) is how many of each violate a budget."""
+        costs = cls(len(violations))
+        columns, lengths = costs._columns, victims.lengths
+        columns[_VIOLATIONS] = violations
+        columns[_VICTIMS] = lengths
+        columns[_PRIORITY_SUM] = victims.sums(victims.table.priority) * victims.sign + _PRIORITY_OFFSET * lengths
+        nonempty = lengths > 0
+        runs = victims.offsets[:-1][nonempty]
+        if len(runs):
+            priority, start_time = victims.table.priority[victims.slots], victims.table.start_time[victims.slots]
+            highest = np.repeat(np.maximum.reduceat(priority, runs), lengths[nonempty])
+            start_time = np.where(priority == highest, start_time, NOT_STARTED)
+            columns[_HIGHEST_PRIORITY, nonempty] = priority[runs]
+            columns[_LATEST_START, nonempty] = -np.minimum.reduceat(start_time, runs)
+        return costs
+
+    def update(self, rows: NDArray[np.intp], costs: CandidateRanking) -> None:
+        """Replace the costs of some nodes."""
+        self._columns[:, rows] = costs._columns
+
+    def select(self, rows: NDArray[np.intp]) -> CandidateRanking:
+        """The costs of some nodes (intp), in this order."""
+        selected = CandidateRanking(0)
+        selected._columns = self._columns[:, rows]
+        return selected
+
+    def violations(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The number of victims on each of some nodes whose eviction violates a disruption budget, int64."""
+        violations: NDArray[np.int64] = self._columns[_VIOLATIONS, rows]
+        return violations
+
+    def order(self) -> NDArray[np.intp]:
+        """All nodes by their costs, the lowest first; equal ones keep their order (intp)."""
+        return np.lexsort(self._columns[::-1])
+
+    def lowest(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of some candidates with the lowest costs; several if all criteria rate them equal."""
+        for column in self._columns:
+            if len(rows) == 1:
+                break
+            values = column[rows]
+            rows = rows[values == values.min()]
+        return rows
+
+
+#: A dry run on a node depends on all pods of the node, and on the pods nominated to it.
+_DEPENDENCIES = InvalidationMask(row_bits=POD_BITS | ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits)
+#: The size of the cache in bytes, and what one shape takes of it per node.
+_MAX_BYTES = 32 * 2**20
+_BYTES_PER_NODE = 72
+#: The number of shapes that the cache holds however many nodes there are.
+_MIN_SHAPES = 8
+
+
+class CandidateCache:
+    """Candidates by pod shape."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self._entries: BoundedCache[Shape, _Entry] = BoundedCache(_MIN_SHAPES)
+
+    def get(self, pod: PodInfo, filters: FilterRunner, budgets_version: int) -> Candidates:
+        """The valid candidates for pods of this shape; empty for a new shape."""
+        entry = self._entries.get(pod.shape)
+        if entry is None:
+            self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._cluster.nodes))))
+            entry = self._entries.put(pod.shape, _Entry())
+        return entry.refresh(self._cluster, filters, budgets_version)
+
+
+class _Entry:
+    """The candidates of one shape, and what they depend on."""
+
+    def __init__(self) -> None:
+        self._generation = NEVER
+        #: The filters that ran, and the version of the disruption budgets.
+        self._depends_on: tuple[Sequence[object], int] = ((), -1)
+        self._candidates: Candidates
+
+    def refresh(self, cluster: Cluster, filters: FilterRunner, budgets_version: int) -> Candidates:
+        """Drop results that are no longer valid."""
+        mask = filters.invalidation_mask
+        depends_on = (filters.active, budgets_version)
+        invalid = None
+        generation = cluster.cycle.begin()
+        if mask is not None and depends_on == self._depends_on:
+            invalid = cluster.cycle.invalid_rows(self._generation, mask | _DEPENDENCIES)
+        if invalid is None:
+            self._candidates = Candidates(cluster.nodes)
+        else:
+            self._candidates.invalidate(invalid)
+        self._depends_on = depends_on
+        self._generation = generation
+        return self._candidates

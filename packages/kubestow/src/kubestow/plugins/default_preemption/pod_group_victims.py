@@ -17,7 +17,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.gang import Evictable
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
 
 __all__ = ["evictable_units", "pod_group_priority"]
 

@@ -21,8 +21,8 @@ import msgspec
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
-from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, ExtendedResourceClaim

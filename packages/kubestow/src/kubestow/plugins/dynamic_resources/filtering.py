@@ -1,37 +1,162 @@
 """Filter: which nodes can access the devices of allocated claims and have devices for the other claims.
 
 Nodes whose devices are in the same state share one search; the devices on the selected node are determined for Reserve.
+Drivers report binding conditions in ``status.devices`` of a claim; allocation results name those of their devices.
+
+The resource claims that a pod names or that were generated for it from templates (semantics 8.16).
+
+Claims come from the ledger, so they include what the API server has accepted before the watch reports it. Extended
+resource claims are not in the pod's spec and not part of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubestow.api.core import PodResourceClaim
+from kubestow.api.resource import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, AllocationTimeout
-from kubestow.plugins.dynamic_resources.binding_conditions import (
-    DeviceBindingFailed,
-    binding_deadline,
-    has_binding_conditions,
-    is_ready_for_binding,
-)
+from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
+from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, AllocationTimeout, Features
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, ExtendedResources
-from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
+from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, PublishedSlices, matching_nodes
 from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools, DevicesByNode
-from kubestow.plugins.dynamic_resources.inventory.slices import NodeSelectionError, PublishedSlices, matching_nodes
-from kubestow.plugins.dynamic_resources.state import DynamicResourcesState, NodeAllocation
 
-__all__ = ["ClaimFilter"]
+__all__ = [
+    "ClaimFilter",
+    "ClaimNotUsable",
+    "DeviceBindingFailed",
+    "DynamicResourcesState",
+    "NodeAllocation",
+    "binding_deadline",
+    "claim_names",
+    "drivers_with_binding_conditions",
+    "has_binding_conditions",
+    "is_ready_for_binding",
+    "pod_resource_claims",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocation:
+    """The devices for a pod's unallocated claims on one node; an extended resource claim is the last of ``claims``."""
+
+    claims: Sequence[ResourceClaim]
+    solution: Solution
+    extended: ExtendedResourceClaim | None
+
+
+@dataclass(slots=True)
+class DynamicResourcesState:
+    """What is kept for one pod per cycle. Claims are identified by their index in ``claims``.
+
+    PreFilter creates the state, Filter adds the claims to allocate, Reserve allocates them on the chosen node, and
+    PreBind writes them. Score and PostFilter only read it; Unreserve drops what is pending.
+    """
+
+    claims: list[ResourceClaim] = field(default_factory=list)
+    #: The index of the extended resource claim; None if the pod needs none.
+    extended_index: int | None = None
+
+    # Set by Filter.
+    # Nodes differ in the extended resources that they lack, the keys of the next two; without such resources ().
+    extended_claims: dict[tuple[str, ...], ExtendedResourceClaim] = field(default_factory=dict)
+    claims_to_allocate: dict[tuple[str, ...], ClaimsToAllocate] = field(default_factory=dict)
+    #: Allocated claims that are not available on some node.
+    unavailable_claims: set[int] = field(default_factory=set)
+
+    # Set by Reserve.
+    extended_claim: ExtendedResourceClaim | None = None
+    allocations: dict[int, AllocationResult] = field(default_factory=dict)
+    #: The uids of the claims with a pending allocation in the ledger.
+    pending_allocations: list[str] = field(default_factory=list)
+
+    # Set by PreBind and Unreserve.
+    #: The index and the uid of the claim that PreBind is writing.
+    writing: tuple[int, str] | None = None
+    #: The uid of the claim that PreBind was writing at Unreserve; it is released when the write has ended.
+    release_after_write: str | None = None
+
+    @property
+    def unallocated(self) -> list[int]:
+        """The claims without an allocation."""
+        return [index for index, claim in enumerate(self.claims) if claim.status.allocation is None]
+
+    @property
+    def has_user_claims(self) -> bool:
+        """Whether there are claims besides the extended resource claim."""
+        return len(self.claims) > (self.extended_index is not None)
+
+
+class ClaimNotUsable(Exception):
+    """A claim of a pod does not exist, is being deleted, or belongs to another pod; the text says which claim."""
+
+
+def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
+    """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
+    return list(_claims(pod, tracker))
+
+
+def claim_names(pod: PodInfo) -> Iterator[str]:
+    """The names of the claims in ``spec.resourceClaims``, as far as they are known."""
+    for reference in pod.spec.resource_claims:
+        try:
+            name = _claim_name(pod, reference)
+        except ClaimNotUsable:
+            continue
+        if name is not None:
+            yield name
+
+
+def _claims(pod: PodInfo, tracker: ResourceClaimTracker) -> Iterator[ResourceClaim]:
+    for reference in pod.spec.resource_claims:
+        name = _claim_name(pod, reference)
+        if name is None:
+            continue
+        claim = tracker.get(pod.namespace, name)
+        if claim is None:
+            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
+        if reference.resource_claim_name is None and not _is_owner(pod, claim):
+            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+        yield claim
+
+
+def _claim_name(pod: PodInfo, reference: PodResourceClaim) -> str | None:
+    """The name of the claim; None if the pod needs no claim for this entry."""
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name
+    if reference.resource_claim_template_name is None:
+        problem = "none of the supported fields are set"
+        raise ClaimNotUsable(f'pod "{pod.key}", spec.resourceClaim "{reference.name}": {problem}')
+    for status in pod.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name
+    raise ClaimNotUsable(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def _is_owner(pod: PodInfo, claim: ResourceClaim) -> bool:
+    controller = claim.metadata.controller
+    return controller is not None and controller.uid == pod.uid
+
 
 _CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
@@ -236,3 +361,63 @@ class ClaimFilter:
 def _failure(error: AllocationError | SelectorError, node_name: str) -> Status:
     """The status of a search that failed on a node."""
     return Status.error(f"node {node_name}: {error}" if isinstance(error, AllocationTimeout) else str(error))
+
+
+# -- binding conditions ------------------------------------------------------------------------------------------
+
+
+class DeviceBindingFailed(Exception):
+    """A binding failure condition of a device is true; the text names the claim, the reason and the message."""
+
+
+def has_binding_conditions(claim: ResourceClaim) -> bool:
+    """Whether any allocated device has binding conditions."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+
+
+def drivers_with_binding_conditions(claims: Iterable[ResourceClaim]) -> list[str]:
+    """The drivers of all allocated devices with binding conditions, sorted, without duplicates."""
+    allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
+    results = [result for allocation in allocations for result in allocation.devices.results]
+    return sorted({result.driver for result in results if result.binding_conditions})
+
+
+def is_ready_for_binding(claim: ResourceClaim) -> bool:
+    """Whether all binding conditions of an allocated claim are true. Raises DeviceBindingFailed."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return False
+    for result in allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        status = _device_status(claim, result)
+        if status is None:
+            return False
+        _check_failure_conditions(claim, result, status)
+        true = {condition.type for condition in status.conditions if condition.status == "True"}
+        if not true.issuperset(result.binding_conditions):
+            return False
+    return True
+
+
+def binding_deadline(claim: ResourceClaim, timeout: timedelta) -> datetime | None:
+    """The allocation timestamp plus ``timeout``; None for a claim without binding conditions or timestamp."""
+    allocation = claim.status.allocation
+    if allocation is None or not allocation.allocation_timestamp or not has_binding_conditions(claim):
+        return None
+    return datetime.fromisoformat(allocation.allocation_timestamp) + timeout
+
+
+def _check_failure_conditions(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, status: AllocatedDeviceStatus
+) -> None:
+    for condition in status.conditions:
+        if condition.type in result.binding_failure_conditions and condition.status == "True":
+            subject = f"claim={claim.metadata.name}, reason={condition.reason}"
+            raise DeviceBindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
+
+
+def _device_status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+    identity = (result.driver, result.pool, result.device)
+    return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == identity), None)

@@ -10,21 +10,21 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from kubestow.api.reports import EventType
-from kubestow.cluster.devices.claims import ResourceClaimTracker
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.plugins.dynamic_resources.binding_conditions import (
+from kubestow.plugins.dynamic_resources.allocator.requests import Features
+from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdateFailed, ClaimUpdates
+from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME
+from kubestow.plugins.dynamic_resources.filtering import (
     DeviceBindingFailed,
+    DynamicResourcesState,
     binding_deadline,
     drivers_with_binding_conditions,
     has_binding_conditions,
     is_ready_for_binding,
 )
-from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdateFailed, ClaimUpdates
-from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME
-from kubestow.plugins.dynamic_resources.features import Features
-from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
 
 __all__ = ["ClaimBinder"]
 

@@ -1,31 +1,40 @@
 """NodeResourcesBalancedAllocation prefers nodes whose resources stay evenly used (semantics 8.9).
 
-A pod scores by the difference between the balance of a node (:mod:`.node_balance`) with it and without it.
+A pod scores by the difference between the balance of a node with it and without it.
+
+The balance of nodes: 100 × (1 − standard deviation of the used fractions of their resources) (semantics 8.9).
+
+The order of the floating-point operations is kube-scheduler's. There is a form for many nodes and one for a single
+node, without arrays of length one; a property test checks that they agree. The balance of the nodes as they are is the
+same for all pods and is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.formats.int64 import as_int64
-from kubestow.cluster.events import Action, EventResource
-from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
+from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes, Rows
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status
-from kubestow.plugins.dynamic_resources.device_counts import DeviceCounts
-from kubestow.plugins.dynamic_resources.extended_resources import is_dra_extended_resource_name
-from kubestow.plugins.node_resources.node_balance import KeptBalances, NodeBalances, balance_of_node
-from kubestow.plugins.node_resources.scoring import is_unrequested_scalar
+from kubestow.plugins.dynamic_resources.extended_resources import DeviceCounts, is_dra_extended_resource_name
+from kubestow.plugins.node_resources.fit import is_unrequested_scalar
 
-__all__ = ["NodeResourcesBalancedAllocation"]
+__all__ = ["KeptBalances", "NodeBalances", "NodeResourcesBalancedAllocation", "balance_of_node"]
 
 Int64s = NDArray[np.int64]
 
@@ -113,3 +122,167 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def _pre_score_state(self, pod: PodInfo) -> _BalancedAllocationPreScoreState:
         names = [name for name in self._resources if not is_unrequested_scalar(pod.shape.requests, name)]
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
+
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Pods that request different scalar resources have different resources scored; balances are kept for so many.
+_KEPT = 4
+
+
+class NodeBalances(NamedTuple):
+    """Nodes as they are: their capacities of some resources, and their balance (int64, one per node).
+
+    Per resource, ``divisors`` are the capacities (float64, at least 1), and ``present`` is where they are not 0
+    (None: everywhere).
+    """
+
+    divisors: Sequence[Floats]
+    present: Sequence[Mask] | None
+    balance: Int64s
+
+    @classmethod
+    def of(cls, usages: Sequence[tuple[Int64s, Int64s]]) -> NodeBalances:
+        """The balances of nodes by capacity and used amount (int64, one per node) of each resource."""
+        everywhere = all(capacity[capacity.argmin()] > 0 for capacity, _ in usages if len(capacity))
+        present = None if everywhere else [capacity > 0 for capacity, _ in usages]
+        divisors = [(c if everywhere else np.maximum(c, 1)).astype(np.float64) for c, _ in usages]
+        return cls(divisors, present, _balance_with([used for _, used in usages], divisors, present))
+
+    def on(self, rows: Rows) -> NodeBalances:
+        """Those of some of the nodes."""
+        present = None if self.present is None else [mask[rows] for mask in self.present]
+        return NodeBalances([divisor[rows] for divisor in self.divisors], present, self.balance[rows])
+
+    def with_use(self, amounts: Sequence[Int64s]) -> Int64s:
+        """The balance of each node with other used amounts (int64 per node) of the resources, int64."""
+        return _balance_with(amounts, self.divisors, self.present)
+
+
+_NO_BALANCES = NodeBalances((), None, np.zeros(0, np.int64))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The balances of all nodes, and the generation of the cluster that they are of."""
+
+    balances: NodeBalances
+    generation: Generation
+
+
+class KeptBalances:
+    """The balances of all nodes as they are. They change row by row with the pods, and with the capacity of a node.
+
+    ``pod_bits`` and ``node_bits`` are the events of such changes.
+    """
+
+    def __init__(self, cluster: Cluster, *, pod_bits: int, node_bits: int) -> None:
+        self._cluster = cluster
+        self._invalidation_mask = InvalidationMask(row_bits=pod_bits, all_bits=node_bits)
+        self._by_resources: BoundedCache[tuple[str, ...], _Kept] = BoundedCache(_KEPT)
+
+    def of(self, resources: tuple[str, ...], rows: Rows) -> NodeBalances:
+        """The balances of some nodes, by resources of which requested amounts are used, no devices."""
+        kept = self._by_resources.get(resources)
+        if kept is None:
+            kept = self._by_resources.put(resources, _Kept(_NO_BALANCES, NEVER))
+        cycle = self._cluster.cycle
+        if kept.generation != cycle.begin():
+            invalid = cycle.invalid_rows(kept.generation, self._invalidation_mask)
+            if invalid is None:
+                nodes = self._cluster.all_nodes()
+                usages = [(nodes.allocatable(name), nodes.requested(name)) for name in resources]
+                kept.balances = NodeBalances.of(usages)
+            else:
+                self._refresh(kept.balances, resources, invalid)
+            kept.generation = cycle.generation
+        return kept.balances.on(rows)
+
+    def _refresh(self, balances: NodeBalances, resources: Sequence[str], rows: Sequence[int]) -> None:
+        table = self._cluster.nodes
+        if len(rows) > FEW_ROWS:
+            some = np.array(rows, np.intp)
+            nodes = Nodes(table, some)
+            balances.balance[some] = balances.on(some).with_use([nodes.requested(name) for name in resources])
+            return
+        columns = [(table.allocatable[name].values, table.requested[name].values) for name in resources]
+        for row in rows:
+            usages = [(capacity.item(row), used.item(row)) for capacity, used in columns]
+            balances.balance[row] = balance_of_node([usage for usage in usages if usage[0] > 0])
+
+
+def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
+    return _balance([_fractions(used, divisor) for used, divisor in zip(amounts, divisors, strict=True)], present)
+
+
+def _fractions(used: Int64s, capacity: Floats) -> Floats:
+    """Used amount / capacity, at most 1."""
+    fractions = used.astype(np.float64)
+    fractions /= capacity
+    if len(fractions) and fractions[fractions.argmax()] > 1.0:
+        np.minimum(fractions, 1.0, out=fractions)
+    return fractions
+
+
+def _balance(fractions: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
+    """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
+    if present is None and len(fractions) == 2:
+        deviation: Floats = fractions[0] - fractions[1]
+        np.abs(deviation, out=deviation)
+        deviation *= 0.5
+    else:
+        whole = np.array(fractions)
+        deviation = _deviation(whole, np.ones(whole.shape, np.bool_) if present is None else np.array(present))
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= MAX_SCORE
+    return deviation.astype(np.int64)
+
+
+def _deviation(fractions: Floats, present: Mask) -> Floats:
+    """The standard deviation of each node's fractions; both arrays have shape (resources, nodes)."""
+    nodes = fractions.shape[1]
+    count = present.sum(axis=0)
+    total = np.zeros(nodes)
+    for fraction, where in zip(fractions, present, strict=True):
+        total += np.where(where, fraction, 0.0)
+    mean = total / np.maximum(count, 1)
+    squares = np.zeros(nodes)
+    for fraction, where in zip(fractions, present, strict=True):
+        squares += np.where(where, (fraction - mean) * (fraction - mean), 0.0)
+    deviation = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+    return np.where(count == 2, _pair_deviation(fractions, present), deviation)
+
+
+def _pair_deviation(fractions: Floats, present: Mask) -> Floats:
+    """Half the distance between the first and the last present fraction of each node."""
+    columns = np.arange(fractions.shape[1])
+    first: Floats = fractions[present.argmax(axis=0), columns]
+    last: Floats = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
+    return np.abs(first - last) / 2
+
+
+# -- a single node ----------------------------------------------------------------------------------------------------
+
+
+def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:
+    """The balance of a node by capacity (above 0) and used amount of each resource that it has."""
+    fractions = [min(used / capacity, 1.0) for capacity, used in usages]
+    if len(fractions) == 2:
+        deviation = abs(fractions[0] - fractions[1]) / 2
+    else:
+        deviation = _node_deviation(fractions)
+    return int((1.0 - deviation) * MAX_SCORE)
+
+
+def _node_deviation(fractions: Sequence[float]) -> float:
+    """The population standard deviation, summed up from left to right; 0 of fewer than three fractions."""
+    if len(fractions) < 3:
+        return 0.0
+    total = squares = 0.0
+    for fraction in fractions:
+        total += fraction
+    mean = total / len(fractions)
+    for fraction in fractions:
+        squares += (fraction - mean) * (fraction - mean)
+    return sqrt(squares / len(fractions))

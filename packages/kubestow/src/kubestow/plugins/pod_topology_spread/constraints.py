@@ -1,22 +1,55 @@
 """Topology spread constraints with compiled selectors (semantics 8.14).
 
-:func:`compile_constraints` selects the hard (DoNotSchedule) or the soft (ScheduleAnyway) constraints of a pod. Pods
-without constraints of their own are the subject of :mod:`.default_constraints`; on which nodes a constraint counts pods
-is decided in :mod:`.node_inclusion`.
+:func:`compile_constraints` selects the hard (DoNotSchedule) or the soft (ScheduleAnyway) constraints of a pod. System
+default constraints apply to pods without their own; their selector is deduced from the services that select the pod and
+from the controller that owns it.
+
+The node inclusion policies of a constraint: the nodes on which it counts pods (semantics 8.14).
+
+A policy excludes nodes that the incoming pod could not be placed on, so that their pods and domains do not affect the
+skew. Whether the pod can be placed on a node is not decided here, but by NodeAffinity and TaintToleration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kubestow.api.core import TopologySpreadConstraint
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.apps import ReplicaSet, StatefulSet
+from kubestow.api.core import PodSpec, ReplicationController, Service, Taint, TopologySpreadConstraint
+from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.index_keys import selected_index_keys
+from kubestow.cluster.nodes.columns import MISSING
+from kubestow.cluster.nodes.selectors import selected_by
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.affinity_terms import selected_index_keys
+from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
+from kubestow.cluster.topology.domains import EligibleRows
+from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
-__all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "SpreadConstraint", "compile_constraints", "selected_label_keys"]
+__all__ = [
+    "DO_NOT_SCHEDULE",
+    "SCHEDULE_ANYWAY",
+    "SYSTEM_DEFAULT_CONSTRAINTS",
+    "NodeInclusion",
+    "SharedInclusion",
+    "SpreadConstraint",
+    "compile_constraints",
+    "default_label_keys",
+    "default_selector",
+    "node_inclusions",
+    "owning_controller",
+    "selected_label_keys",
+]
 
 #: The values of ``whenUnsatisfiable``: hard and soft constraints.
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
@@ -96,3 +129,139 @@ def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -
     return selector.with_requirements(
         Requirement(key, "In", frozenset((labels[key],))) for key in constraint.match_label_keys if key in labels
     )
+
+
+SYSTEM_DEFAULT_CONSTRAINTS = (
+    TopologySpreadConstraint(max_skew=3, topology_key="kubernetes.io/hostname", when_unsatisfiable=SCHEDULE_ANYWAY),
+    TopologySpreadConstraint(
+        max_skew=5, topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SCHEDULE_ANYWAY
+    ),
+)
+
+
+def default_selector(cluster: Cluster, shape: Shape) -> Selector:
+    """The merged selectors of the pod's services AND the selector of its controller; empty if it has neither."""
+    merged: dict[str, str] = {}
+    for service in cluster.catalog(Service).in_namespace(shape.namespace):
+        selector = service.spec.selector
+        if selector and selector.items() <= shape.labels.items():
+            merged |= selector
+    match owning_controller(cluster, shape):
+        case ReplicationController() as controller:
+            merged |= controller.spec.selector
+        case ReplicaSet() | StatefulSet() as controller:
+            return _with_requirements(_from_labels(merged), controller.spec.selector)
+    return _from_labels(merged)
+
+
+def default_label_keys(cluster: Cluster, shape: Shape) -> frozenset[str]:
+    """The keys of the pod labels on which :func:`default_selector` depends, and of those that it reads."""
+    keys: set[str] = set()
+    for service in cluster.catalog(Service).in_namespace(shape.namespace):
+        keys.update(service.spec.selector)
+    match owning_controller(cluster, shape):
+        case ReplicationController() as controller:
+            keys.update(controller.spec.selector)
+        case ReplicaSet() | StatefulSet() as controller if controller.spec.selector is not None:
+            keys.update(controller.spec.selector.label_keys)
+    return frozenset(keys)
+
+
+def owning_controller(cluster: Cluster, shape: Shape) -> ReplicationController | ReplicaSet | StatefulSet | None:
+    """The controller of the pods, if it is of one of these kinds and in the cache."""
+    owner = shape.controller
+    if owner is None:
+        return None
+    match owner.api_version, owner.kind:
+        case "v1", "ReplicationController":
+            return cluster.catalog(ReplicationController).get(shape.namespace, owner.name)
+        case "apps/v1", "ReplicaSet":
+            return cluster.catalog(ReplicaSet).get(shape.namespace, owner.name)
+        case "apps/v1", "StatefulSet":
+            return cluster.catalog(StatefulSet).get(shape.namespace, owner.name)
+    return None
+
+
+def _from_labels(labels: dict[str, str]) -> Selector:
+    return compile_selector(LabelSelector(match_labels=labels))
+
+
+def _with_requirements(selector: Selector, other: LabelSelector | None) -> Selector:
+    """Both selectors; an invalid second one adds nothing."""
+    try:
+        return selector.with_requirements(compile_selector(other).requirements)
+    except InvalidSelector:
+        return selector
+
+
+_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class SharedInclusion(NamedTuple):
+    """A node inclusion, and its rows of the node table, for all constraints that include the same nodes."""
+
+    policies: NodeInclusion
+    rows: EligibleRows
+
+
+def node_inclusions(
+    table: NodeTable,
+    spec: PodSpec,
+    constraints: Sequence[SpreadConstraint],
+    *,
+    topology_keys: Sequence[str],
+    comparison_operators: bool,
+) -> list[SharedInclusion]:
+    """The node inclusion of each constraint of a pod.
+
+    Constraints with equal policies share it, so that its cost does not grow with the square of their number.
+    """
+    shared: dict[tuple[bool, bool], SharedInclusion] = {}
+    for constraint in constraints:
+        policies = (constraint.honors_node_affinity, constraint.honors_node_taints)
+        if policies not in shared:
+            inclusion = NodeInclusion(
+                constraint, spec, topology_keys=topology_keys, comparison_operators=comparison_operators
+            )
+            shared[policies] = SharedInclusion(inclusion, EligibleRows(table, inclusion))
+    return [shared[constraint.honors_node_affinity, constraint.honors_node_taints] for constraint in constraints]
+
+
+class NodeInclusion:
+    """Selects nodes that have all ``topology_keys`` and pass nodeAffinityPolicy and nodeTaintsPolicy for a pod.
+
+    ``comparison_operators`` is the feature gate TaintTolerationComparisonOperators.
+    """
+
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        spec: PodSpec,
+        *,
+        topology_keys: Sequence[str],
+        comparison_operators: bool,
+    ) -> None:
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        selects_nodes = bool(spec.node_selector or node_affinity)
+        self._topology_keys = tuple(topology_keys)
+        self._node_selection = spec if constraint.honors_node_affinity and selects_nodes else None
+        self._tolerations = tuple(spec.tolerations) if constraint.honors_node_taints else None
+        self._comparison_operators = comparison_operators
+        encoded = msgspec.json.encode((spec.node_selector, node_affinity)) if self._node_selection else b""
+        #: Equal for instances that include the same nodes.
+        self.key = (self._topology_keys, self._tolerations, encoded)
+
+    def __call__(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Which rows of ``nodes`` are included, bool."""
+        included = np.ones(len(nodes), np.bool_)
+        for topology_key in self._topology_keys:
+            included &= nodes.label(topology_key) != MISSING
+        if self._node_selection is not None:
+            included &= selected_by(nodes, self._node_selection)
+        if self._tolerations is not None:
+            included &= nodes.by_taints(self._tolerates, np.bool_)
+        return included
+
+    def _tolerates(self, taints: Sequence[Taint]) -> bool:
+        assert self._tolerations is not None
+        return not untolerated(taints, self._tolerations, effects=_EFFECTS, comparisons=self._comparison_operators)

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.labels import MISSING
+from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
-from kubestow.plugins.pod_topology_spread.constraints import SpreadConstraint
-from kubestow.plugins.pod_topology_spread.node_inclusion import SharedInclusion, node_inclusions
+from kubestow.plugins.pod_topology_spread.constraints import SharedInclusion, SpreadConstraint, node_inclusions
 
 __all__ = ["ScoredNodes", "SoftConstraints"]
 

@@ -1,4 +1,9 @@
-"""Finds the volumes of a pod's claims on many nodes at once (semantics 8.12).
+"""The claims of a pod as VolumeBinding's PreFilter classifies them: bound, delayed or immediate (semantics 8.12).
+
+A pod with a missing, lost or deleted claim is rejected, and so is a pod with an unbound immediate claim: the volume
+controller binds that one before the pod can be scheduled.
+
+Finds the volumes of a pod's claims on many nodes at once (semantics 8.12).
 
 A bound claim needs a node that its volume's affinity matches. Unbound claims are matched with available volumes, the
 smallest claim first; a claim without a match is provisioned by its storage class. All steps work with masks over the
@@ -19,6 +24,7 @@ from kubestow.api.formats.quantity import units
 from kubestow.api.storage import (
     SELECTED_NODE,
     STORAGE,
+    WAIT_FOR_FIRST_CONSUMER,
     CSIDriver,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -28,14 +34,85 @@ from kubestow.api.storage import (
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
-from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms
+from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
+from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of, ownership_problem
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
 from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
-__all__ = ["DynamicProvision", "PodVolumeClaims", "PodVolumes", "StaticBinding", "find_pod_volumes"]
+__all__ = [
+    "DynamicProvision",
+    "PodVolumeClaims",
+    "PodVolumes",
+    "StaticBinding",
+    "find_pod_volumes",
+    "pod_volume_claims",
+]
+
+_UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
+
+
+def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Status:
+    """The bound and the delayed claims of a pod, or a status if a claim is unusable, invalid or immediate."""
+    bound, unbound = [], []
+    has_immediate = False
+    claims = _usable_claims(cluster, pod)
+    if isinstance(claims, Status):
+        return claims
+    for claim in claims:
+        if claim.is_bound:
+            bound.append(claim)
+            continue
+        is_delayed = _is_delayed(cluster, claim)
+        if isinstance(is_delayed, Status):
+            return is_delayed
+        has_immediate |= not is_delayed
+        unbound.append(claim)
+    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound)
+
+
+def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
+    catalog = cluster.catalog(PersistentVolumeClaim)
+    claims = []
+    for reference in claims_of(pod):
+        claim = catalog.get(pod.namespace, reference.name)
+        if claim is None:
+            return Status.unresolvable(_not_found(reference))
+        problem = _problem(pod, reference, claim)
+        if problem is not None:
+            return Status.unresolvable(problem)
+        claims.append(claim)
+    return claims
+
+
+def _not_found(reference: PodClaim) -> str:
+    if reference.ephemeral:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{reference.name}"'
+    return f'persistentvolumeclaim "{reference.name}" not found'
+
+
+def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) -> str | None:
+    name = claim.metadata.name
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return ownership_problem(pod, claim) if reference.ephemeral else None
+
+
+def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:
+    """Whether an unbound claim waits for the pod's node (WaitForFirstConsumer)."""
+    name = claim.storage_class
+    storage_class = cluster.catalog(StorageClass).get("", name) if name else None
+    if storage_class is None:
+        return False
+    if storage_class.volume_binding_mode is None:
+        return Status.error(f'VolumeBindingMode not set for StorageClass "{name}"')
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.spec.volume_name
+
 
 Mask = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Generic, TypeVar
 
-from kubestow.framework.pods_to_activate import PodsToActivate
+from kubestow.framework.cycle_state import PodsToActivate
 from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields

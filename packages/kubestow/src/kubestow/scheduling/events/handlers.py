@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent
+from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidObject
 from kubestow.log_fields import fields

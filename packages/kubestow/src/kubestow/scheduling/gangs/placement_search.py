@@ -20,7 +20,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.evaluation.pod_capacity import PodCapacity
-from kubestow.framework.placement import Placement, Proposal
+from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure

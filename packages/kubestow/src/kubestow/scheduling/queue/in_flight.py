@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.events import ClusterEvent
 
 __all__ = ["InFlightEvent", "PodsInFlight"]
 

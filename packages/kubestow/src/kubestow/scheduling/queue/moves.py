@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.gating import Gating

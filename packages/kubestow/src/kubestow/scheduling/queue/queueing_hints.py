@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EVERYTHING, EventRegistration
+from kubestow.framework.gang import PlacementGeneratePlugin
 from kubestow.framework.interface import (
     FilterPlugin,
     PermitPlugin,
@@ -20,7 +21,6 @@ from kubestow.framework.interface import (
     PreFilterPlugin,
     ReservePlugin,
 )
-from kubestow.framework.placement import PlacementGeneratePlugin
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.queued_pod import Requeue
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubestow.cluster.bounded_cache import BoundedCache
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.environment import Environment

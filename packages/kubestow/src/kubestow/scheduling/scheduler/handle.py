@@ -18,10 +18,10 @@ from kubestow import config
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.catalog import KubernetesObject
-from kubestow.cluster.events import ClusterEvent
+from kubestow.cluster.changes.catalog import KubernetesObject
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.claim_writer import ResourceClaimWriter
+from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Waiting
 from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
@@ -136,7 +136,7 @@ class QueueRequests:
 
 
 class SchedulerHandle(BaseHandle):
-    """What plugins can use of a running scheduler (:class:`~kubestow.framework.batch_placement.BatchHandle`).
+    """What plugins can use of a running scheduler (:class:`~kubestow.framework.handle.BatchHandle`).
 
     ``profiles`` is filled as profiles are built, each from this handle. ``is_preempting`` tells whether the victims of
     the pod of a uid are still being evicted.

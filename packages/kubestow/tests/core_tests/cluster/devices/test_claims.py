@@ -16,7 +16,7 @@ from kubestow.api.resource import (
     ResourceClaimStatus,
 )
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
+from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 
 D0, D1 = DeviceID("driver", "pool", "d0"), DeviceID("driver", "pool", "d1")
 
@@ -46,23 +46,23 @@ def tracker(*claims: ResourceClaim) -> tuple[Cluster, ResourceClaimTracker]:
 
 def test_an_allocated_claim_has_its_devices() -> None:
     cluster, claims = tracker(claim("a", D0))
-    assert claims.is_allocated(D0) and not claims.is_allocated(D1)
+    assert claims.devices.is_allocated(D0) and not claims.devices.is_allocated(D1)
     cluster.catalog(ResourceClaim).remove("ns", "a")
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
 
 
 def test_claims_from_before_the_tracker_are_counted() -> None:
     cluster, _ = tracker(claim("a", D0))
-    assert ResourceClaimTracker(cluster.catalog(ResourceClaim)).is_allocated(D0)
+    assert ResourceClaimTracker(cluster.catalog(ResourceClaim)).devices.is_allocated(D0)
 
 
 def test_a_pending_allocation_counts_until_it_is_removed() -> None:
     _, claims = tracker(claim("a"))
     claims.signal_pending_allocation(claim("a", D0))
-    assert claims.is_allocated(D0) and claims.has_pending_allocation("uid-a")
+    assert claims.devices.is_allocated(D0) and claims.has_pending_allocation("uid-a")
     assert claims.get("ns", "a") == claim("a")
     assert claims.remove_pending_allocation("uid-a")
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
     assert not claims.remove_pending_allocation("uid-a")
 
 
@@ -71,9 +71,9 @@ def test_a_written_claim_counts_before_the_watch_confirms_it() -> None:
     claims.signal_pending_allocation(claim("a", D0))
     claims.assume_after_api_call(claim("a", D0, version=3))
     claims.remove_pending_allocation("uid-a")
-    assert claims.is_allocated(D0)
+    assert claims.devices.is_allocated(D0)
     cluster.catalog(ResourceClaim).put(claim("a", version=2))  # an outdated event
-    assert claims.is_allocated(D0)
+    assert claims.devices.is_allocated(D0)
     assert claims.get("ns", "a") == claim("a", D0, version=3)
 
 
@@ -82,27 +82,27 @@ def test_the_observed_claim_counts_once_the_watch_has_caught_up() -> None:
     claims.assume_after_api_call(claim("a", D0, version=2))
     cluster.catalog(ResourceClaim).put(claim("a", D0, version=2))
     cluster.catalog(ResourceClaim).put(claim("a", version=3))
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
 
 
 def test_a_written_claim_that_is_observed_already_is_not_kept() -> None:
     _, claims = tracker(claim("a", version=5))
     claims.assume_after_api_call(claim("a", D0, version=4))
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
     assert claims.get("ns", "a") == claim("a", version=5)
 
 
 def test_a_claim_of_the_same_name_with_another_uid_is_another_claim() -> None:
     cluster, claims = tracker(claim("a", D0))
     cluster.catalog(ResourceClaim).put(claim("a", D1, uid="another"))
-    assert claims.is_allocated(D1) and not claims.is_allocated(D0)
+    assert claims.devices.is_allocated(D1) and not claims.devices.is_allocated(D0)
 
 
 def test_a_deleted_claim_does_not_count() -> None:
     _, claims = tracker()
     claims.assume_after_api_call(claim("made", D0, version=1))
     claims.assume_deleted(claim("made", D0, version=1))
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
 
 
 def test_a_response_that_arrives_after_the_deletion_of_its_claim_does_not_count() -> None:
@@ -111,7 +111,7 @@ def test_a_response_that_arrives_after_the_deletion_of_its_claim_does_not_count(
     cluster.catalog(ResourceClaim).put(claim("b", version=5, uid="another"))
     claims.assume_after_api_call(claim("a", D0, version=3))
     claims.assume_after_api_call(claim("b", D1, version=4))
-    assert not claims.is_allocated(D0) and not claims.is_allocated(D1)
+    assert not claims.devices.is_allocated(D0) and not claims.devices.is_allocated(D1)
 
 
 def test_a_claim_that_a_new_list_lacked_for_a_while_is_known_again() -> None:
@@ -119,24 +119,24 @@ def test_a_claim_that_a_new_list_lacked_for_a_while_is_known_again() -> None:
     cluster.catalog(ResourceClaim).remove("ns", "a")
     cluster.catalog(ResourceClaim).put(claim("a", version=1))
     claims.assume_after_api_call(claim("a", D0, version=2))
-    assert claims.is_allocated(D0)
+    assert claims.devices.is_allocated(D0)
 
 
 def test_consumed_capacities_of_shares_are_summed() -> None:
     cluster, claims = tracker(claim("a", D0, share="1"), claim("b", D0, share="2"))
-    assert claims.is_shared(D0) and not claims.is_allocated(D0)
-    assert claims.consumed_capacity(D0) == {"memory": 2 * 2**30 * 10**9}
+    assert claims.devices.is_shared(D0) and not claims.devices.is_allocated(D0)
+    assert claims.devices.consumed_capacity(D0) == {"memory": 2 * 2**30 * 10**9}
     cluster.catalog(ResourceClaim).remove("ns", "a")
-    assert claims.consumed_capacity(D0) == {"memory": 2**30 * 10**9}
+    assert claims.devices.consumed_capacity(D0) == {"memory": 2**30 * 10**9}
     cluster.catalog(ResourceClaim).remove("ns", "b")
-    assert claims.consumed_capacity(D0) is None
+    assert claims.devices.consumed_capacity(D0) is None
 
 
 def test_admin_access_allocates_nothing() -> None:
     result = DeviceRequestAllocationResult(driver="driver", pool="pool", device="d0", admin_access=True)
     status = ResourceClaimStatus(allocation=AllocationResult(devices=DeviceAllocationResult(results=[result])))
     _, claims = tracker(msgspec.structs.replace(claim("a"), status=status))
-    assert not claims.is_allocated(D0)
+    assert not claims.devices.is_allocated(D0)
 
 
 def test_the_claim_for_extended_resources_is_found_by_its_pod() -> None:
@@ -153,10 +153,10 @@ def test_the_claim_for_extended_resources_is_found_by_its_pod() -> None:
 
 def test_the_version_of_a_pool_grows_with_every_change() -> None:
     cluster, claims = tracker()
-    before = claims.pool_version("driver", "pool")
+    before = claims.devices.pool_version("driver", "pool")
     cluster.catalog(ResourceClaim).put(claim("a", D0))
-    assert claims.pool_version("driver", "pool") > before
-    assert claims.pool_version("driver", "other") == 0
+    assert claims.devices.pool_version("driver", "pool") > before
+    assert claims.devices.pool_version("driver", "other") == 0
 
 
 @st.composite
@@ -188,4 +188,6 @@ def test_allocations_equal_those_of_the_claims(events: list[tuple[str, str, tupl
         known = [claims.get("ns", name) for name in "abc" if name not in pending]
         allocations = [one.status.allocation for one in known if one is not None and one.status.allocation]
         is_observed = any(r.device == device.device for a in allocations for r in a.devices.results)
-        assert claims.is_allocated(device) == (is_observed or any(device in devices for devices in pending.values()))
+        assert claims.devices.is_allocated(device) == (
+            is_observed or any(device in devices for devices in pending.values())
+        )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kubestow.cluster.pods.shape_cache import ShapeCache
-from kubestow.cluster.pods.shapes import ShapeGroup, Shapes
+from kubestow.cluster.pods.shapes import ShapeCache, ShapeGroup, Shapes
 from kubestow.testing import pod
 
 

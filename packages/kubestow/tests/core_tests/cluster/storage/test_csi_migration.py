@@ -8,7 +8,7 @@ import pytest
 
 from kubestow.api.core import NodeSelectorTerm
 from kubestow.api.meta import convert
-from kubestow.cluster.storage.csi_migration import in_tree_plugin, translated_terms, volume_handle
+from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms, volume_handle
 from kubestow.errors import InvalidObject
 from kubestow.testing.storage import volume
 

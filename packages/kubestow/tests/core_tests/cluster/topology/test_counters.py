@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.affinity_terms import CarriedTerm
-from kubestow.cluster.pods.index_keys import index_keys_of, selected_index_keys
+from kubestow.cluster.pods.affinity_terms import CarriedTerm, index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.cluster.pods.table import PodChanges
-from kubestow.plugins.default_preemption.candidate_ranking import CandidateRanking
+from kubestow.plugins.default_preemption.candidates import CandidateRanking
 from kubestow.testing import pod
 
 VICTIMS = st.lists(st.lists(st.integers(-2, 2), max_size=3), min_size=1, max_size=6)

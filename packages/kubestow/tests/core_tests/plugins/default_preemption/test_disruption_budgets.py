@@ -13,7 +13,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.pods.table import PodChanges
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
 from kubestow.testing import PluginHarness, pod
 
 APP = {"matchLabels": {"app": "db"}}

@@ -14,8 +14,7 @@ from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import Code
-from kubestow.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubestow.plugins.default_preemption.dry_run import below, dry_run
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
 from kubestow.testing import PluginHarness, node, pod
 
 NODES = ["n0", "n1", "n2", "n3"]

@@ -9,7 +9,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kubestow.framework.status import SUCCESS, Status
-from kubestow.plugins.dynamic_resources.plugin import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import PluginHarness, node, pod

@@ -21,7 +21,7 @@ from core_tests.plugins.dynamic_resources.devices import (
 )
 from kubestow.api.core import Node, Pod
 from kubestow.api.resource import FINALIZER, DeviceClass, ResourceClaim
-from kubestow.cluster.events import EventResource
+from kubestow.cluster.changes.events import EventResource
 from kubestow.errors import APIError
 from kubestow.framework.status import Status
 from kubestow.plugins.node_resources.fit import NodeResourcesFit

@@ -10,10 +10,10 @@ import msgspec
 from core_tests.scheduling.gangs.groups import GATES
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
-from kubestow.cluster.catalog import KubernetesObject
+from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.errors import APIError
 from kubestow.framework.gang import Gang
-from kubestow.plugins.gang_scheduling.plugin import GangScheduling
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.testing import PluginHarness, node
 

@@ -9,7 +9,7 @@ import pytest
 from core_tests.plugins.gang_scheduling.fixture import Groups
 from core_tests.scheduling.gangs.groups import APIS, group, member, members
 from kubestow.api.core import Pod
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.events.resources import WATCHED, watched

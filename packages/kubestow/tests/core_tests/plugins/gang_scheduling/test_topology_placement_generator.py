@@ -9,13 +9,12 @@ import pytest
 
 from core_tests.scheduling.gangs.groups import GATES, group, member, members, together
 from kubestow.api.core import Pod
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
-from kubestow.framework.gang import Gang
+from kubestow.framework.gang import Gang, Placement, Proposal
 from kubestow.framework.gang_runtime import GangRuntime
-from kubestow.framework.placement import Placement, Proposal
 from kubestow.framework.status import Code, Status
-from kubestow.plugins.gang_scheduling.topology_placement_generator import TopologyPlacementGenerator
+from kubestow.plugins.gang_scheduling.topology_placement import TopologyPlacementGenerator
 from kubestow.testing import PluginHarness, node, pod
 
 RACKS = [

@@ -9,7 +9,7 @@ import pytest
 from core_tests.plugins.affinities import ZONE
 from core_tests.plugins.hints import requeues_after, requeues_after_change
 from kubestow.api.core import Node, Pod
-from kubestow.cluster.events import Action, EventResource
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.testing import node, pod
 
 PLUGIN = "PodTopologySpread"

@@ -9,7 +9,7 @@ import pytest
 
 from core_tests.plugins.volumes import plugin_harness, put
 from kubestow.api.meta import LabelSelector, convert
-from kubestow.cluster.events import EventResource
+from kubestow.cluster.changes.events import EventResource
 from kubestow.plugins.volume_binding.finder import PodVolumeClaims, find_pod_volumes
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import (

@@ -10,7 +10,7 @@ from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pend
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.plugins.gang_scheduling.plugin import GangScheduling
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 

@@ -9,8 +9,7 @@ from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, me
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.gang import Gang
-from kubestow.framework.placement import Placement, PlacementGeneratePlugin
+from kubestow.framework.gang import Gang, Placement, PlacementGeneratePlugin
 from kubestow.framework.status import Status
 from kubestow.testing import node
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time

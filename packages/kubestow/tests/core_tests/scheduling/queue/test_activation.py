@@ -8,9 +8,8 @@ from typing import ClassVar
 import pytest
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.cycle_state import CycleState, PodsToActivate
 from kubestow.framework.interface import Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
-from kubestow.framework.pods_to_activate import PodsToActivate
 from kubestow.framework.status import Status
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import in_virtual_time, node, pod

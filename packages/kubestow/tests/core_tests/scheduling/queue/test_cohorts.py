@@ -14,7 +14,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.storage import PersistentVolumeClaim
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin, PreFilterPlugin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.cluster.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.scheduling.queue.in_flight import PodsInFlight
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)

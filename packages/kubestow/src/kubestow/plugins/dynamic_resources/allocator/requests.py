@@ -2,30 +2,39 @@
 
 Resolving depends on the nodes, because a request with allocation mode All needs all matching devices that they can
 access. What is invalid in a claim is found here; which devices it gets is up to :mod:`.search`.
+
+The constraints of a claim on the attributes of its devices, matchAttribute and distinctAttribute, are monotonic: a
+device that a constraint rejects stays rejected when further devices are added. Each successful ``add`` is undone by at
+most one ``remove`` with the same arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kubestow.api.resource import (
+    DeviceAttribute,
     DeviceClass,
+    DeviceConstraint,
     DeviceRequest,
     DeviceSelection,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
 )
-from kubestow.plugins.dynamic_resources.allocator.constraints import Constraint, compile_constraint
-from kubestow.plugins.dynamic_resources.features import Features
+from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, CandidateDevice
 
 __all__ = [
     "MAX_DEVICES_PER_CLAIM",
     "AllocationError",
     "AllocationTimeout",
+    "Constraint",
+    "Features",
     "ResolvedClaim",
     "ResolvedRequest",
     "resolve_claim",
@@ -35,6 +44,31 @@ MAX_DEVICES_PER_CLAIM = 32
 
 #: Returns the device class of a name.
 ClassLookup = Callable[[str], DeviceClass | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The enabled features; the defaults are those of the feature gates. Read once, when the plugin is created."""
+
+    prioritized_list: bool = True
+    partitionable_devices: bool = True
+    taints: bool = True
+    binding_conditions: bool = True
+    consumable_capacity: bool = True
+    extended_resources: bool = True
+
+    @classmethod
+    def from_gates(cls, handle: Handle) -> Features:
+        """Read the feature gates."""
+        enabled = handle.feature_enabled
+        return cls(
+            prioritized_list=enabled("DRAPrioritizedList"),
+            partitionable_devices=enabled("DRAPartitionableDevices"),
+            taints=enabled("DRADeviceTaints"),
+            binding_conditions=enabled("DRADeviceBindingConditions") and enabled("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=enabled("DRAConsumableCapacity"),
+            extended_resources=enabled("DRAExtendedResource"),
+        )
 
 
 class AllocationError(Exception):
@@ -179,3 +213,84 @@ def _constraints(claim: ResourceClaim) -> Iterator[Constraint]:
             problem = f"constraint #{number}: empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {claim.key}, {problem}")
         yield constraint
+
+
+# -- constraints on the attributes of devices ------------------------------------------------------------
+
+
+class Constraint(Protocol):
+    """A constraint with the devices that have been added to it so far."""
+
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        """Add a device for a request (and subrequest, or ""); False if that violates the constraint."""
+
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        """Undo one successful :meth:`add`."""
+
+
+def compile_constraint(declared: DeviceConstraint) -> Constraint | None:
+    """The constraint as the search uses it; None for an unknown type."""
+    requests = frozenset(declared.requests)
+    if declared.match_attribute is not None:
+        return _MatchAttribute(requests, declared.match_attribute)
+    if declared.distinct_attribute is not None:
+        return _DistinctAttribute(requests, declared.distinct_attribute)
+    return None
+
+
+class _AttributeConstraint:
+    def __init__(self, requests: frozenset[str], attribute: str) -> None:
+        self._requests = requests
+        self._attribute = attribute
+
+    def _applies_to(self, request: str, subrequest: str) -> bool:
+        requests = self._requests
+        return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
+
+
+class _MatchAttribute(_AttributeConstraint):
+    """All devices have the attribute, with equal values."""
+
+    def __init__(self, requests: frozenset[str], attribute: str) -> None:
+        super().__init__(requests, attribute)
+        self._value: DeviceAttribute | None = None
+        self._device_count = 0
+
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        if not self._applies_to(request, subrequest):
+            return True
+        value = device.attribute(self._attribute)
+        if value is None or (self._device_count and value != self._value):
+            return False
+        self._value = value
+        self._device_count += 1
+        return True
+
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        if self._applies_to(request, subrequest):
+            self._device_count -= 1
+
+
+class _DistinctAttribute(_AttributeConstraint):
+    """All devices have the attribute, with different values.
+
+    QUIRK (semantics 8.16): one value is kept per request, so among several devices of one request only the latest is
+    compared.
+    """
+
+    def __init__(self, requests: frozenset[str], attribute: str) -> None:
+        super().__init__(requests, attribute)
+        self._values: dict[str, DeviceAttribute] = {}
+
+    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
+        if not self._applies_to(request, subrequest):
+            return True
+        value = device.attribute(self._attribute)
+        if value is None or value in self._values.values():
+            return False
+        self._values[request] = value
+        return True
+
+    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
+        if self._applies_to(request, subrequest):
+            self._values.pop(request, None)

@@ -15,24 +15,28 @@ from dataclasses import dataclass
 
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.api.resource import DeviceTaint, DeviceToleration
-from kubestow.cluster.devices.claims import DeviceID, ResourceClaimTracker
-from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
+from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
+from kubestow.plugins.dynamic_resources.allocator.device_states import (
+    AvailableCounters,
+    add_consumption,
+    consumed_capacity,
+    has_capacity,
+)
 from kubestow.plugins.dynamic_resources.allocator.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     AllocationTimeout,
+    Features,
     ResolvedClaim,
     ResolvedRequest,
 )
-from kubestow.plugins.dynamic_resources.allocator.shared_counters import AvailableCounters, add_consumption
-from kubestow.plugins.dynamic_resources.features import Features
 from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
+from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice, PoolID
 from kubestow.plugins.dynamic_resources.inventory.pools import CandidateDevice, DevicePool
-from kubestow.plugins.dynamic_resources.inventory.slices import PoolID
 from kubestow.rules.matching import tolerates
 
 __all__ = ["AllocationSearch", "DeviceResult"]
+
 
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -178,7 +182,7 @@ class AllocationSearch:
         claims = self._allocated.get(device, set())
         if request.has_admin_access:
             return claim_index in claims
-        return bool(claims) or self._tracker.is_allocated(device)
+        return bool(claims) or self._tracker.devices.is_allocated(device)
 
     def _allocate(
         self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice
@@ -241,7 +245,7 @@ class AllocationSearch:
         if not self._features.consumable_capacity:
             return True
         device = candidate.device
-        consumed = self._tracker.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
+        consumed = self._tracker.devices.consumed_capacity(device.id), self._consumed_capacity.get(device.id)
         return has_capacity(device, request.selection.capacity, *consumed)
 
     def _consume_capacity(self, device: DeviceID, consumed: Mapping[str, Quantity], sign: int) -> None:
@@ -257,7 +261,7 @@ class AllocationSearch:
             return True
         if not self._features.partitionable_devices:
             return False
-        if is_shared and (self._tracker.consumed_capacity(device.id) or device.id in self._consumed_capacity):
+        if is_shared and (self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity):
             return True
         consumed = self._consumed_counters.setdefault(pool.id, {})
         add_consumption(consumed, device, +1)

@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
-from kubestow.plugins.dynamic_resources.inventory.slices import PoolID, PublishedSlice, PublishedSlices
+from kubestow.plugins.dynamic_resources.inventory.devices import (
+    CounterAmounts,
+    PooledDevice,
+    PoolID,
+    PublishedSlice,
+    PublishedSlices,
+)
 
 __all__ = ["AccessibleDevices", "CandidateDevice", "DevicePool", "DevicePools", "DevicesByNode"]
 

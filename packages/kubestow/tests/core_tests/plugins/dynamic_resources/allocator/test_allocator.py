@@ -18,7 +18,7 @@ from core_tests.plugins.dynamic_resources.devices import (
 )
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.plugins.dynamic_resources.state import DynamicResourcesState
+from kubestow.plugins.dynamic_resources.filtering import DynamicResourcesState
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import nodes
 

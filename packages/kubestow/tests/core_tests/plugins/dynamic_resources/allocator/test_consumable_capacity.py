@@ -9,7 +9,7 @@ import pytest
 from core_tests.plugins.dynamic_resources.devices import device, slice_of
 from kubestow.api.meta import convert
 from kubestow.api.resource import CapacityRequirements
-from kubestow.plugins.dynamic_resources.allocator.consumable_capacity import consumed_capacity, has_capacity
+from kubestow.plugins.dynamic_resources.allocator.device_states import consumed_capacity, has_capacity
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 
 

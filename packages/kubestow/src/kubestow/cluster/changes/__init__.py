@@ -1,0 +1,1 @@
+"""What changes in the cluster: events, the journal of recent ones, and the catalogs that write them."""

@@ -1,1 +1,0 @@
-"""Allocated devices (dynamic resource allocation)."""

@@ -1,0 +1,374 @@
+"""DynamicResources allocates devices to the claims of pods (semantics 8.16).
+
+An allocated claim restricts its pod to the nodes that can access the devices. For unallocated claims, Filter searches
+devices on each node, Reserve records the allocation as pending, and PreBind writes it into the claims before the pod is
+bound. PostFilter deallocates claims that keep the pod from being scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from datetime import timedelta
+from functools import partial
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.resource_claims import ResourceClaimTracker
+from kubestow.config.plugin_args import DynamicResourcesArgs
+from kubestow.errors import InvalidSelector, PluginError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.diagnosis import Diagnosis
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import (
+    FilterPlugin,
+    FilterRunner,
+    Handle,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    normalized,
+)
+from kubestow.framework.status import SUCCESS, Status, Verdict
+from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, Features
+from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
+from kubestow.plugins.dynamic_resources.extended_resources import (
+    IN_MEMORY_CLAIM_NAME,
+    ExtendedResources,
+)
+from kubestow.plugins.dynamic_resources.filtering import (
+    ClaimFilter,
+    ClaimNotUsable,
+    DynamicResourcesState,
+    claim_names,
+    pod_resource_claims,
+)
+from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
+from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, matching_nodes
+from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
+
+__all__ = ["DynamicResources"]
+
+
+_STATE_NOT_FOUND = "not found"
+_NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
+_NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
+_DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
+_DELETED = Status.unschedulable("deletion of ResourceClaim completed")
+_STILL_UNSCHEDULABLE = Status.unschedulable("still not schedulable")
+#: The event that a pending allocation was dropped after Unreserve, which no event of the cluster reports.
+_DEVICES_FREED = "DevicesFreed"
+
+#: Bounds a search by steps instead of time, so that the result does not depend on the machine. A step takes about
+#: 10 microseconds, so one second of filterTimeout blocks the event loop for about 0.2 seconds.
+_STEPS_PER_SECOND = 20_000
+#: The score of the first subrequest of a request.
+_MAX_SUBREQUEST_SCORE = 8
+
+_DEFAULT_BINDING_TIMEOUT_SECONDS = 600
+
+_NO_ROWS = np.empty(0, np.intp)
+
+
+class DynamicResources(
+    PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin
+):
+    """Allocates devices to the claims of pods. Keeps a :class:`DynamicResourcesState` from PreFilter on."""
+
+    name = "DynamicResources"
+    #: Device classes map devices to extended resources.
+    applicability_events = (ClusterEvent(EventResource.DEVICE_CLASS, Action.ALL),)
+    label_keys = ()
+    applies_to_identical_pods = True
+    uncached = True
+    missing_pre_filter_error = _STATE_NOT_FOUND
+    time_limit = None  # bindingTimeout applies instead
+    parallel = True
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._features = Features.from_gates(handle)
+        self._classes = handle.cluster.catalog(DeviceClass)
+        self._extended_resources = ExtendedResources(self._classes)
+        self._updates = ClaimUpdates(handle, allocation_timestamps=self._features.binding_conditions)
+        timeout = args.binding_timeout
+        binding_timeout = timedelta(seconds=_DEFAULT_BINDING_TIMEOUT_SECONDS if timeout is None else timeout.seconds)
+        filter_timeout = args.filter_timeout.seconds if args.filter_timeout is not None else 0
+        max_steps = round(filter_timeout * _STEPS_PER_SECOND) or None
+        self._filter = ClaimFilter(handle, self._features, max_steps=max_steps, binding_timeout=binding_timeout)
+        self._binder = ClaimBinder(
+            handle,
+            self._features,
+            self._updates,
+            binding_timeout=binding_timeout,
+            on_devices_freed=lambda: handle.report_change(ClusterEvent(_DEVICES_FREED, Action.UPDATE)),
+        )
+        node_events = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        self.events_to_register = (
+            on(EventResource.NODE, node_events, invalidates=Invalidation.NOTHING),
+            on(
+                EventResource.RESOURCE_CLAIM,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_claim_change,
+                hint_key=_key_of_claim,
+            ),
+            on(
+                EventResource.POD,
+                Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+                invalidates=Invalidation.NOTHING,
+                hint=lambda pod, old, new: new.uid == pod.uid and self.pre_enqueue(new).ok,
+            ),
+            on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
+            on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
+            on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
+        )
+
+    @property
+    def _tracker(self) -> ResourceClaimTracker:
+        return self.handle.cluster.resource_claims
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """The same for all pods without claims; None for the others, and for those that devices are requested for."""
+        return None if pod.spec.resource_claims or self._requests_devices(pod) else ()
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """None for pods with claims in their spec: claims, and their names in a pod's status, belong to single pods."""
+        return None if pod.spec.resource_claims else ()
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        """Namespace and name of the claims that exist or are expected."""
+        return ((pod.namespace, name) for name in claim_names(pod))
+
+    def _requests_devices(self, pod: PodInfo) -> bool:
+        """Whether the pod requests an extended resource that has a device class."""
+        return self._features.extended_resources and self._extended_resources.is_requested(pod.shape.requests)
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods with claims in their spec."""
+        return bool(pod.spec.resource_claims)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Gates a pod until all its claims are usable."""
+        try:
+            pod_resource_claims(pod, self._tracker)
+        except ClaimNotUsable as error:
+            return Status.unresolvable(str(error))
+        return SUCCESS
+
+    # -- PreFilter and Filter --------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Collects the claims and rejects the pod if one cannot be allocated on any node; skips without claims."""
+        state.put(DynamicResourcesState())
+        try:
+            found = DynamicResourcesState(pod_resource_claims(pod, self._tracker))
+        except ClaimNotUsable as error:
+            return Status.unresolvable(str(error))
+        if self._requests_devices(pod):
+            found.extended_index = len(found.claims)
+            existing = self._tracker.extended_resource_claim(pod.uid)
+            found.claims.append(existing or self._extended_resources.in_memory_claim(pod))
+        if not found.claims:
+            return Status.skip()
+        for index, claim in enumerate(found.claims):
+            rejection = self._check_claim(claim, nodes, is_extended=index == found.extended_index)
+            if rejection is not None:
+                return rejection
+        state.put(found)
+        return None
+
+    def _check_claim(self, claim: ResourceClaim, nodes: Nodes, *, is_extended: bool) -> Status | None:
+        if claim.status.allocation is not None:
+            selector = claim.status.allocation.node_selector
+            try:
+                if selector is not None:
+                    matching_nodes(selector, nodes.select(_NO_ROWS))  # parses the selector
+            except InvalidSelector as error:
+                return Status.error(str(error))
+            return None
+        if self._tracker.has_pending_allocation(claim.metadata.uid):
+            return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+        return None if is_extended else self._check_requests(claim)
+
+    def _check_requests(self, claim: ResourceClaim) -> Status | None:
+        for request in claim.spec.devices.requests:
+            problem = ""
+            if request.first_available and not self._features.prioritized_list:
+                problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
+            elif request.exactly is None and not request.first_available:
+                problem = "unknown request type"
+            if problem:
+                return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
+            for name, class_name in _class_names(request):
+                if not class_name:
+                    return Status.error(f"request {name}: unsupported request type")
+                if self._classes.get("", class_name) is None:
+                    return Status.unresolvable(f"request {name}: device class {class_name} does not exist")
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Passes nodes with access to the devices of allocated claims, and with devices for the other claims."""
+        found = state.get(DynamicResourcesState)
+        return None if found is None or not found.claims else self._filter.verdict(found, pod, nodes)
+
+    # -- PostFilter and Score --------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
+    ) -> PostFilterResult:
+        """Deallocates an unavailable claim that no other pod uses, or deletes a stale extended resource claim.
+
+        QUIRK (semantics 8.16): without state, because an earlier PreFilter plugin rejected the pod, this is an error.
+        """
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return PostFilterResult(Status.error(_STATE_NOT_FOUND))
+        if not found.claims:
+            return PostFilterResult(_NO_CLAIMS)
+        for index in sorted(found.unavailable_claims):
+            claim = found.claims[index]
+            if index != found.extended_index and all(user.uid == pod.uid for user in claim.status.reserved_for):
+                deallocate = partial(self._updates.deallocate, claim)
+                return PostFilterResult(_DEALLOCATED, action=deallocate)
+        if found.extended_index is not None:
+            claim = found.claims[found.extended_index]
+            if claim.metadata.name != IN_MEMORY_CLAIM_NAME:
+                delete = partial(self._updates.delete, claim)
+                return PostFilterResult(_DELETED, action=delete)
+        return PostFilterResult(_STILL_UNSCHEDULABLE)
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """The ranks of the allocated subrequests, summed over all claims."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
+        scores = np.zeros(len(nodes), np.int64)
+        if not any(map(_has_subrequests, found.claims)):
+            return scores
+        allocated = sum(_subrequest_score(claim, _allocated_requests(claim)) for claim in found.claims)
+        for position, score in self._filter.sum_over_claims(found, pod, nodes, _subrequest_score).items():
+            scores[position] = allocated + score
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """Scales linearly: the highest score becomes 100."""
+        return normalized(scores)
+
+    # -- Reserve ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Records the allocations found on the node as pending, so that no other pod gets the devices."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        if not found.unallocated:
+            return None
+        try:
+            on_node = self._filter.allocation_on(found, pod, node_name)
+            if on_node is None:
+                is_missing = any(index != found.extended_index for index in found.unallocated)
+                return _NO_NODE_ALLOCATION if is_missing else None
+            allocations = on_node.solution.allocation_results(on_node.claims, node_name, self._features)
+        except (AllocationError, NodeSelectionError, SelectorError) as error:
+            return Status.error(str(error))
+        has_extended = on_node.extended is not None
+        indices = [index for index in found.unallocated if index != found.extended_index or has_extended]
+        found.allocations = dict(zip(indices, allocations, strict=True))
+        found.extended_claim = on_node.extended
+        for index, allocation in found.allocations.items():
+            claim = found.claims[index]
+            found.pending_allocations.append(claim.metadata.uid)
+            self._tracker.signal_pending_allocation(
+                msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
+            )
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Drops pending allocations and undoes, in the background, what PreBind has written."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return
+        written_index, written_uid = found.writing or (None, None)
+        for uid in found.pending_allocations:
+            if uid != written_uid:
+                self._tracker.remove_pending_allocation(uid)
+        found.pending_allocations = [uid for uid in found.pending_allocations if uid == written_uid]
+        if written_index is not None:
+            found.release_after_write = found.claims[written_index].metadata.uid
+            self._updates.begin_release(found.release_after_write)
+        for index, claim in enumerate(found.claims):
+            self._updates.undo_in_background(claim, pod, is_extended=index == found.extended_index)
+
+    # -- PreBind ---------------------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Skips pods without claims."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        return SUCCESS if found.claims else Status.skip()
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Writes allocations and reservations, then waits for binding conditions."""
+        found = state.get(DynamicResourcesState)
+        if found is None:
+            return Status.error(_STATE_NOT_FOUND)
+        return await self._binder.bind(found, pod, node_name)
+
+    # -- queueing hints --------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
+        try:
+            claims = pod_resource_claims(pod, self._tracker)
+        except ClaimNotUsable:
+            return False
+        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+            return True
+        if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+            return False
+        return old is None or old.status != new.status
+
+
+def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:
+    """Devices of a deallocated claim may go to any pod; any other change helps only pods that use the claim."""
+    if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        return None
+    return new.metadata.namespace, new.metadata.name
+
+
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def _class_names(request: DeviceRequest) -> list[tuple[str, str]]:
+    """The names of a request, or of its subrequests, with their device classes."""
+    exactly = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
+    return exactly + [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+
+
+def _has_subrequests(claim: ResourceClaim) -> bool:
+    return any(request.first_available for request in claim.spec.devices.requests)
+
+
+def _allocated_requests(claim: ResourceClaim) -> set[str]:
+    allocation = claim.status.allocation
+    return set() if allocation is None else {result.request for result in allocation.devices.results}
+
+
+def _subrequest_score(claim: ResourceClaim, allocated_requests: set[str]) -> int:
+    """8 for each allocated subrequest that is the first of its request, 7 for the second, and so on."""
+    return sum(
+        _MAX_SUBREQUEST_SCORE - rank
+        for request in claim.spec.devices.requests
+        for rank, subrequest in enumerate(request.first_available)
+        if f"{request.name}/{subrequest.name}" in allocated_requests
+    )

@@ -1,0 +1,287 @@
+"""GangScheduling schedules the pods of a group all together or not at all (semantics 8.18).
+
+It reads the pod groups of three APIs: Kubernetes' own (with the gate GenericWorkload), the co-scheduling plugin's and
+Volcano's. PreEnqueue holds pods back until their group exists and has enough of them. The scheduler then places the
+members of a gang in one cycle (:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes.
+The outcome of a cycle is written to the condition PodGroupScheduled of groups that have it.
+
+The condition PodGroupScheduled of Kubernetes' pod groups: the outcome of scheduling a group (semantics 4.10).
+
+It is True or False with a reason and a message, and never changes from True to False. At most one write per group is in
+flight; of the outcomes that arrive meanwhile, only the latest is written.
+
+Reads the pod groups of three APIs: Kubernetes, the co-scheduling plugin and Volcano (semantics 4.10, 8.18).
+
+A pod names its group by a field, a label or an annotation; the group sets how many pods it needs at the same time and
+how long they wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import msgspec
+
+from kubestow.api.formats.timestamps import timestamp
+from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType
+from kubestow.api.scheduling import Condition, CoschedulingPodGroup, PodGroup, VolcanoPodGroup
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships, native_name
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import EventRegistration, Invalidation, on
+from kubestow.framework.gang import Gang, GangOutcome, GangPlugin
+from kubestow.framework.interface import Handle, Permission, PermitPlugin
+from kubestow.framework.status import SUCCESS, Status
+
+__all__ = [
+    "DEFAULT_SCHEDULE_TIMEOUT",
+    "AnyPodGroup",
+    "GangScheduling",
+    "PodGroupConditions",
+    "PodGroupLister",
+    "gang_policy",
+    "name_of",
+]
+
+_POD_GROUP_MISSING = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
+_TOO_FEW_PODS = (
+    "waiting for minCount pods from a gang to appear in scheduling queue: "
+    "{} of the {} pods that pod group {} needs are there"
+)
+_POD_GROUP_GONE = 'pod group "{}" is gone'
+_TOO_FEW_PLACED = Status.unschedulable("waiting for minCount pods from a gang to be scheduled")
+
+
+class GangScheduling(GangPlugin, PermitPlugin):
+    """Declares the gangs of pod groups and holds their pods back until a gang is complete."""
+
+    name = "GangScheduling"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        native = handle.feature_enabled("GenericWorkload")
+        apis = [api for api in PodGroupAPI if native or api is not PodGroupAPI.KUBERNETES]
+        self._pod_groups = PodGroupLister(handle.cluster, apis)
+        self._conditions = PodGroupConditions(handle)
+        self.kinds = self._pod_groups.kinds
+        self.events_to_register: Sequence[EventRegistration] = (
+            on(
+                EventResource.UNSCHEDULABLE_POD,
+                Action.ADD,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_pod_added,
+                event_filter=self._completes_a_gang,
+            ),
+            on(
+                EventResource.POD_GROUP,
+                Action.ADD | Action.UPDATE,
+                invalidates=Invalidation.NOTHING,
+                hint=self._is_schedulable_after_pod_group_change,
+            ),
+        )
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The group."""
+        return self._pod_groups.name_for(pod) or ()
+
+    def may_gate(self, pod: PodInfo) -> bool:
+        """Pods that name a group."""
+        return self._pod_groups.name_for(pod) is not None
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Gates a pod until its group exists and enough of the group's pods are ready."""
+        name = self._pod_groups.name_for(pod)
+        if name is None:
+            return SUCCESS
+        gang = self.gang_of(pod)
+        if gang is None:
+            return Status.unresolvable(_POD_GROUP_MISSING.format(name.name))
+        ready = len(gang.members.ready)
+        if ready >= gang.min_count:
+            return SUCCESS
+        return Status.unresolvable(_TOO_FEW_PODS.format(ready, gang.min_count, name))
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permission | Status:
+        """Rejects a pod while too few members have nodes. It never waits: the gang's next cycle includes the pod."""
+        name, gang = self._pod_groups.name_for(pod), self.gang_of(pod)
+        if name is not None and gang is None:
+            return Status.unresolvable(_POD_GROUP_GONE.format(name.name))
+        if gang is None or len(gang.members.placed) >= gang.min_count:
+            return SUCCESS
+        return _TOO_FEW_PLACED
+
+    # -- gangs ---------------------------------------------------------------------------------------------------
+
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """The gang of a pod; None if the pod names no group or its group does not exist."""
+        name = self._pod_groups.name_for(pod)
+        group = self._pod_groups.get(name) if name is not None else None
+        if name is None or group is None:
+            return None
+        min_count, timeout = gang_policy(group)
+        return Gang(name, group.metadata.uid, min_count, timeout, self.handle.cluster.pod_groups.members(name))
+
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
+        """Updates the condition PodGroupScheduled (semantics 4.10)."""
+        self._conditions.attempt_ended(gang, outcome, message)
+
+    # -- queueing hints ------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_added(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
+        """Whether the added pod completes the pod's own gang."""
+        return self._pod_groups.name_for(pod) == self._pod_groups.name_for(new) and self._completes_a_gang(old, new)
+
+    def _completes_a_gang(self, old: Any, new: PodInfo) -> bool:
+        """Whether the gang of an added pod has enough ready members now."""
+        gang = self.gang_of(new)
+        return gang is not None and len(gang.members.ready) >= gang.min_count
+
+    def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: AnyPodGroup | None, new: AnyPodGroup) -> bool:
+        """Whether it is the pod's own group, and new or with another policy."""
+        if self._pod_groups.name_for(pod) != name_of(new):
+            return False
+        return old is None or gang_policy(old) != gang_policy(new)
+
+
+_SCHEDULED = "Scheduled"
+_POD_GROUP_SCHEDULED = ConditionType(
+    "PodGroupScheduled",
+    "PodGroup",
+    {
+        _SCHEDULED: "True: so many pods of the group are placed that it may run.",
+        REASON_UNSCHEDULABLE: "False: too few pods of the group fit, or they wait for preemption.",
+        REASON_SCHEDULER_ERROR: "False: the attempt failed; it is repeated after a backoff.",
+    },
+)
+_REASONS = {
+    GangOutcome.SCHEDULED: _SCHEDULED,
+    GangOutcome.UNSCHEDULABLE: REASON_UNSCHEDULABLE,
+    GangOutcome.WAITING_ON_PREEMPTION: REASON_UNSCHEDULABLE,
+    GangOutcome.ERROR: REASON_SCHEDULER_ERROR,
+}
+_CONFLICT = 409
+#: How long to wait for the watch to deliver a written group, in seconds.
+_WATCH_TIMEOUT = 10.0
+
+
+class PodGroupConditions:
+    """Patches the conditions of pod groups in the background."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._pod_groups = handle.cluster.catalog(PodGroup)
+        #: The latest outcome and its message of each group with a write in flight.
+        self._latest: dict[PodGroupName, tuple[GangOutcome, str]] = {}
+
+    def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
+        """Write the outcome of an attempt to schedule a gang; groups of other APIs do not have the condition."""
+        name = native_name(gang.name)
+        if name is None:
+            return
+        in_flight = name in self._latest
+        self._latest[name] = outcome, message
+        if not in_flight:
+            self._handle.spawn(self._write_latest(name))
+
+    async def _write_latest(self, name: PodGroupName) -> None:
+        """Write the latest outcome of a group until no newer one has arrived."""
+        written = None
+        try:
+            while (latest := self._latest[name]) != written:
+                if await self._write(name, *latest):
+                    written = latest
+        finally:
+            del self._latest[name]
+
+    async def _write(self, name: PodGroupName, outcome: GangOutcome, message: str) -> bool:
+        """Patch the condition once; False after a conflict."""
+        group = self._pod_groups.get(name.namespace, name.name)
+        changes = self._changes(group, outcome, message) if group is not None else None
+        if group is None or changes is None:
+            return True
+        try:
+            await self._handle.patch(group, changes, subresource="status")
+            written = True
+        except APIError as error:
+            if error.code != _CONFLICT:
+                raise
+            written = False
+        await self._handle.wait_for(
+            lambda: True if self._pod_groups.get(name.namespace, name.name) is not group else None, _WATCH_TIMEOUT
+        )
+        return written
+
+    def _changes(self, group: PodGroup, outcome: GangOutcome, message: str) -> dict[str, Any] | None:
+        """The merge patch that sets the condition; None if there is nothing to change."""
+        current = next((c for c in group.status.conditions if c.type == _POD_GROUP_SCHEDULED.type), None)
+        status = "True" if outcome is GangOutcome.SCHEDULED else "False"
+        if current is not None and current.status == "True" and status == "False":
+            return None
+        transition_time: str | None = timestamp(self._handle.now())
+        if current is not None and current.status == status:
+            transition_time = current.last_transition_time
+        condition = Condition(
+            type=_POD_GROUP_SCHEDULED.type,
+            status=status,
+            reason=_REASONS[outcome],
+            message=message,
+            observed_generation=group.metadata.generation,
+            last_transition_time=transition_time,
+        )
+        if condition == current:
+            return None
+        others = [other for other in group.status.conditions if other.type != _POD_GROUP_SCHEDULED.type]
+        return {"status": {"conditions": [_with_required_fields(each) for each in (*others, condition)]}}
+
+
+def _with_required_fields(condition: Condition) -> dict[str, Any]:
+    """The JSON of a condition, with the fields that the API requires even if they are empty."""
+    required = {"message": "", "reason": "", "lastTransitionTime": condition.last_transition_time}
+    return required | dict(msgspec.to_builtins(condition))
+
+
+AnyPodGroup = PodGroup | CoschedulingPodGroup | VolcanoPodGroup
+
+#: How long placed members wait for each other before they are bound, in seconds, where the group sets no timeout.
+DEFAULT_SCHEDULE_TIMEOUT = 300.0
+
+_KINDS: dict[PodGroupAPI, type[AnyPodGroup]] = {
+    PodGroupAPI.KUBERNETES: PodGroup,
+    PodGroupAPI.COSCHEDULING: CoschedulingPodGroup,
+    PodGroupAPI.VOLCANO: VolcanoPodGroup,
+}
+_APIS = {kind: api for api, kind in _KINDS.items()}
+
+
+class PodGroupLister:
+    """The pod groups of some APIs in the cluster cache."""
+
+    def __init__(self, cluster: Cluster, apis: Sequence[PodGroupAPI]) -> None:
+        self._catalogs = {api: cluster.catalog(_KINDS[api]) for api in apis}
+        self.kinds = tuple(_KINDS[api] for api in apis)
+
+    def name_for(self, pod: PodInfo) -> PodGroupName | None:
+        """The group that a pod names; of several, the one whose API is first in the order of PodGroupAPI."""
+        return next((name for name in memberships(pod) if name.api in self._catalogs), None)
+
+    def get(self, name: PodGroupName) -> AnyPodGroup | None:
+        """A group by name, None if it does not exist."""
+        return self._catalogs[name.api].get(name.namespace, name.name)
+
+
+def name_of(group: AnyPodGroup) -> PodGroupName:
+    """The name by which pods refer to a group."""
+    return PodGroupName(_APIS[type(group)], group.metadata.namespace, group.metadata.name)
+
+
+def gang_policy(group: AnyPodGroup) -> tuple[int, float]:
+    """The number of pods that a group needs at the same time, and how long they wait for each other in seconds."""
+    if isinstance(group, PodGroup):
+        gang = group.spec.scheduling_policy.gang
+        return (gang.min_count if gang is not None else 0), DEFAULT_SCHEDULE_TIMEOUT
+    timeout = group.spec.schedule_timeout_seconds if isinstance(group, CoschedulingPodGroup) else None
+    return group.spec.min_member, float(timeout) if timeout else DEFAULT_SCHEDULE_TIMEOUT

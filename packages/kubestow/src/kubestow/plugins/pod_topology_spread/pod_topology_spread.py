@@ -1,0 +1,372 @@
+"""PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14).
+
+Hard constraints filter, soft constraints score (:mod:`.scoring`). Both are compiled and cached per
+group of pod shapes that agree in the labels that the constraints' selectors read.
+
+Hard (DoNotSchedule) constraints: how Filter compares the skew with maxSkew (semantics 8.14).
+
+:class:`HardConstraints` is built once per pod shape. It holds counters that follow every pod event, so filtering is
+arithmetic on one count per domain and one lookup per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import Node, Service
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.columns import MISSING
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
+from kubestow.cluster.topology.domains import DomainSums, domain_sums
+from kubestow.config.plugin_args import PodTopologySpreadArgs
+from kubestow.errors import InvalidSelector
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from kubestow.framework.status import Status, Verdict
+from kubestow.plugins.pod_topology_spread.constraints import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    SYSTEM_DEFAULT_CONSTRAINTS,
+    SharedInclusion,
+    SpreadConstraint,
+    compile_constraints,
+    default_label_keys,
+    default_selector,
+    node_inclusions,
+    owning_controller,
+    selected_label_keys,
+)
+from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
+
+__all__ = ["MAX_SKEW_EXCEEDED", "MISSING_TOPOLOGY_KEY", "HardConstraints", "PodTopologySpread"]
+
+_REASON_CONSTRAINTS_NOT_MATCH = "node(s) didn't match pod topology spread constraints"
+_REASON_MISSING_TOPOLOGY_KEY = f"{_REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
+
+#: Verdict keys.
+MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY = 1, 2
+_STATUSES = {
+    MAX_SKEW_EXCEEDED: Status.unschedulable(_REASON_CONSTRAINTS_NOT_MATCH),
+    MISSING_TOPOLOGY_KEY: Status.unresolvable(_REASON_MISSING_TOPOLOGY_KEY),
+}
+_SKIP = Status.skip()
+#: The label keys of at most this many families are kept.
+_MOST_FAMILIES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _ShapeConstraints:
+    """The constraints of a group of shapes; a status where there are none or one is invalid.
+
+    ``version`` is what default constraints depend on besides the shape; None for a pod with its own constraints.
+    """
+
+    hard: HardConstraints | Status
+    soft: SoftConstraints | Status
+    version: Hashable
+
+
+class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Filters by hard and scores by soft constraints; pods without their own get the profile's default constraints."""
+
+    name = "PodTopologySpread"
+    reads_requests = False
+    scores_feasible_set = True
+    missing_pre_filter_error = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
+    missing_pre_score_error = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
+    applicability_events = (ClusterEvent(EventResource.WORKLOAD, Action.ALL),)
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._cluster = handle.cluster
+        self._system_defaulted = args.defaulting_type == "System"
+        self._default_constraints = SYSTEM_DEFAULT_CONSTRAINTS if self._system_defaulted else args.default_constraints
+        self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
+        self._comparison_operators = handle.feature_enabled("TaintTolerationComparisonOperators")
+        self._services = self._cluster.catalog(Service)
+        self._by_group: ShapeCache[_ShapeConstraints] = ShapeCache(handle.cluster.has_placed)
+        #: The shape that was looked up last: the constraints of a pod are needed several times in a cycle.
+        self._latest: tuple[Shape | None, _ShapeConstraints] = (None, _ShapeConstraints(_SKIP, _SKIP, None))
+        #: The labels that the selectors read, with the version that they depend on as in _ShapeConstraints.
+        self._label_keys: dict[ShapeFamily, tuple[Hashable, frozenset[str]]] = {}
+        pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
+        node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        self.events_to_register = (
+            on(
+                EventResource.POD,
+                pod_events,
+                invalidates=Invalidation.ALL,
+                hint=self._is_schedulable_after_pod_change,
+            ),
+            on(
+                EventResource.NODE,
+                node_events,
+                invalidates=Invalidation.ALL,
+                hint=self._is_schedulable_after_node_change,
+            ),
+            on(EventResource.WORKLOAD, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
+        )
+
+    def applies_to(self, pod: PodInfo) -> bool:
+        """Pods with constraints of their own, and pods that get default constraints."""
+        constraints = self._constraints_of(pod.shape)
+        return constraints.hard is not _SKIP or constraints.soft is not _SKIP
+
+    def label_keys_for(self, pod: PodInfo) -> frozenset[str]:
+        """The labels that the selectors of the constraints read, and those by which services select pods."""
+        return self._label_keys_of(pod.shape, self._version(pod.shape))
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Namespace, constraints, node selection, tolerations and controller, and the labels that selectors read."""
+        return pod.shape.group(self._label_keys_of(pod.shape, self._version(pod.shape)))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable:
+        """The hard constraints of its own; without any, the default ones depend on the whole shape."""
+        own = pod.spec.topology_spread_constraints
+        return (pod.namespace, tuple(self._hinted_constraints(pod))) if own else pod.shape
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Skips pods without hard constraints."""
+        hard = self._constraints_of(pod.shape).hard
+        if isinstance(hard, Status):
+            return hard
+        state.put(hard)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Checks that the skew does not exceed maxSkew with the pod on the node."""
+        keys = state[HardConstraints].verdict_keys(nodes)
+        return Verdict.of(keys, _STATUSES) if keys.any() else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Skips pods without soft constraints."""
+        soft = self._constraints_of(pod.shape).soft
+        if isinstance(soft, Status):
+            return soft
+        state.put(soft.scored_nodes(nodes))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """The number of matching pods in the node's domains, weighted by topology; lower is better."""
+        return state[ScoredNodes].raw_scores()
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: NDArray[np.int64], nodes: Nodes) -> NDArray[np.int64]:
+        """Reverses the scores relative to their maximum and minimum; ignored nodes get 0."""
+        ignored = state[ScoredNodes].ignored
+        scored = scores if ignored is None else scores[~ignored]
+        highest = int(scored.max(initial=0))
+        if highest == 0:
+            normalized = np.full_like(scores, MAX_SCORE)
+        else:
+            normalized = MAX_SCORE * (highest + int(scored.min()) - scores) // highest
+        if ignored is not None:
+            normalized[ignored] = 0
+        return normalized
+
+    # -- constraints -----------------------------------------------------------------------------------------------
+
+    def _constraints_of(self, shape: Shape) -> _ShapeConstraints:
+        version = self._version(shape)
+        latest, constraints = self._latest
+        if latest is shape and constraints.version == version:
+            return constraints
+        group = shape.group(self._label_keys_of(shape, version))
+        cached = self._by_group.get(group)
+        if cached is None or cached.version != version:
+            cached = self._by_group.put(group, _ShapeConstraints(self._hard(shape), self._soft(shape), version))
+        self._latest = shape, cached
+        return cached
+
+    def _version(self, shape: Shape) -> Hashable:
+        """What default constraints depend on besides the shape; None for a pod with its own constraints."""
+        if shape.spec.topology_spread_constraints or not self._default_constraints:
+            return None
+        return self._services.version, owning_controller(self._cluster, shape)
+
+    def _label_keys_of(self, shape: Shape, version: Hashable) -> frozenset[str]:
+        known = self._label_keys.get(shape.family)
+        if known is None or known[0] != version:
+            if len(self._label_keys) >= _MOST_FAMILIES:
+                self._label_keys.clear()
+            own, keys = shape.spec.topology_spread_constraints, frozenset[str]()
+            if own:
+                keys = selected_label_keys(own)
+            elif self._default_constraints:
+                keys = default_label_keys(self._cluster, shape)
+            known = self._label_keys[shape.family] = version, keys
+        return known[1]
+
+    def _hard(self, shape: Shape) -> HardConstraints | Status:
+        try:
+            constraints = self._compiled(shape, DO_NOT_SCHEDULE)
+        except InvalidSelector as error:
+            return Status.error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}")
+        if not constraints:
+            return _SKIP
+        return HardConstraints(self._cluster, shape, constraints, comparison_operators=self._comparison_operators)
+
+    def _soft(self, shape: Shape) -> SoftConstraints | Status:
+        try:
+            constraints = self._compiled(shape, SCHEDULE_ANYWAY)
+        except InvalidSelector as error:
+            return Status.error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}")
+        if not constraints:
+            return _SKIP
+        return SoftConstraints(
+            self._cluster,
+            shape,
+            constraints,
+            require_all_topologies=bool(shape.spec.topology_spread_constraints) or not self._system_defaulted,
+            comparison_operators=self._comparison_operators,
+        )
+
+    def _compiled(self, shape: Shape, when_unsatisfiable: str) -> list[SpreadConstraint]:
+        """The pod's own hard or soft constraints, or the default ones. Raises InvalidSelector."""
+        own = shape.spec.topology_spread_constraints
+        constraints, selector = own or self._default_constraints, None
+        if not own:
+            if not any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in constraints):
+                return []
+            selector = default_selector(self._cluster, shape)
+            if selector.is_empty:
+                return []
+        return compile_constraints(
+            constraints,
+            shape.labels,
+            when_unsatisfiable=when_unsatisfiable,
+            match_label_keys=self._match_label_keys,
+            selector=selector,
+        )
+
+    # -- queueing hints --------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        if not all(_is_involved(pod, changed) for changed in (old, new) if changed is not None):
+            return False
+        constraints = self._hinted_constraints(pod)
+        if old is None or new is None:
+            labels = (old or new or pod).labels
+            return any(constraint.matches(labels) for constraint in constraints)
+        tolerations_changed = new.uid == pod.uid and old.spec.tolerations != new.spec.tolerations
+        if tolerations_changed and any(constraint.honors_node_taints for constraint in constraints):
+            return True
+        return any(constraint.matches(old.labels) != constraint.matches(new.labels) for constraint in constraints)
+
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        keys = [constraint.topology_key for constraint in self._hinted_constraints(pod)]
+        before, after = _has_all(old, keys), _has_all(new, keys)
+        if old is None or new is None or before != after:
+            return before or after
+        return after and (
+            old.spec.taints != new.spec.taints
+            or any(old.metadata.labels[key] != new.metadata.labels[key] for key in keys)
+        )
+
+    def _hinted_constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
+        try:
+            return self._compiled(pod.shape, DO_NOT_SCHEDULE)
+        except InvalidSelector:  # no event makes the pod schedulable
+            return ()
+
+
+def _is_involved(pod: PodInfo, changed: PodInfo) -> bool:
+    """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
+    has_node = changed.spec.node_name or changed.status.nominated_node_name
+    return changed.uid == pod.uid or (bool(has_node) and changed.namespace == pod.namespace)
+
+
+def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
+    labels: Mapping[str, str] = node.metadata.labels if node is not None else {}
+    return node is not None and all(key in labels for key in topology_keys)
+
+
+VerdictKeys = NDArray[np.int32]
+
+
+class HardConstraints:
+    """The DoNotSchedule constraints of pods of one shape, at least one."""
+
+    def __init__(
+        self, cluster: Cluster, shape: Shape, constraints: Sequence[SpreadConstraint], *, comparison_operators: bool
+    ) -> None:
+        topology_keys = [constraint.topology_key for constraint in constraints]
+        inclusions = node_inclusions(
+            cluster.nodes,
+            shape.spec,
+            constraints,
+            topology_keys=topology_keys,
+            comparison_operators=comparison_operators,
+        )
+        self._constraints = [
+            _HardConstraint(cluster, shape, constraint, inclusion)
+            for constraint, inclusion in zip(constraints, inclusions, strict=True)
+        ]
+
+    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+        """0 or the result of the first constraint that fails, for each row of ``nodes``, int32."""
+        first, *others = (constraint.verdict_keys(nodes) for constraint in self._constraints)
+        for keys in others:
+            first = np.where(first, first, keys)
+        return first
+
+
+class _HardConstraint:
+    def __init__(
+        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
+    ) -> None:
+        self._constraint = constraint
+        self._namespace = shape.namespace
+        self._self_match = int(constraint.matches(shape.labels))
+        self._counts: DomainSums = domain_sums(
+            cluster.nodes,
+            constraint.matching_pods(cluster, shape.namespace),
+            constraint.topology_key,
+            eligible=inclusion.rows,
+            eligibility=inclusion.policies.key,
+        )
+
+    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+        if isinstance(nodes, HypotheticalNodes):
+            return self._simulated(nodes)
+        counts = self._counts.by_domain
+        minimum = 0 if self._has_too_few_domains else self._counts.minimum()
+        limit = self._constraint.max_skew - self._self_match + minimum
+        keys = (counts > limit).view(np.int8).astype(np.int32)
+        keys[MISSING] = MISSING_TOPOLOGY_KEY
+        return keys.take(nodes.label(self._constraint.topology_key))
+
+    def _simulated(self, nodes: HypotheticalNodes) -> VerdictKeys:
+        """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
+        by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
+        included = self._counts.eligible[nodes.rows]
+        counts = by_domain[domains] + np.where(included, self._change(nodes), 0)
+        if self._has_too_few_domains:
+            minimum = np.zeros(len(nodes), np.int64)
+        else:
+            critical_domain, smallest, second_smallest = self._counts.critical_paths()
+            of_other_domains = np.where(domains == critical_domain, second_smallest, smallest)
+            minimum = np.where(included, np.minimum(of_other_domains, counts), smallest)
+        keys = (counts + self._self_match - minimum > self._constraint.max_skew).astype(np.int32)
+        keys[domains == MISSING] = MISSING_TOPOLOGY_KEY
+        return keys
+
+    @property
+    def _has_too_few_domains(self) -> bool:
+        return len(self._counts.present) < max(1, self._constraint.min_domains)
+
+    def _change(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
+        """The number of added minus removed matching pods of each row, int64.
+
+        QUIRK (semantics 8.14): unlike the counts, this includes terminating pods and, for an empty selector, all pods.
+        """
+        return nodes.sum_of_changes(self._matches)
+
+    def _matches(self, shape: Shape) -> bool:
+        return shape.namespace == self._namespace and self._constraint.matches(shape.labels)

@@ -1,0 +1,326 @@
+"""VolumeBinding finds volumes for a pod's claims, reserves them and binds them before the pod (semantics 8.12).
+
+Filter finds available volumes, or nodes on which volumes can be provisioned. Reserve assumes the result in the caches
+of volumes and claims, where it applies to other pods at once. PreBind writes it and waits until the volume controller
+has completed the bindings.
+
+Scores nodes by the utilization of the storage that a pod's unbound claims would use (gate StorageCapacityScoring).
+
+Per storage class, the requested bytes are compared with the capacity of the chosen volumes or, on nodes without static
+bindings, with that of the CSIStorageCapacity objects. A utilization shape maps each class to a score; the node's score
+is their mean (semantics 8.12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.formats.quantity import Quantity, units
+from kubestow.api.storage import STORAGE, CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
+from kubestow.cluster.changes.events import Action, EventResource
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.storage.available_volumes import NO_VOLUME
+from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
+from kubestow.cluster.storage.csi import migrated_plugins
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
+from kubestow.config.plugin_args import VolumeBindingArgs
+from kubestow.errors import APIError, InvalidQuantity, KubestowError, Unreachable
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.event_registration import Invalidation, on
+from kubestow.framework.interface import (
+    FilterPlugin,
+    Handle,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.status import SUCCESS, Status, Verdict
+from kubestow.plugins.node_resources.fit import UtilizationShape
+from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes, binding_error, check_bindings
+from kubestow.plugins.volume_binding.finder import (
+    PodVolumeClaims,
+    PodVolumes,
+    StaticBinding,
+    find_pod_volumes,
+    pod_volume_claims,
+)
+
+__all__ = ["VolumeBinding", "storage_scores"]
+
+_STATE_NOT_FOUND = "not found"
+_DEADLINE_EXCEEDED = "context deadline exceeded"
+
+
+class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """Binds the claims of a pod to volumes that its node can use.
+
+    Keeps :class:`PodVolumeClaims` from PreFilter on, and :class:`AssumedVolumes` from Reserve on.
+    """
+
+    name = "VolumeBinding"
+    reads_requests = False
+    label_keys = ()
+    missing_pre_filter_error = _STATE_NOT_FOUND
+    time_limit = None  # bindTimeoutSeconds applies instead
+    parallel = True
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._bind_timeout = float(args.bind_timeout_seconds)
+        scores_capacity = handle.feature_enabled("StorageCapacityScoring")
+        self._utilization_shape = UtilizationShape(args.shape or ()) if scores_capacity else None
+        add_or_update = Action.ADD | Action.UPDATE
+        self.events_to_register = (
+            on(
+                EventResource.STORAGE_CLASS,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_storage_class_change,
+            ),
+            on(
+                EventResource.PERSISTENT_VOLUME_CLAIM,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_claim_change,
+                hint_key=key_of_claim,
+            ),
+            on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            on(
+                EventResource.CSI_NODE,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_csi_node_change,
+            ),
+            on(
+                EventResource.CSI_DRIVER,
+                Action.UPDATE,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_csi_driver_change,
+            ),
+            on(
+                EventResource.CSI_STORAGE_CAPACITY,
+                add_or_update,
+                invalidates=Invalidation.ALL,
+                hint=_is_schedulable_after_storage_capacity_change,
+            ),
+        )
+
+    def applies_to(self, pod: PodInfo) -> bool:
+        """Pods with claims; all pods where capacity is scored, because then PreScore never skips."""
+        return self._utilization_shape is not None or _has_claims(pod.shape)
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """The claims; None for a pod with an ephemeral volume, whose claim no other pod has."""
+        claims = claims_of(pod)
+        return None if any(claim.ephemeral for claim in claims) else (pod.namespace, tuple(c.name for c in claims))
+
+    def hint_signature(self, pod: PodInfo) -> Hashable | None:
+        """The claims, and the drivers of inline volumes."""
+        claims = self.signature(pod)
+        return None if claims is None else (claims, tuple(_inline_drivers(pod)))
+
+    def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
+        return claim_keys(pod)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Rejects pods with missing, lost, deleted or immediate unbound claims; skips pods without claims."""
+        claims = pod_volume_claims(self.handle.cluster, pod)
+        if isinstance(claims, Status):
+            return claims
+        state.put(claims)
+        return None if claims.bound or claims.unbound else Status.skip()
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        """Passes nodes that can use all bound volumes, and on which the other claims can be bound or provisioned."""
+        claims = state[PodVolumeClaims]
+        volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
+        return Verdict(volumes.keys, claims.status, has_errors=volumes.has_errors) if volumes.keys.any() else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Skips unless the gate StorageCapacityScoring is on."""
+        return Status.skip() if self._utilization_shape is None else None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """The utilization of the storage that the unbound claims would use."""
+        claims = state.get(PodVolumeClaims) or PodVolumeClaims()
+        if self._utilization_shape is None or not claims.unbound:
+            return np.zeros(len(nodes), np.int64)
+        volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
+        return storage_scores(volumes, self._utilization_shape, self.handle.cluster.volumes.capacities)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Assumes volumes for the unbound claims, and the node for the claims to provision."""
+        claims = state.get(PodVolumeClaims)
+        if claims is None:
+            return Status.error(_STATE_NOT_FOUND) if _has_claims(pod.shape) else None
+        if not claims.unbound:
+            return None
+        cluster = self.handle.cluster
+        row = cluster.nodes.rows[node_name]
+        volumes = find_pod_volumes(cluster, claims, Nodes(cluster.nodes, slice(row, row + 1)))
+        assumed = AssumedVolumes.on_node(volumes, node_name)
+        try:
+            assumed.assume(cluster)
+        except KubestowError as error:
+            return Status.error(str(error))
+        state.put(assumed)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Restores the assumed volumes and claims."""
+        assumed = state.get(AssumedVolumes)
+        if assumed is not None:
+            assumed.restore(self.handle.cluster)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Skips pods without assumed volumes."""
+        return Status.skip() if state.get(AssumedVolumes) is None else SUCCESS
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Writes the assumed volumes and claims, then waits until all claims are bound. All failures are errors."""
+        assumed = state.get(AssumedVolumes)
+        if assumed is None:
+            return None
+        try:
+            await assumed.write(self.handle)
+        except (APIError, Unreachable) as error:
+            return Status.error(str(error))
+        cluster = self.handle.cluster
+        status = await self.handle.wait_for(
+            lambda: check_bindings(cluster, assumed, pod, node_name), self._bind_timeout
+        )
+        return binding_error(_DEADLINE_EXCEEDED) if status is None else status
+
+
+def _has_claims(shape: Shape) -> bool:
+    volumes = shape.spec.volumes
+    return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes)
+
+
+# -- queueing hints ------------------------------------------------------------------------------------------------
+
+
+def _is_schedulable_after_storage_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
+    return old is None or old.allowed_topologies != new.allowed_topologies
+
+
+def _is_schedulable_after_claim_change(
+    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> bool:
+    names = (claim.name for claim in claims_of(pod))
+    return new.metadata.namespace == pod.namespace and new.metadata.name in names
+
+
+def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+    return old is None or migrated_plugins(old) != migrated_plugins(new)
+
+
+def _is_schedulable_after_csi_driver_change(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
+    """Whether the driver of an inline volume of the pod no longer tracks capacity."""
+    no_longer_tracks = old.spec.storage_capacity and not new.spec.storage_capacity
+    return bool(no_longer_tracks and new.metadata.name in _inline_drivers(pod))
+
+
+def _inline_drivers(pod: PodInfo) -> list[str]:
+    return [volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None]
+
+
+def _is_schedulable_after_storage_capacity_change(
+    pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+) -> bool:
+    if old is None:
+        return True
+    before, after = _limit(old), _limit(new)
+    return after is not None and (before is None or after > before)
+
+
+def _limit(capacity: CSIStorageCapacity) -> int | None:
+    """The limit in bytes; None if it is missing or invalid."""
+    try:
+        return None if capacity.limit is None else units(capacity.limit)
+    except InvalidQuantity:
+        return None
+
+
+Int64s = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class _StorageResource:
+    """The requested bytes and the capacity in bytes of one class per row; ``where`` (bool) the class is used."""
+
+    where: Mask
+    requested: Int64s
+    capacity: Int64s
+
+    @classmethod
+    def empty(cls, rows: int) -> _StorageResource:
+        return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
+
+
+def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSIStorageCapacities) -> Int64s:
+    """The score of each row of ``volumes``, 0 to 100, int64; 0 for rows without a volume to bind or provision."""
+    rows = len(volumes.keys)
+    total = np.zeros(rows, np.int64)
+    classes = np.zeros(rows, np.int64)
+    for resource in (*_static_resources(volumes), *_dynamic_resources(volumes, capacities)):
+        total += np.where(resource.where, shape.scores(resource.requested, resource.capacity), 0)
+        classes += resource.where
+    mean = total / np.maximum(classes, 1)
+    return np.floor(mean + 0.5).astype(np.int64)  # rounds half away from zero: scores are not negative
+
+
+def _static_resources(volumes: PodVolumes) -> list[_StorageResource]:
+    by_class: dict[str, _StorageResource] = {}
+    for binding in volumes.static_bindings:
+        # NO_VOLUME, -1, indexes the last entry.
+        sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in binding.volumes), 0], np.int64)
+        for name, of_class in _masks_by_class(binding).items():
+            resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
+            resource.where |= of_class
+            resource.requested += of_class * _bytes(binding.claim.spec.resources.requests.get(STORAGE))
+            resource.capacity += np.where(of_class, sizes[binding.numbers], 0)
+    return list(by_class.values())
+
+
+def _masks_by_class(binding: StaticBinding) -> dict[str, Mask]:
+    """The rows on which the chosen volume is of a class, bool, by class name."""
+    classes = [volume.spec.storage_class_name for volume in binding.volumes]
+    return {
+        name: np.array([*(other == name for other in classes), False], np.bool_)[binding.numbers]
+        for name in dict.fromkeys(classes)
+    }
+
+
+def _dynamic_resources(volumes: PodVolumes, capacities: CSIStorageCapacities) -> list[_StorageResource]:
+    without_static = np.ones(len(volumes.keys), np.bool_)
+    for binding in volumes.static_bindings:
+        without_static &= binding.numbers == NO_VOLUME
+    by_class: dict[str, _StorageResource] = {}
+    for provision in volumes.dynamic_provisions:
+        if provision.capacities is None:
+            continue
+        name = provision.claim.storage_class
+        where = provision.where & without_static & (provision.capacities != NO_CAPACITY)
+        resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
+        resource.where |= where
+        resource.requested += where * _bytes(provision.claim.spec.resources.requests.get(STORAGE))
+        # Not added up: claims of one class are provisioned from the same capacity.
+        resource.capacity = np.where(where, capacities.capacity(name, provision.capacities), resource.capacity)
+    return list(by_class.values())
+
+
+def _bytes(quantity: Quantity | None) -> int:
+    try:
+        return 0 if quantity is None else units(quantity)
+    except InvalidQuantity:
+        return 0
