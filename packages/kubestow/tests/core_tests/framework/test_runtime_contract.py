@@ -97,7 +97,7 @@ def _violations(node: ast.AST, *, plugins: frozenset[str], in_plugin: bool) -> I
         yield ast.unparse(node.func)
     if isinstance(node, ast.Attribute) and node.attr in METHODS and isinstance(node.ctx, ast.Load):
         receiver = terminal(node.value)
-        is_own = in_plugin and receiver == "self"
+        is_own = (in_plugin and receiver == "self") or receiver == "inspect"
         is_plugin = ("plugin" in receiver.lower() and not receiver.endswith("plugins")) or receiver in plugins
         if not is_own and (is_plugin or (node.attr not in ambiguous_names() and not _is_sequence(node))):
             yield ast.unparse(node)
