@@ -126,7 +126,7 @@ class DynamicResources(
                 EventResource.POD,
                 Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
                 invalidates=Invalidation.NOTHING,
-                hint=lambda pod, old, new: new.uid == pod.uid and self.pre_enqueue(new).ok,
+                hint=self._is_schedulable_after_pod_change,
             ),
             on(EventResource.DEVICE_CLASS, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
@@ -326,6 +326,9 @@ class DynamicResources(
         return await self._binder.bind(found, pod, node_name)
 
     # -- queueing hints --------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_change(self, pod: PodInfo, old: Any, new: PodInfo) -> bool:
+        return new.uid == pod.uid and self.pre_enqueue(new).ok
 
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         try:
