@@ -22,7 +22,7 @@ from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
 from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
-from kubestow.client.pod_client import PodClient
+from kubestow.client.object_writes import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport

@@ -27,7 +27,7 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
-from kubestow.client.rest.rate_limiter import RateLimit
+from kubestow.client.rest.transport import RateLimit
 from kubestow.configuration_file import read_configuration
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder

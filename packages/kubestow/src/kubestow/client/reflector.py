@@ -30,8 +30,7 @@ from kubestow.client.decoding import (
     WatchEvent,
 )
 from kubestow.client.raw_object_cache import RawObjectCache
-from kubestow.client.rest.api_status import APIStatus
-from kubestow.client.rest.transport import Transport
+from kubestow.client.rest.transport import APIStatus, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, jittered

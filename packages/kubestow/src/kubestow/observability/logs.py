@@ -6,8 +6,8 @@ and :func:`fields` passes key-value pairs to a record::
 
     _log.log(V(2), "Successfully bound pod to node", extra=fields(pod="default/web-1", node="n7"))
 
-    I1121 14:02:11.000417    4711 logging_observer.py:37] "Successfully bound pod to node" pod="default/web-1" node="n7"
-    {"ts":1795269731000.417,"caller":"observability/logging_observer.py:37","msg":"Successfully ...","v":2,"pod":"..."}
+    I1121 14:02:11.000417    4711 observability.py:112] "Successfully bound pod to node" pod="default/web-1" node="n7"
+    {"ts":1795269731000.417,"caller":"observability/observability.py:112","msg":"Successfully ...","v":2,"pod":"..."}
 """
 
 from __future__ import annotations

@@ -3,15 +3,21 @@
 The most recently used connection is used first, so that those that are not needed become idle and are closed. When
 the limit is reached, requests wait in the order in which they came. Streams do not count: there is one per watched
 resource, and they last.
+
+The proxy is that of the environment (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``). ``NO_PROXY`` is evaluated as Go
+programs do: networks such as ``10.0.0.0/8`` match addresses, ``.example.org`` matches subdomains but not the domain
+itself, and loopback addresses are never proxied. ``urllib`` does not support networks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import socket
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
@@ -19,7 +25,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from kubestow.client.rest.connection import Connection, ConnectionBroken
 
-__all__ = ["ConnectionPool"]
+__all__ = ["ConnectionPool", "proxy_from_environment"]
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
@@ -229,3 +235,55 @@ def _keepalive_socket(address: AddrInfoType) -> socket.socket:
         if hasattr(socket, option):  # not on every platform
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return connection
+
+
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
+    """The URL of the proxy for requests to ``server``; None for a direct connection."""
+    url = urlsplit(server)
+    host = url.hostname or ""
+    proxy = _variable(environ, f"{url.scheme}_proxy")
+    if not proxy or _is_loopback(host):
+        return None
+    port = url.port or (443 if url.scheme == "https" else 80)
+    exceptions = (entry.strip().lower() for entry in _variable(environ, "no_proxy").split(","))
+    if any(_matches(entry, host.lower(), port) for entry in exceptions if entry):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address.is_loopback if address is not None else host == "localhost"
+
+
+def _matches(entry: str, host: str, port: int) -> bool:
+    """Whether one entry of NO_PROXY matches the host."""
+    if entry == "*":
+        return True
+    if (address := _address(host)) is not None and "/" in entry:
+        return _in_network(address, entry)
+    if entry.count(":") == 1:
+        entry, _, entry_port = entry.partition(":")
+        if entry_port != str(port):
+            return False
+    if entry.startswith("."):
+        return host.endswith(entry)
+    return host == entry or (address is None and host.endswith("." + entry))
+
+
+def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
