@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.api.core import PodCondition
-from kubestow.client.object_writes import PodClient, merge_patch
+from kubestow.client.object_requests import PodClient, merge_patch
 from kubestow.client.rest.transport import MERGE_PATCH
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES

@@ -16,10 +16,9 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.listing import list_names
-from kubestow.client.object_writes import PodClient, ResourceClaimClient, merge_patch
+from kubestow.client.object_requests import PodClient, ResourceClaimClient, merge_patch
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
@@ -32,6 +31,7 @@ from kubestow.client.rest.transport import (
     TokenBucketRateLimiter,
     Transport,
 )
+from kubestow.client.watch_decoding import UNDECODABLE
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal

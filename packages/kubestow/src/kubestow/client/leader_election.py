@@ -29,9 +29,9 @@ import msgspec
 
 from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.api.reports import EventType
-from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import USER_AGENT, Transport
+from kubestow.client.watch_decoding import UNDECODABLE
 from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference

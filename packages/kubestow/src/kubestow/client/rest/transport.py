@@ -26,9 +26,9 @@ import msgspec
 from multidict import CIMultiDict
 
 from kubestow.api.meta import UNDECODABLE
-from kubestow.client.rest.connection import Connection, ConnectionBroken, Response
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection, ServerResponse
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
@@ -164,7 +164,7 @@ class Transport:
             await chunks.aclose()
             self._pool.release(connection)
 
-    async def _open_stream(self, pool: ConnectionPool, path: str) -> Connection:
+    async def _open_stream(self, pool: ConnectionPool, path: str) -> ServerConnection:
         """A connection that has received the head of a successful response."""
         for attempt in range(2):
             rejected = self._credentials.headers
@@ -182,7 +182,7 @@ class Transport:
                 break
         raise _api_error(response)
 
-    async def _chunks(self, connection: Connection, idle_timeout: float) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, connection: ServerConnection, idle_timeout: float) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in connection.chunks(idle_timeout):
                 yield chunk
@@ -202,7 +202,7 @@ class Transport:
 
     async def _round_trip(
         self, method: str, path: str, body: bytes | None, content_type: str, *, streams: bool = False
-    ) -> tuple[Connection, Response]:
+    ) -> tuple[ServerConnection, ServerResponse]:
         """The response to a request, read as a whole unless it ``streams``; then the caller releases the connection.
 
         Raises Unreachable.
@@ -220,7 +220,7 @@ class Transport:
                 self._on_response(method, self._authority, code, self._clock.monotonic() - started)
         return connection, response
 
-    async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[Connection, Response]:
+    async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[ServerConnection, ServerResponse]:
         """Send a request on a connection of the pool.
 
         The server may close a connection that was idle just when a request is sent on it. A GET is then sent again on
@@ -308,7 +308,7 @@ def describe_connection_error(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _api_error(response: Response) -> APIError:
+def _api_error(response: ServerResponse) -> APIError:
     """The failure that a response stands for; one sent by a proxy or load balancer contains no Status."""
     body = response.body
     header = response.headers.get(b"retry-after", b"")
