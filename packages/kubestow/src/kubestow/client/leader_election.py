@@ -75,7 +75,7 @@ class LeaseLock:
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"
 
-    async def get(self) -> dict[str, Any]:
+    async def read(self) -> dict[str, Any]:
         """GET the Lease and return its spec. Raises APIError (404 if it does not exist) and Unreachable."""
         return await self._send("GET", f"{self._collection}/{self._name}")
 
@@ -277,7 +277,7 @@ class LeaderElector:
     # -- the Lease -----------------------------------------------------------------------------------------------------
 
     async def _get(self) -> None:
-        self._observe(await self._lock.get())
+        self._observe(await self._lock.read())
 
     async def _create(self) -> None:
         self._observed_spec = None
