@@ -34,9 +34,9 @@ from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
+from kubestow.log_fields import fields
 from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
-from kubestow.observability.logs import fields
 from kubestow.observability.observability import Observability
 from kubestow.plugins.registry import find_plugins
 from kubestow.process import WallClock, new_event_loop

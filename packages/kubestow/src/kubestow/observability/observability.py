@@ -16,8 +16,8 @@ from prometheus_client.core import Metric
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.framework.observer import PluginObserver
+from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
-from kubestow.observability.logs import V, fields
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.pod_resources import PodResourceCollector
