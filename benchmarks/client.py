@@ -21,11 +21,11 @@ from benchmarks.measurement import measured
 from kubestow import gc_tuning
 from kubestow.api.core import Pod
 from kubestow.api.meta import decode
-from kubestow.client.decoding import LineSplitter, ListPage, ObjectDecoder, WatchEvent
-from kubestow.client.pod_client import PodClient
+from kubestow.client.object_requests import PodClient
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
+from kubestow.client.watch_decoding import LineSplitter, ListPage, ObjectDecoder, WatchLine
 from kubestow.http.certificates import CertificateAuthority
 from kubestow.process import WallClock
 from kubestow.process import run as run_on_loop
@@ -207,7 +207,7 @@ def _decode_watch(count: int) -> Row:
     with measured() as spent:
         for chunk in chunks:
             for line in lines.feed(chunk):
-                decode(Pod, WatchEvent.parse(line).object)
+                decode(Pod, WatchLine.parse(line).object)
                 decoded += 1
     return "decoding a watch", {"µs per event": spent.cpu / decoded * 1e6, "bytes each": len(stream) / decoded}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.api.core import PodCondition
-from kubestow.client.merge_patch import merge_patch
-from kubestow.client.pod_client import PodClient
+from kubestow.client.object_requests import PodClient, merge_patch
 from kubestow.client.rest.transport import MERGE_PATCH
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES

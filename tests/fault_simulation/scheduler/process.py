@@ -18,12 +18,11 @@ from msgspec import structs
 from core_tests.scheduling.gangs.groups import GATES
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.client.leader_election import LeaderElector, LeaseTimings
-from kubestow.client.lease_lock import LeaseLock
+from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
-from kubestow.observability.composite_observer import CompositeObserver
+from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment

@@ -14,6 +14,7 @@ The packages, from the bottom up (import contracts in pyproject.toml enforce the
 - :mod:`kubestow.observability`: metrics, logs, the last scheduling attempt of each pod
 - :mod:`kubestow.dashboard`: what the scheduler knows, in a browser
 - :mod:`kubestow.flight_record`: the inputs and decisions of a scheduler in files, and their replay
+- :mod:`kubestow.http`: the HTTP server of all programs: listener, TLS, messages
 - :mod:`kubestow.serving`: the secure port: health checks, metrics, debug endpoints
 - :mod:`kubestow.extender`: plugins served to another scheduler as an extender
 - :mod:`kubestow.descheduling`: which pods should leave their nodes, and the descheduler's program

@@ -9,7 +9,8 @@ import msgspec
 
 from kubestow.api.core import Container
 from kubestow.api.formats.quantity import Quantity, millis, units
-from kubestow.client.http_json import JSONServer, is_http_url
+from kubestow.client.http_json import JSONServer
+from kubestow.client.rest.kubeconfig import is_http_url
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle

@@ -23,7 +23,7 @@ from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 
 if TYPE_CHECKING:
     from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
-    from kubestow_devcluster.apiserver.server.tls import TLS
+    from kubestow_devcluster.apiserver.server.pki import TLS
     from kubestow_devcluster.behaviour.stages_file import Stages
     from kubestow_devcluster.cluster import DevCluster
 
@@ -116,7 +116,7 @@ class ServerOptions:
             if self.client_ca_file is not None:
                 raise InputError("--client-ca-file", "requires --tls or --tls-cert-file")
             return None
-        from kubestow_devcluster.apiserver.server.tls import TLS, serving_hosts
+        from kubestow_devcluster.apiserver.server.pki import TLS, serving_hosts
 
         if certificate is not None and key is not None:
             return TLS.from_files(certificate, key, client_ca=self.client_ca_file)

@@ -23,7 +23,7 @@ from kubestow.files import write_private
 
 if TYPE_CHECKING:
     from kubestow.http.messages import UserInfo
-    from kubestow_devcluster.apiserver.server.tls import TLS
+    from kubestow_devcluster.apiserver.server.pki import TLS
 
 __all__ = ["SecureServing", "added_context", "has_only_our_cluster", "write_kubeconfig"]
 

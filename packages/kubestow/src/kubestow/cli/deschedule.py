@@ -76,7 +76,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
     """
     from kubestow.cli.flags import effective
     from kubestow.client.leader_election import LeaseTimings
-    from kubestow.client.rest.rate_limiter import RateLimit
+    from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
     from kubestow.observability import logs
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.flags.command import FlagCommand, Flags
+from kubestow.log_fields import V, fields
 
 if TYPE_CHECKING:
     from kubestow.app import SchedulerApp
@@ -53,11 +54,11 @@ def run_scheduler(
         effective.write_configuration(app.configuration, flags["write-config-to"])
         return
     for name, value in sorted(flags.as_text().items()):
-        _log.log(logs.V(1), "FLAG", extra=logs.fields(flag=f"--{name}", value=value, changed=name in flags.changed))
+        _log.log(V(1), "FLAG", extra=fields(flag=f"--{name}", value=value, changed=name in flags.changed))
 
     def ready(scheduler: Scheduler) -> None:
         nodes, profiles = len(scheduler.cluster.nodes), list(scheduler.profiles)
-        _log.info("Scheduling", extra=logs.fields(nodes=nodes, profiles=profiles))
+        _log.info("Scheduling", extra=fields(nodes=nodes, profiles=profiles))
         on_ready(scheduler)
 
     kubeconfig = app.configuration.client_connection.kubeconfig
@@ -96,6 +97,5 @@ def _scheduler_app(
 
 
 def _log_leader(identity: str) -> None:
-    from kubestow.observability.logs import fields
 
     _log.info("New leader elected", extra=fields(identity=identity))

@@ -16,17 +16,22 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.client.decoding import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
-from kubestow.client.list_names import list_names
-from kubestow.client.merge_patch import merge_patch
-from kubestow.client.pod_client import PodClient
+from kubestow.client.listing import list_names
+from kubestow.client.object_requests import PodClient, ResourceClaimClient, merge_patch
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
-from kubestow.client.resource_claim_client import ResourceClaimClient
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit, TokenBucketRateLimiter
-from kubestow.client.rest.transport import JSON, MERGE_PATCH, OnResponse, Transport
+from kubestow.client.rest.transport import (
+    JSON,
+    MERGE_PATCH,
+    UNLIMITED,
+    OnResponse,
+    RateLimit,
+    TokenBucketRateLimiter,
+    Transport,
+)
+from kubestow.client.watch_decoding import UNDECODABLE
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal

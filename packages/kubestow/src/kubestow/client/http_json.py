@@ -7,26 +7,16 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import Unreachable
 
-__all__ = ["JSONServer", "Sample", "is_http_url", "query_vector"]
+__all__ = ["JSONServer", "PrometheusSample", "query_vector"]
 
 #: A request is given up after so many seconds.
 _TIME_LIMIT = 10.0
-
-
-def is_http_url(text: str) -> bool:
-    """Whether a text is the URL of an HTTP server."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class JSONServer:
         return context
 
 
-class Sample(NamedTuple):
+class PrometheusSample(NamedTuple):
     """An entry of an instant vector: the label ``instance`` ("" without), the time (Unix) and the value."""
 
     instance: str
@@ -82,7 +72,7 @@ class Sample(NamedTuple):
     value: float
 
 
-async def query_vector(server: JSONServer, query: str) -> list[Sample]:
+async def query_vector(server: JSONServer, query: str) -> list[PrometheusSample]:
     """The instant vector that a query returns now; malformed entries are left out. Raises Unreachable."""
     answer = await server.get("/api/v1/query", {"query": query})
     samples = []
@@ -93,7 +83,7 @@ async def query_vector(server: JSONServer, query: str) -> list[Sample]:
         for entry in data["result"]:
             try:
                 time, value = entry["value"]
-                samples.append(Sample(str(entry["metric"].get("instance", "")), float(time), float(value)))
+                samples.append(PrometheusSample(str(entry["metric"].get("instance", "")), float(time), float(value)))
             except (KeyError, TypeError, ValueError, AttributeError):
                 continue
     except (KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Lists of whole collections, read in pages of one resourceVersion."""
+"""Lists of whole collections, read in pages of one resourceVersion: the pages themselves, or the names in them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import msgspec
 from kubestow.api.meta import UNDECODABLE
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
+from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["list_pages"]
+__all__ = ["list_names", "list_pages"]
 
-_PAGE_SIZE = 1000
+_PAGE_SIZE, _NAMES_PAGE_SIZE = 1000, 500
 _GONE = 410
 
 
@@ -24,6 +25,37 @@ class _ListMeta(msgspec.Struct, rename={"next": "continue", "version": "resource
 
 class _List(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+class _ObjectMeta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _ObjectMeta
+
+
+class _Names(msgspec.Struct):
+    items: list[_Object] | None = None
+
+
+async def list_names(transport: Transport, resource: Resource) -> dict[str, str]:
+    """The names of all objects, as ``namespace/name`` if they have a namespace, by uid.
+
+    Raises APIError, also for a continue token that has expired, and Unreachable.
+    """
+    names: dict[str, str] = {}
+    path = f"{resource.prefix}/{resource.plural}"
+    async for page, _ in _pages(transport, path, resource.field_selector, _NAMES_PAGE_SIZE):
+        try:
+            items = msgspec.json.decode(page, type=_Names).items or ()
+        except UNDECODABLE as error:
+            raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
+        for meta in (item.metadata for item in items):
+            names[meta.uid] = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return names
 
 
 async def list_pages(transport: Transport, path: str, field_selector: str = "") -> tuple[list[bytes], str]:

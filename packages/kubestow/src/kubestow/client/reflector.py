@@ -21,17 +21,16 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.client.decoding import (
+from kubestow.client.raw_object_cache import RawObjectCache
+from kubestow.client.rest.transport import APIStatus, Transport
+from kubestow.client.watch_decoding import (
     UNDECODABLE,
     Bookmark,
     LineSplitter,
     ListPage,
     ObjectDecoder,
-    WatchEvent,
+    WatchLine,
 )
-from kubestow.client.raw_object_cache import RawObjectCache
-from kubestow.client.rest.api_status import APIStatus
-from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, jittered
@@ -199,7 +198,7 @@ class Reflector:
 
     def _handle_line(self, line: bytes) -> None:
         try:
-            event = WatchEvent.parse(line)
+            event = WatchLine.parse(line)
             if event.type == "ERROR":
                 raise self._watch_error(APIStatus.parse(event.object).error())
             if event.type == "BOOKMARK":

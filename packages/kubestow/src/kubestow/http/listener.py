@@ -28,7 +28,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.log_fields import V, fields
 
-__all__ = ["Connection", "ConnectionLimits", "ConnectionTable", "HTTPListener"]
+__all__ = ["ClientConnection", "ConnectionLimits", "ConnectionTable", "HTTPListener"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ConnectionLimits:
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class ClientConnection:
     """One connection. ``close`` closes it at once; ``is_reserved`` connections are for health checks only."""
 
     peer: str
@@ -68,20 +68,20 @@ class ConnectionTable:
 
     def __init__(self, *, maximum: int, per_peer: int, reserved: int) -> None:
         self._maximum, self._per_peer, self._max_reserved = maximum, per_peer, reserved
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         #: The number of connections by peer address, without the reserved ones.
         self._by_peer: Counter[str] = Counter()
         #: The idle connections, the longest idle first.
-        self._idle: dict[Connection, None] = {}
+        self._idle: dict[ClientConnection, None] = {}
         #: The reserved connections, the oldest first.
-        self._reserved: dict[Connection, None] = {}
+        self._reserved: dict[ClientConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._open) + len(self._reserved)
 
-    def add(self, peer: str, close: Callable[[], None]) -> Connection:
+    def add(self, peer: str, close: Callable[[], None]) -> ClientConnection:
         """Add a connection, for which others may be closed."""
-        connection = Connection(peer, close)
+        connection = ClientConnection(peer, close)
         if self._by_peer[peer] >= self._per_peer:
             connection.is_reserved = not self._close_idle(peer)
         elif len(self._open) >= self._maximum:
@@ -96,7 +96,7 @@ class ConnectionTable:
             self._idle[connection] = None
         return connection
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Remove a connection that is closed; without effect if it has been removed."""
         self._idle.pop(connection, None)
         self._reserved.pop(connection, None)
@@ -106,11 +106,11 @@ class ConnectionTable:
             if not self._by_peer[connection.peer]:
                 del self._by_peer[connection.peer]
 
-    def set_busy(self, connection: Connection) -> None:
+    def set_busy(self, connection: ClientConnection) -> None:
         """A request of this connection is in progress."""
         self._idle.pop(connection, None)
 
-    def set_idle(self, connection: Connection) -> None:
+    def set_idle(self, connection: ClientConnection) -> None:
         """The request has ended."""
         if connection in self._open:
             self._idle[connection] = None
@@ -126,7 +126,7 @@ class ConnectionTable:
         self._close(found)
         return True
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: ClientConnection) -> None:
         self.remove(connection)
         connection.close()
 
@@ -199,7 +199,7 @@ class HTTPListener:
         await self._connections.shutdown(self._shutdown_seconds)
 
     @contextlib.contextmanager
-    def request(self, incoming: web.BaseRequest) -> Iterator[Connection]:
+    def request(self, incoming: web.BaseRequest) -> Iterator[ClientConnection]:
         """A request in progress, on a port with limits."""
         with self._connections.request(incoming.protocol) as connection:
             yield connection
@@ -256,7 +256,7 @@ class _Connections(web.Server):
         if limits is not None:
             self._table = ConnectionTable(maximum=limits.maximum, per_peer=limits.per_peer, reserved=limits.reserved)
         #: With limits only.
-        self._by_handler: dict[web.RequestHandler, Connection] = {}
+        self._by_handler: dict[web.RequestHandler, ClientConnection] = {}
         self._made: set[web.RequestHandler] = set()
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -314,7 +314,7 @@ class _Connections(web.Server):
             self._table.close_longest_idle()
 
     @contextlib.contextmanager
-    def request(self, handler: web.RequestHandler) -> Iterator[Connection]:
+    def request(self, handler: web.RequestHandler) -> Iterator[ClientConnection]:
         """A request of a connection in progress."""
         assert self._table is not None
         self.set_deadline(handler)

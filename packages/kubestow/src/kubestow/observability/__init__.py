@@ -1,6 +1,6 @@
 """Metrics, logs and recent scheduling attempts of one scheduler.
 
-    observability       composes the modules below
+    observability       composes the modules below, with the observer that writes the log
     instruments         counters, histograms and gauges that are cheap to update
     metrics             all metrics
     metrics_recorder    the observer that updates the metrics
@@ -8,8 +8,6 @@
     pod_resources       the metrics of /metrics/resources
     recent_attempts     the observer that keeps the most recent scheduling attempts of each pod
     pod_states          where a pod is on its way to a node, in words
-    logging_observer    the observer that writes the log
-    composite_observer  several observers as one
     logs                log formats: klog text and JSON
 
 Nothing here serves HTTP (see :mod:`kubestow.serving`) or influences decisions.

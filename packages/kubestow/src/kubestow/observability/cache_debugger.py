@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
-from kubestow.observability.logs import fields
+from kubestow.log_fields import fields
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.scheduler import Scheduler

@@ -84,13 +84,30 @@ class HistogramCell:
 Cell = TypeVar("Cell", CounterCell, HistogramCell)
 
 
-class _Family(Generic[Cell]):
-    """All cells of one metric by label values."""
+class _Named:
+    """Name, help text and labels of a metric."""
 
     def __init__(self, name: str, documentation: str, stability: Stability, label_names: Sequence[str]) -> None:
         self.name, self.documentation = name, f"[{stability}] {documentation}"
         self.label_names = tuple(label_names)
         self._allowed: LabelAllowList = {}
+
+    def allow(self, allowed: LabelAllowList) -> None:
+        """Restrict label values; call this before the first update."""
+        self._allowed = allowed
+
+    def _exposed(self, values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(
+            value if value in self._allowed.get(label, (value,)) else _UNEXPECTED
+            for label, value in zip(self.label_names, values, strict=True)
+        )
+
+
+class _Family(_Named, Generic[Cell]):
+    """All cells of one metric by label values."""
+
+    def __init__(self, name: str, documentation: str, stability: Stability, label_names: Sequence[str]) -> None:
+        super().__init__(name, documentation, stability, label_names)
         self._cells: dict[tuple[str, ...], Cell] = {}
         self._by_values: dict[tuple[str, ...], Cell] = {}
         if not label_names:
@@ -100,16 +117,8 @@ class _Family(Generic[Cell]):
         """The cell for these label values; it may be cached."""
         cell = self._by_values.get(values)
         if cell is None:
-            exposed = tuple(
-                value if value in self._allowed.get(label, (value,)) else _UNEXPECTED
-                for label, value in zip(self.label_names, values, strict=True)
-            )
-            cell = self._by_values[values] = self._cells.setdefault(exposed, self._new_cell())
+            cell = self._by_values[values] = self._cells.setdefault(self._exposed(values), self._new_cell())
         return cell
-
-    def allow(self, allowed: LabelAllowList) -> None:
-        """Restrict label values; call this before the first update."""
-        self._allowed = allowed
 
     def reset(self) -> None:
         """Set all cells to zero."""
@@ -164,7 +173,7 @@ class Histogram(_Family[HistogramCell]):
         return family
 
 
-class Gauge:
+class Gauge(_Named):
     """A metric computed at a scrape: ``read`` returns the value for each combination of label values."""
 
     def __init__(
@@ -176,14 +185,8 @@ class Gauge:
         *,
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        self.name, self.documentation = name, f"[{stability}] {documentation}"
-        self.label_names = tuple(label_names)
+        super().__init__(name, documentation, stability, label_names)
         self._read = read
-        self._allowed: LabelAllowList = {}
-
-    def allow(self, allowed: LabelAllowList) -> None:
-        """Restrict label values."""
-        self._allowed = allowed
 
     def reset(self) -> None:
         """Nothing to reset: the value is computed at a scrape."""
@@ -191,10 +194,7 @@ class Gauge:
     def collect(self) -> Metric:
         sums: dict[tuple[str, ...], float] = {}
         for values, amount in self._read():
-            exposed = tuple(
-                value if value in self._allowed.get(label, (value,)) else _UNEXPECTED
-                for label, value in zip(self.label_names, values, strict=True)
-            )
+            exposed = self._exposed(values)
             sums[exposed] = sums.get(exposed, 0.0) + amount
         family = GaugeMetricFamily(self.name, self.documentation, labels=self.label_names)
         for values, amount in sums.items():

@@ -2,12 +2,12 @@
 
 Verbosity is klog's ``-v``: at 0 errors, warnings and what an operator must know about a start are logged, at 2 the
 result of every scheduling attempt, at 4 and above details for developers. ``V(2)`` is the logging level of verbosity 2,
-and :func:`fields` passes key-value pairs to a record::
+and :func:`~kubestow.log_fields.fields` passes key-value pairs to a record::
 
     _log.log(V(2), "Successfully bound pod to node", extra=fields(pod="default/web-1", node="n7"))
 
-    I1121 14:02:11.000417    4711 logging_observer.py:37] "Successfully bound pod to node" pod="default/web-1" node="n7"
-    {"ts":1795269731000.417,"caller":"observability/logging_observer.py:37","msg":"Successfully ...","v":2,"pod":"..."}
+    I1121 14:02:11.000417    4711 observability.py:112] "Successfully bound pod to node" pod="default/web-1" node="n7"
+    {"ts":1795269731000.417,"caller":"observability/observability.py:112","msg":"Successfully ...","v":2,"pod":"..."}
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubestow.errors import InputError
-from kubestow.log_fields import FIELDS, MAX_VERBOSITY, V, fields
+from kubestow.log_fields import FIELDS, MAX_VERBOSITY, V
 
-__all__ = ["JSONFormatter", "TextFormatter", "V", "fields", "set_up"]
+__all__ = ["JSONFormatter", "TextFormatter", "set_up"]
 
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 

@@ -1,4 +1,4 @@
-"""Everything that observes one scheduler, and the exposition of its metrics.
+"""Everything that observes one scheduler: its log, metrics and recent attempts.
 
 It exists before the scheduler, so that a process can serve metrics while it starts and on standby: pass
 :attr:`Observability.observer` to the scheduler, then call :meth:`Observability.attach`.
@@ -6,27 +6,115 @@ It exists before the scheduler, so that a process can serve metrics while it sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.observability.composite_observer import CompositeObserver
+from kubestow.framework.plugin_caller import PluginObserver
+from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
-from kubestow.observability.logging_observer import LoggingObserver
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
 from kubestow.observability.pod_resources import PodResourceCollector
 from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.recent_preemptions import RecentPreemptions
 from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock
-from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Observability"]
+__all__ = ["CompositeObserver", "LoggingObserver", "Observability"]
+
+_log = logging.getLogger(__name__)
+
+_METHODS = (
+    "decision_made",
+    "permit_wait_ended",
+    "attempt_ended",
+    "pod_bound",
+    "preemption_started",
+    "evictions_ended",
+    "api_call_ended",
+    "claim_created",
+    "device_wait_ended",
+    "pod_enqueued",
+    "event_handled",
+)
+
+
+class CompositeObserver(Observer):
+    """Calls all ``observers`` in order. The plugins of a profile have one observer: the first that is not None.
+
+    A method that one observer implements is that observer's. A method that none implements stays the no-op of the base
+    class, so an event costs one call per interested observer.
+    """
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+        for name in _METHODS:
+            implementations = [
+                getattr(observer, name)
+                for observer in observers
+                if getattr(type(observer), name) is not getattr(Observer, name)
+            ]
+            if implementations:
+                setattr(self, name, implementations[0] if len(implementations) == 1 else _call_all(implementations))
+
+    def plugin_observer(self, scheduler_name: str) -> PluginObserver | None:
+        plugin_observers = (observer.plugin_observer(scheduler_name) for observer in self._observers)
+        return next((observer for observer in plugin_observers if observer is not None), None)
+
+
+def _call_all(implementations: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def call(*args: Any, **kwargs: Any) -> None:
+        for implementation in implementations:
+            implementation(*args, **kwargs)
+
+    return call
+
+
+class LoggingObserver(Observer):
+    """Logs the results of attempts, bindings and preemptions.
+
+    Messages are kube-scheduler's where it logs the same. Results are logged at V(2), scheduling cycles at V(3); errors
+    are also logged at error level where they occur. Below its level a call costs one comparison.
+    """
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        if _log.isEnabledFor(V(3)):
+            values = fields(
+                pod=decision.pod.key,
+                node=decision.node_name or "",
+                feasibleNodes=decision.candidate_count if isinstance(decision, Scheduled) else 0,
+            )
+            _log.log(V(3), "Scheduling algorithm finished", extra=values)
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        if result is not Result.SCHEDULED and _log.isEnabledFor(V(2)):
+            text = (
+                "Unable to schedule pod; no fit; waiting"
+                if result is Result.UNSCHEDULABLE
+                else "Error scheduling pod; retrying"
+            )
+            _log.log(V(2), text, extra=fields(pod=queued.info.key, attempt=queued.attempts, err=message))
+
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        if _log.isEnabledFor(V(2)):
+            values = fields(pod=queued.info.key, node=node_name, attempts=queued.attempts, seconds=round(seconds, 6))
+            _log.log(V(2), "Successfully bound pod to node", extra=values)
+
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        if _log.isEnabledFor(V(2)):
+            values = fields(preemptor=preemptors[0].key, node=node_name, victims=len(victims))
+            _log.log(V(2), "Preemptor pod selected victims", extra=values)
 
 
 class Observability:

@@ -128,7 +128,7 @@ class TokenReviewer:
         """The user of the token, None if the token is invalid. Raises ReviewFailed."""
         encoded = token.encode(errors="surrogateescape")
         digest = hashlib.blake2b(encoded, key=self._digest_key, digest_size=32).digest()
-        return await self._cache.get(digest, lambda: self._review(token))
+        return await self._cache.find_or_request(digest, lambda: self._review(token))
 
     async def _review(self, token: str) -> UserInfo | None:
         path = "/apis/authentication.k8s.io/v1/tokenreviews"

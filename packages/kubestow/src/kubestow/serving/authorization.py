@@ -50,7 +50,7 @@ class AccessReviewer:
             "extra": {name: list(values) for name, values in user.extra.items()},
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        return await self._cache.get(msgspec.json.encode(spec, order="sorted"), lambda: self._review(spec))
+        return await self._cache.find_or_request(msgspec.json.encode(spec, order="sorted"), lambda: self._review(spec))
 
     async def _review(self, spec: dict[str, Any]) -> tuple[bool, str]:
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -26,7 +26,7 @@ from kubestow.scheduling.interfaces import Clock
 
 if TYPE_CHECKING:
     from kubestow.http.listener import HTTPListener
-    from kubestow.serving.dashboard import DashboardHandler
+    from kubestow.serving.dashboard_handler import DashboardHandler
 
 __all__ = ["DashboardSocket"]
 
@@ -94,7 +94,7 @@ class DashboardSocket:
 
     def _create_handler(self) -> DashboardHandler:
         from kubestow.http import listener  # noqa: F401 - aiohttp takes the longest to import
-        from kubestow.serving.dashboard import DashboardHandler
+        from kubestow.serving.dashboard_handler import DashboardHandler
 
         return DashboardHandler(self._observability, self._clock, self._configuration, self._gates)
 

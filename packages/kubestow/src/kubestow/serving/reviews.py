@@ -37,7 +37,7 @@ class ReviewCache(Generic[T]):
         self._results: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
         self._in_flight: dict[Hashable, asyncio.Task[T]] = {}
 
-    async def get(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
+    async def find_or_request(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
         """The cached result, or that of ``review``. An exception is raised to all waiters and not cached."""
         cached = self._results.get(key)
         if cached is not None and cached[0] > self._monotonic():

@@ -18,7 +18,7 @@ from kubestow.http.path_mux import Handler, PathMux, PrefixHandler
 from kubestow.observability.instruments import exposition
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.dashboard import DashboardHandler
+from kubestow.serving.dashboard_handler import DashboardHandler
 from kubestow.serving.debug import SchedulingDebugger
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 from kubestow.serving.zpages import ZPages

@@ -15,7 +15,7 @@ from core_tests.client.scripted_server import ScriptedServer, failure, response
 from core_tests.client.subscribers import NODES, PODS, RecordingSubscriber, bookmark, event, pod
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials, load_credentials
-from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit
+from kubestow.client.rest.transport import UNLIMITED, RateLimit
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ClusterAPI, EventRecord, ObjectReference, PodStatusPatch
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_tests.client.subscribers import PODS, pod
-from kubestow.client.decoding import UNDECODABLE, LineSplitter, ObjectDecoder, WatchEvent
+from kubestow.client.watch_decoding import UNDECODABLE, LineSplitter, ObjectDecoder, WatchLine
 
 chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))
 
@@ -27,7 +27,7 @@ def test_lines_do_not_depend_on_chunk_boundaries(chunks: list[bytes]) -> None:
 )
 def test_a_line_that_is_not_a_watch_event_is_rejected(line: bytes) -> None:
     with pytest.raises(UNDECODABLE):
-        WatchEvent.parse(line)
+        WatchLine.parse(line)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from core_tests.client.clocks import AutoAdvancingClock
 from core_tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
 from core_tests.recordings import exchanges
-from kubestow.client.leader_election import LeaderElector, LeaseTimings
-from kubestow.client.lease_lock import LeaseLock
+from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import InputError, LeaseLost

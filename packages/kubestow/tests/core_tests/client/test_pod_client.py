@@ -7,8 +7,7 @@ import pytest
 from core_tests.client.scripted_server import Responder, ScriptedServer, failure, response
 from core_tests.recordings import exchanges
 from kubestow.api.core import PodCondition
-from kubestow.client.merge_patch import merge_patch
-from kubestow.client.pod_client import PodClient
+from kubestow.client.object_requests import PodClient, merge_patch
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_tests.client.clocks import AutoAdvancingClock
-from kubestow.client.rest.rate_limiter import RateLimit, TokenBucketRateLimiter
+from kubestow.client.rest.transport import RateLimit, TokenBucketRateLimiter
 
 
 @given(st.floats(0.5, 1000), st.integers(1, 50), st.lists(st.floats(0, 5), max_size=60))

@@ -9,7 +9,7 @@ from core_tests.client.scripted_server import ScriptedServer, failure, response
 from kubestow.api.core import ContainerExtendedResourceRequest, PodExtendedResourceClaimStatus
 from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
-from kubestow.client.resource_claim_client import ResourceClaimClient
+from kubestow.client.object_requests import ResourceClaimClient
 from kubestow.client.rest.transport import Transport
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.errors import APIError

@@ -12,8 +12,7 @@ from multidict import CIMultiDict
 from core_tests.client.clocks import AutoAdvancingClock, ManualClock
 from core_tests.client.scripted_server import ScriptedServer, disconnect, failure, response
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.rate_limiter import RateLimit, TokenBucketRateLimiter
-from kubestow.client.rest.transport import Transport
+from kubestow.client.rest.transport import RateLimit, TokenBucketRateLimiter, Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.version import VERSION
 

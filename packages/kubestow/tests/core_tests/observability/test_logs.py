@@ -9,7 +9,8 @@ import re
 import pytest
 
 from core_tests.observability.harness import Observed, observe
-from kubestow.observability.logs import JSONFormatter, TextFormatter, V, fields
+from kubestow.log_fields import V, fields
+from kubestow.observability.logs import JSONFormatter, TextFormatter
 from kubestow.testing import node, pod
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.http.listener import Connection, ConnectionTable
+from kubestow.http.listener import ClientConnection, ConnectionTable
 
 
 class Port:
@@ -13,9 +13,9 @@ class Port:
 
     def __init__(self, *, maximum: int = 3, per_peer: int = 2, reserved: int = 1) -> None:
         self.table = ConnectionTable(maximum=maximum, per_peer=per_peer, reserved=reserved)
-        self.open: list[Connection] = []
+        self.open: list[ClientConnection] = []
 
-    def connect(self, peer: str) -> Connection:
+    def connect(self, peer: str) -> ClientConnection:
         connection = self.table.add(peer, lambda: self.open.remove(connection))
         self.open.append(connection)
         return connection

@@ -1,1 +1,1 @@
-"""The server: ``api_server`` composes and runs it, ``http`` connects the API to aiohttp, ``tls`` is secure serving."""
+"""The server: ``api_server`` composes it, ``http_handler`` connects the API to HTTP, ``pki`` has its certificates."""

@@ -32,7 +32,7 @@ from kubestow_devcluster.apiserver.storage.group_commit import GroupCommit
 from kubestow_devcluster.apiserver.storage.store import Store, compact_periodically
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.apiserver.server.tls import TLS
+    from kubestow_devcluster.apiserver.server.pki import TLS
 
 __all__ = ["APIServer", "APIServerOptions", "AddressInUse", "wall_clock"]
 

@@ -13,7 +13,7 @@ from kubestow.errors import InputError
 from kubestow.http.certificates import CertificateAuthority, KeyPair
 from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
-from kubestow_devcluster.apiserver.server.tls import TLS, serving_hosts
+from kubestow_devcluster.apiserver.server.pki import TLS, serving_hosts
 from kubestow_devcluster.apiserver.storage.database import Database
 from kubestow_devcluster.cluster import DevCluster
 

@@ -20,8 +20,8 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.files import write_private
 from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
 from kubestow.http.tls import CIPHER_SUITES, TLSOptions
+from kubestow.log_fields import fields
 from kubestow.observability.instruments import LabelAllowList
-from kubestow.observability.logs import fields
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
     DelegatingAuthorizationOptions,

@@ -3,23 +3,29 @@
 The most recently used connection is used first, so that those that are not needed become idle and are closed. When
 the limit is reached, requests wait in the order in which they came. Streams do not count: there is one per watched
 resource, and they last.
+
+The proxy is that of the environment (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``). ``NO_PROXY`` is evaluated as Go
+programs do: networks such as ``10.0.0.0/8`` match addresses, ``.example.org`` matches subdomains but not the domain
+itself, and loopback addresses are never proxied. ``urllib`` does not support networks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import socket
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from kubestow.client.rest.connection import Connection, ConnectionBroken
+from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection
 
-__all__ = ["ConnectionPool"]
+__all__ = ["ConnectionPool", "proxy_from_environment"]
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
@@ -52,9 +58,9 @@ class ConnectionPool:
         self._tls_server_name = tls_server_name or self._server.hostname or ""
         self._proxy = None if proxy is None else urlsplit(proxy)
         self._limit, self._connect_timeout, self._idle_timeout = limit, connect_timeout, idle_timeout
-        self._idle: deque[Connection] = deque()
-        self._in_use: set[Connection] = set()
-        self._streams: set[Connection] = set()
+        self._idle: deque[ServerConnection] = deque()
+        self._in_use: set[ServerConnection] = set()
+        self._streams: set[ServerConnection] = set()
         self._opening = 0
         self._generation = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -64,7 +70,7 @@ class ConnectionPool:
         #: Headers for the proxy, as far as it reads those of requests.
         self.proxy_headers = _proxy_authorization(self._proxy) if self.target_prefix else ""
 
-    async def acquire(self, time_limit: float | None = None) -> tuple[Connection, bool]:
+    async def acquire(self, time_limit: float | None = None) -> tuple[ServerConnection, bool]:
         """A connection, and whether it has carried requests before; give it back with :meth:`release`.
 
         Raises OSError and TimeoutError when the server cannot be reached or no connection becomes free within
@@ -76,7 +82,7 @@ class ConnectionPool:
         async with asyncio.timeout(time_limit):
             return await self._wait_or_open()
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self) -> ServerConnection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.reusable and not self._is_stale(connection):
@@ -85,7 +91,7 @@ class ConnectionPool:
             connection.close()
         return None
 
-    async def _wait_or_open(self) -> tuple[Connection, bool]:
+    async def _wait_or_open(self) -> tuple[ServerConnection, bool]:
         has_waited = False
         while True:
             if has_waited or not self._waiters:
@@ -107,13 +113,13 @@ class ConnectionPool:
                 raise
             has_waited = True
 
-    def begin_stream(self, connection: Connection) -> None:
+    def begin_stream(self, connection: ServerConnection) -> None:
         """Leave a connection in use out of the limit until it is released."""
         self._in_use.remove(connection)
         self._streams.add(connection)
         self._wake_next()
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: ServerConnection) -> None:
         """Keep a connection for the next request, or close it if it is retired or its response is not complete."""
         self._in_use.discard(connection)
         self._streams.discard(connection)
@@ -125,7 +131,7 @@ class ConnectionPool:
         self._close_idle()
         self._wake_next()
 
-    def _is_stale(self, connection: Connection) -> bool:
+    def _is_stale(self, connection: ServerConnection) -> bool:
         """Whether a connection has been idle for too long."""
         return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
 
@@ -155,7 +161,7 @@ class ConnectionPool:
 
     # -- opening -------------------------------------------------------------------------------------------------
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> ServerConnection:
         self._opening += 1
         generation = self._generation
         try:
@@ -170,10 +176,10 @@ class ConnectionPool:
         self._in_use.add(connection)
         return connection
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ServerConnection:
         return await _connect(self._server, self._tls, self._tls_server_name)
 
-    async def _connect_through(self, proxy: SplitResult) -> Connection:
+    async def _connect_through(self, proxy: SplitResult) -> ServerConnection:
         proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
         connection = await _connect(proxy, proxy_tls, proxy.hostname or "")
         if self._tls is None:
@@ -193,7 +199,7 @@ class ConnectionPool:
         return connection
 
 
-async def _connect(server: SplitResult, tls: ssl.SSLContext | None, tls_server_name: str) -> Connection:
+async def _connect(server: SplitResult, tls: ssl.SSLContext | None, tls_server_name: str) -> ServerConnection:
     loop = asyncio.get_running_loop()
     try:
         addresses = await loop.getaddrinfo(server.hostname or "", _port(server), type=socket.SOCK_STREAM)
@@ -203,7 +209,7 @@ async def _connect(server: SplitResult, tls: ssl.SSLContext | None, tls_server_n
         addresses, happy_eyeballs_delay=_NEXT_ADDRESS_DELAY, interleave=1, socket_factory=_keepalive_socket
     )
     _, connection = await loop.create_connection(
-        Connection, sock=connected, ssl=tls, server_hostname=tls_server_name if tls is not None else None
+        ServerConnection, sock=connected, ssl=tls, server_hostname=tls_server_name if tls is not None else None
     )
     return connection
 
@@ -229,3 +235,55 @@ def _keepalive_socket(address: AddrInfoType) -> socket.socket:
         if hasattr(socket, option):  # not on every platform
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return connection
+
+
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
+    """The URL of the proxy for requests to ``server``; None for a direct connection."""
+    url = urlsplit(server)
+    host = url.hostname or ""
+    proxy = _variable(environ, f"{url.scheme}_proxy")
+    if not proxy or _is_loopback(host):
+        return None
+    port = url.port or (443 if url.scheme == "https" else 80)
+    exceptions = (entry.strip().lower() for entry in _variable(environ, "no_proxy").split(","))
+    if any(_matches(entry, host.lower(), port) for entry in exceptions if entry):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address.is_loopback if address is not None else host == "localhost"
+
+
+def _matches(entry: str, host: str, port: int) -> bool:
+    """Whether one entry of NO_PROXY matches the host."""
+    if entry == "*":
+        return True
+    if (address := _address(host)) is not None and "/" in entry:
+        return _in_network(address, entry)
+    if entry.count(":") == 1:
+        entry, _, entry_port = entry.partition(":")
+        if entry_port != str(port):
+            return False
+    if entry.startswith("."):
+        return host.endswith(entry)
+    return host == entry or (address is None and host.endswith("." + entry))
+
+
+def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
+from kubestow.client.rest.connection_pool import proxy_from_environment
 from kubestow.client.rest.kubeconfig import (
     KubeconfigCluster,
     KubeconfigContext,
@@ -27,7 +28,6 @@ from kubestow.client.rest.kubeconfig import (
     is_http_url,
     read_kubeconfig,
 )
-from kubestow.client.rest.proxies import proxy_from_environment
 from kubestow.errors import InputError
 
 __all__ = ["Credentials", "load_credentials", "load_in_cluster_credentials"]

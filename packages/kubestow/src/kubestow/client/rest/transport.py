@@ -17,18 +17,18 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from multidict import CIMultiDict
 
 from kubestow.api.meta import UNDECODABLE
-from kubestow.client.rest.api_status import APIStatus
-from kubestow.client.rest.connection import Connection, ConnectionBroken, Response
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
-from kubestow.client.rest.rate_limiter import TokenBucketRateLimiter
+from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection, ServerResponse
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
@@ -38,8 +38,12 @@ __all__ = [
     "JSON",
     "MERGE_PATCH",
     "STRATEGIC_MERGE_PATCH",
+    "UNLIMITED",
     "USER_AGENT",
+    "APIStatus",
     "OnResponse",
+    "RateLimit",
+    "TokenBucketRateLimiter",
     "Transport",
     "describe_connection_error",
 ]
@@ -160,7 +164,7 @@ class Transport:
             await chunks.aclose()
             self._pool.release(connection)
 
-    async def _open_stream(self, pool: ConnectionPool, path: str) -> Connection:
+    async def _open_stream(self, pool: ConnectionPool, path: str) -> ServerConnection:
         """A connection that has received the head of a successful response."""
         for attempt in range(2):
             rejected = self._credentials.headers
@@ -178,7 +182,7 @@ class Transport:
                 break
         raise _api_error(response)
 
-    async def _chunks(self, connection: Connection, idle_timeout: float) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, connection: ServerConnection, idle_timeout: float) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in connection.chunks(idle_timeout):
                 yield chunk
@@ -198,7 +202,7 @@ class Transport:
 
     async def _round_trip(
         self, method: str, path: str, body: bytes | None, content_type: str, *, streams: bool = False
-    ) -> tuple[Connection, Response]:
+    ) -> tuple[ServerConnection, ServerResponse]:
         """The response to a request, read as a whole unless it ``streams``; then the caller releases the connection.
 
         Raises Unreachable.
@@ -216,7 +220,7 @@ class Transport:
                 self._on_response(method, self._authority, code, self._clock.monotonic() - started)
         return connection, response
 
-    async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[Connection, Response]:
+    async def _exchange(self, method: str, request: bytes, *, streams: bool) -> tuple[ServerConnection, ServerResponse]:
         """Send a request on a connection of the pool.
 
         The server may close a connection that was idle just when a request is sent on it. A GET is then sent again on
@@ -304,7 +308,7 @@ def describe_connection_error(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _api_error(response: Response) -> APIError:
+def _api_error(response: ServerResponse) -> APIError:
     """The failure that a response stands for; one sent by a proxy or load balancer contains no Status."""
     body = response.body
     header = response.headers.get(b"retry-after", b"")
@@ -322,3 +326,64 @@ def _api_error(response: Response) -> APIError:
 
 def _cap(retry_after: float | None) -> float | None:
     return None if retry_after is None else min(retry_after, _MAX_RETRY_AFTER)
+
+
+class _StatusDetails(msgspec.Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class APIStatus(msgspec.Struct):
+    """The fields of a ``v1.Status`` that become an :class:`APIError`.
+
+    It is the body of a response, or the object of an ERROR event of a watch.
+    """
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _StatusDetails | None = None
+
+    @classmethod
+    def parse(cls, data: bytes | msgspec.Raw) -> APIStatus:
+        """Raises one of :data:`kubestow.api.meta.UNDECODABLE`."""
+        return _DECODER.decode(data)
+
+    @property
+    def retry_after(self) -> float | None:
+        """The delay in seconds that the server requests before a retry."""
+        return None if self.details is None else self.details.retry_after_seconds
+
+    def error(self) -> APIError:
+        """The failure that an ERROR event of a watch stands for."""
+        return APIError(self.code, self.reason, self.message)
+
+
+_DECODER = msgspec.json.Decoder(APIStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """``qps`` requests per second on average, up to ``burst`` at once; unlimited unless ``qps`` is positive."""
+
+    qps: float = 0.0
+    burst: int = 0
+
+
+UNLIMITED = RateLimit()
+
+
+class TokenBucketRateLimiter:
+    """A token bucket on an injected clock. ``limit.qps`` must be positive."""
+
+    def __init__(self, limit: RateLimit, *, clock: Clock) -> None:
+        self._qps, self._burst, self._clock = limit.qps, max(limit.burst, 1), clock
+        self._tokens, self._filled_at = float(self._burst), clock.monotonic()
+
+    async def wait(self) -> None:
+        """Take one token; sleep until there is one. Waiters are served in order of arrival."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+        self._tokens -= 1
+        if self._tokens < 0:  # the deficit counts the tokens reserved by this waiter and those before it
+            await self._clock.sleep(-self._tokens / self._qps)

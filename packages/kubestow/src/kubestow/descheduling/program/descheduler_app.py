@@ -12,8 +12,7 @@ from random import Random
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.rest.credentials import Credentials, load_credentials
-from kubestow.client.rest.rate_limiter import UNLIMITED, RateLimit, TokenBucketRateLimiter
-from kubestow.client.rest.transport import Transport
+from kubestow.client.rest.transport import UNLIMITED, RateLimit, TokenBucketRateLimiter, Transport
 from kubestow.descheduling.dry_run.loop_report import LoopReport, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
 from kubestow.descheduling.dry_run.snapshots import read_snapshot

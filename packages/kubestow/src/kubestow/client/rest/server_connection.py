@@ -13,7 +13,7 @@ from typing import Any, cast
 import httptools
 import msgspec
 
-__all__ = ["Connection", "ConnectionBroken", "Response"]
+__all__ = ["ConnectionBroken", "ServerConnection", "ServerResponse"]
 
 #: Bytes of a body that wait to be read before the connection stops receiving.
 _MAX_UNREAD = 2**20
@@ -32,7 +32,7 @@ class ConnectionBroken(Exception):
         self.before_response = before_response
 
 
-class Response(msgspec.Struct):
+class ServerResponse(msgspec.Struct):
     """A response: status code, reason phrase, headers by lower-case name, and the body as far as it has been read."""
 
     status: int = 0
@@ -41,7 +41,7 @@ class Response(msgspec.Struct):
     body: bytes = b""
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """A connection to a server, opened by ``loop.create_connection``."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         self.generation = 0
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._response = Response()
+        self._response = ServerResponse()
         self._chunks: list[bytes] = []
         self._unread = 0
         self._overhead = 0
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         is_open = self._problem is None and transport is not None and not transport.is_closing()
         return is_open and self._complete and not self._chunks
 
-    async def request(self, request: bytes, time_limit: float | None = None) -> Response:
+    async def request(self, request: bytes, time_limit: float | None = None) -> ServerResponse:
         """Send a request and read the whole response.
 
         Raises ConnectionBroken, and TimeoutError if it is not complete after ``time_limit`` seconds.
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._response.body = self._take()
         return self._response
 
-    async def open(self, request: bytes, time_limit: float | None = None) -> Response:
+    async def open(self, request: bytes, time_limit: float | None = None) -> ServerResponse:
         """Send a request and read the head of the response; :meth:`chunks` reads the body.
 
         Raises ConnectionBroken, and TimeoutError if nothing arrives for ``time_limit`` seconds.
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, request: bytes, *, wakes_early: bool) -> None:
         assert self._complete and not self._chunks, "the connection carries another request"
-        self._response, self._has_head, self._complete = Response(), False, False
+        self._response, self._has_head, self._complete = ServerResponse(), False, False
         self._wakes_early = wakes_early
         if self._problem is None and self._transport is not None:
             self._transport.write(request)
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The response is complete."""
         if 100 <= self._response.status < 200:  # an interim response; the one that counts follows
-            self._response, self._has_head = Response(), False
+            self._response, self._has_head = ServerResponse(), False
             return
         self._complete = True
         if not self._parser.should_keep_alive() and self._transport is not None:

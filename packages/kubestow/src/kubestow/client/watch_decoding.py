@@ -25,18 +25,18 @@ __all__ = [
     "ListPage",
     "ObjectDecoder",
     "SharedPodFields",
-    "WatchEvent",
+    "WatchLine",
 ]
 
 
-class WatchEvent(msgspec.Struct, gc=False):
+class WatchLine(msgspec.Struct, gc=False):
     """One line of a watch; ``object`` is not decoded yet."""
 
     type: str
     object: msgspec.Raw
 
     @classmethod
-    def parse(cls, line: bytes) -> WatchEvent:
+    def parse(cls, line: bytes) -> WatchLine:
         """Raises one of UNDECODABLE."""
         return _EVENT.decode(line)
 
@@ -80,7 +80,7 @@ class Bookmark(msgspec.Struct):
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_EVENT = msgspec.json.Decoder(WatchEvent)
+_EVENT = msgspec.json.Decoder(WatchLine)
 _PAGE = msgspec.json.Decoder(ListPage)
 _BOOKMARK = msgspec.json.Decoder(Bookmark)
 

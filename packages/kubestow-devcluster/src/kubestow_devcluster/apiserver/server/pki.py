@@ -1,4 +1,4 @@
-"""Secure serving: the server's certificate, the CA bundle for clients, and the CAs of client certificates.
+"""The PKI of a cluster: the server's certificate, the CA bundle for clients, and the CAs of client certificates.
 
 Certificates are either read from files or issued by a self-signed CA, which is kept with the cluster so that a
 kubeconfig stays valid across restarts. A client certificate of an unknown CA fails the handshake; clients without a

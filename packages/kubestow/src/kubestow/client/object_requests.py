@@ -1,0 +1,167 @@
+"""Requests for single objects: pods, ResourceClaims, and merge patches of objects of any resource.
+
+Each function is one request; the caller decides what a conflict means and whether to retry
+(:mod:`kubestow.scheduling.api_calls.dispatcher` for pods). Bodies are those of kube-scheduler, plus the pod's uid in
+every write, so that a write never hits another pod of the same name: the API server checks it as a precondition of a
+binding and as an immutable field in a patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kubestow.api.core import Pod, PodCondition, PodExtendedResourceClaimStatus
+from kubestow.api.meta import APIObject, ObjectMeta, decode
+from kubestow.api.resource import ResourceClaim
+from kubestow.client.rest.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import APIError, InvalidObject, Unreachable
+from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
+
+__all__ = ["PodClient", "ResourceClaimClient", "merge_patch"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PodClient:
+    """Reads and writes single pods. Methods raise APIError and Unreachable."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """POST the pod's binding, once. After a lost response only :meth:`read_pod` shows whether it was made."""
+        binding = {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node_name},
+        }
+        await self._transport.request("POST", f"{_path(pod)}/binding", _encode(binding))
+
+    async def read_pod(self, pod: ObjectReference) -> Pod | None:
+        """GET the pod, without resourceVersion and thus not from a cache; None if it is deleted or has another uid."""
+        try:
+            found = decode(Pod, await self._transport.request("GET", _path(pod)))
+        except APIError as error:
+            if error.code != 404:
+                raise
+            return None
+        except InvalidObject as error:
+            raise Unreachable(self._transport.server, f"malformed pod {pod.namespace}/{pod.name}: {error}") from None
+        return found if found.metadata.uid == pod.uid else None
+
+    async def patch_pod_status(self, pod: ObjectReference, patch: PodStatusPatch) -> None:
+        """PATCH the pod's status (strategic merge)."""
+        body = _encode({"metadata": {"uid": pod.uid}, "status": _status(patch)})
+        await self._transport.request("PATCH", f"{_path(pod)}/status", body, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def delete_pod(self, pod: ObjectReference) -> None:
+        """DELETE the pod with its default grace period. A pod that is deleted or has another uid is not an error."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
+        try:
+            await self._transport.request("DELETE", _path(pod), _encode(options))
+        except APIError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+def _path(pod: ObjectReference) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _status(patch: PodStatusPatch) -> dict[str, Any]:
+    status: dict[str, Any] = {}
+    if patch.conditions:
+        status["conditions"] = [_condition(condition) for condition in patch.conditions]
+    if patch.nominated_node_name is not None:
+        status["nominatedNodeName"] = patch.nominated_node_name or None  # null removes the field
+    return status
+
+
+def _condition(condition: PodCondition) -> dict[str, Any]:
+    """A complete condition: in a strategic merge patch a missing field keeps the value of the old condition."""
+    fields = {
+        "lastProbeTime": None,
+        "lastTransitionTime": condition.last_transition_time,
+        "message": condition.message,
+        "observedGeneration": condition.observed_generation or None,
+        "reason": condition.reason,
+        "status": condition.status,
+        "type": condition.type,
+    }
+    return {key: value for key, value in fields.items() if value is not None or key == "lastProbeTime"}
+
+
+class ResourceClaimClient:
+    """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def read(self, namespace: str, name: str) -> ResourceClaim:
+        """GET a claim."""
+        return decode(ResourceClaim, await self._transport.request("GET", f"{_claims_path(namespace)}/{name}"))
+
+    async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
+        """POST a claim."""
+        return decode(ResourceClaim, await self._transport.request("POST", _claims_path(namespace), _encode(manifest)))
+
+    async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
+        """PATCH a claim or its subresource (strategic merge)."""
+        path = f"{_claim_path(claim)}/{subresource}" if subresource else _claim_path(claim)
+        body = await self._transport.request("PATCH", path, _encode(patch), content_type=STRATEGIC_MERGE_PATCH)
+        return decode(ResourceClaim, body)
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """DELETE a claim. A claim that is deleted or has another uid is not an error."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": claim.metadata.uid}}
+        try:
+            await self._transport.request("DELETE", _claim_path(claim), _encode(options))
+        except APIError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
+        """PATCH ``status.extendedResourceClaimStatus`` of the pod."""
+        body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(status)}}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        await self._transport.request("PATCH", path, _encode(body), content_type=STRATEGIC_MERGE_PATCH)
+
+
+def _claims_path(namespace: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+
+
+def _claim_path(claim: ResourceClaim) -> str:
+    return f"{_claims_path(claim.metadata.namespace)}/{claim.metadata.name}"
+
+
+async def merge_patch(
+    transport: Transport,
+    resource: Resource,
+    obj: ObjectReference,
+    changes: Mapping[str, Any],
+    *,
+    subresource: str = "",
+) -> str:
+    """PATCH an object, or its ``subresource``, once, and return its new resourceVersion.
+
+    The uid and the resourceVersion of ``obj`` are preconditions. Raises APIError (409 if the object has changed) and
+    Unreachable.
+    """
+    metadata = {**changes.get("metadata", {}), "uid": obj.uid, "resourceVersion": obj.resource_version}
+    body = msgspec.json.encode({**changes, "metadata": {name: value for name, value in metadata.items() if value}})
+    namespace = f"/namespaces/{obj.namespace}" if resource.namespaced and obj.namespace else ""
+    path = f"{resource.prefix}{namespace}/{resource.plural}/{obj.name}"
+    if subresource:
+        path = f"{path}/{subresource}"
+    patched = await transport.request("PATCH", path, body, content_type=MERGE_PATCH)
+    return decode(_MetadataOnly, patched).metadata.resource_version
+
+
+class _MetadataOnly(APIObject, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
