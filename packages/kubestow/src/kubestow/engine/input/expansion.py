@@ -14,8 +14,8 @@ from typing import Any
 
 from kubestow.api.core import Node, PodSpec
 from kubestow.api.meta import convert
-from kubestow.engine.input.admission import merged_tolerations
 from kubestow.errors import InvalidObject
+from kubestow.rules.admission import merged_tolerations
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 
 __all__ = ["Expansion", "Replica", "expand", "generated_suffix"]
