@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 
 from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
@@ -128,8 +130,8 @@ async def run_demo(workload: Workload, *, show: Callable[[DemoProgress], None], 
             )
             async with _running(scheduler):
                 seconds, completed = await _submit_and_wait(scheduler, submission, progress, show, limit)
-            nodes = await list_objects(transport, "/api/v1/nodes")
-            pods = await list_objects(transport, "/api/v1/pods")
+            nodes = [convert(Node, node) for node in await list_objects(transport, "/api/v1/nodes")]
+            pods = [convert(Pod, pod) for pod in await list_objects(transport, "/api/v1/pods")]
     evicted = progress.submitted - len(pods)
     return DemoResult(summarise(nodes, pods, progress.latencies), seconds, completed, evicted)
 

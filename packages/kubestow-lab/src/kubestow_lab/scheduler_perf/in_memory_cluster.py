@@ -16,13 +16,14 @@ import msgspec
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.errors import APIError, InputError
+from kubestow.rules.defaults import default_allocatable, default_pod_spec, default_resource_claim_spec
 from kubestow.scheduling.events.resources import PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
 from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["InMemoryCluster", "set_claim_defaults", "set_node_defaults", "set_pod_defaults"]
+__all__ = ["InMemoryCluster"]
 
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
@@ -126,11 +127,11 @@ class InMemoryCluster:
         match obj.get("kind"):
             case "Pod":
                 self._check_claims(obj)
-                set_pod_defaults(obj, self._priority(obj["spec"]))
+                _set_pod_defaults(obj, self._priority(obj["spec"]))
             case "Node":
-                set_node_defaults(obj)
+                default_allocatable(obj.setdefault("status", {}))
             case "ResourceClaim":
-                set_claim_defaults(obj)
+                default_resource_claim_spec(obj["spec"])
 
     def _priority(self, spec: Object) -> int:
         name = spec.get("priorityClassName")
@@ -177,29 +178,11 @@ class _OnlyPods:
         """Objects in memory are decoded already."""
 
 
-def set_node_defaults(node: Object) -> None:
-    """``allocatable`` is ``capacity`` unless it is set."""
-    status = node.setdefault("status", {})
-    status.setdefault("allocatable", status.get("capacity", {}))
-
-
-def set_pod_defaults(pod: Object, priority: int) -> None:
-    """The scheduler's name, the priority of the pod's class, requests from limits, and the condition of gated pods."""
+def _set_pod_defaults(pod: Object, priority: int) -> None:
+    """The defaults of the API server, the priority of the pod's class, and the condition of gated pods."""
     spec = pod["spec"]
-    spec.setdefault("schedulerName", "default-scheduler")
+    default_pod_spec(spec)
     spec["priority"] = priority
-    for container in (*spec.get("initContainers", ()), *spec["containers"]):
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            container["resources"] = resources | {"requests": resources["limits"] | resources.get("requests", {})}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
         pod["status"] = {"conditions": [gated]}
-
-
-def set_claim_defaults(claim: Object) -> None:
-    """A request is for exactly one device unless it says otherwise."""
-    for request in claim["spec"].get("devices", {}).get("requests", ()):
-        for device in (request.get("exactly"), *request.get("firstAvailable", ())):
-            if device is not None and device.setdefault("allocationMode", "ExactCount") == "ExactCount":
-                device.setdefault("count", 1)

@@ -1,20 +1,26 @@
 """Reports about a scheduled workload, computed from its final nodes and pods.
 
-Pure functions without output. Pending pods are grouped by requests and reason. Each group has an explanation from
-:mod:`kubestow_lab.workloads.feasibility`, independent of the scheduler, and the scheduler's own message.
+Pure functions without output. Pending pods are grouped by what they request and wait for. Each group has the engine's
+explanation, which is computed afresh from the final state, and the message that the scheduler wrote.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubestow.rules.node_with_pods import pod_requests, resource_amounts
-from kubestow_lab.workloads.explanation import describe_requests, explain, pending_reason
-from kubestow_lab.workloads.feasibility import Feasibility, check_feasibility, holds_resources
-from kubestow_lab.workloads.workload import Object
+from kubestow.api.core import Node, NodeSelectorTerm, Pod, PodSpec
+from kubestow.cluster.pods.shapes import Shapes
+from kubestow.engine.explanation.explain import explain_pending
+from kubestow.engine.explanation.explanation import Explanation, reasons_text
+from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.rules.matching import required_terms
+from kubestow.rules.pods import is_terminal
+from kubestow.rules.requests import PODS, allocatable_amounts, requests_by_spec
+from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 
 __all__ = ["Latency", "PendingGroup", "Summary", "Utilisation", "latency", "summarise", "utilisation"]
 
@@ -46,7 +52,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroup:
-    """Pending pods with the same requests and reason.
+    """Pending pods with the same requests that wait for nodes, or that all have the same obstacle of their own.
 
     ``requests`` and ``explanation`` are for people; ``message`` is the most frequent PodScheduled message of the group;
     ``feasible`` are those of ``pods`` (namespace/name) for which a feasible node exists.
@@ -77,32 +83,30 @@ class Summary:
         return tuple(pod for group in self.pending for pod in group.feasible)
 
 
-def summarise(nodes: Sequence[Object], pods: Sequence[Object], latencies: Iterable[float] = ()) -> Summary:
-    """Summarise a run from its final nodes and pods, as returned by the API server, and pod latencies in seconds.
-
-    Raises InvalidQuantity.
-    """
-    bound = [pod for pod in pods if pod["spec"].get("nodeName")]
-    pending = [pod for pod in pods if not pod["spec"].get("nodeName") and holds_resources(pod)]
+def summarise(nodes: Sequence[Node], pods: Sequence[Pod], latencies: Iterable[float] = ()) -> Summary:
+    """Summarise a run from its final nodes and pods, and pod latencies in seconds. Raises InvalidQuantity."""
+    bound = [pod for pod in pods if pod.spec.node_name]
+    live = [pod for pod in pods if not is_terminal(pod.status.phase)]
     return Summary(
         pods=len(pods),
         placed=len(bound),
         nodes=len(nodes),
-        nodes_used=len({pod["spec"]["nodeName"] for pod in bound}),
+        nodes_used=len({pod.spec.node_name for pod in bound}),
         utilisation=utilisation(nodes, bound),
         latency=latency(latencies),
-        pending=_groups(pending, check_feasibility(pending, nodes, bound)),
+        pending=_groups(Cluster.of(nodes, live)),
     )
 
 
-def utilisation(nodes: Iterable[Object], bound_pods: Iterable[Object]) -> tuple[Utilisation, ...]:
+def utilisation(nodes: Iterable[Node], bound_pods: Iterable[Pod]) -> tuple[Utilisation, ...]:
     """The utilisation of each allocatable resource, including the number of pods."""
     allocatable, requested = Counter[str](), Counter[str]()
     for node in nodes:
-        allocatable.update(resource_amounts((node.get("status") or {}).get("allocatable") or {}))
-    for pod in filter(holds_resources, bound_pods):
-        requested.update(pod_requests(pod))
-        requested["pods"] += 1
+        allocatable.update(allocatable_amounts(node.status.allocatable))
+    for pod in bound_pods:
+        if not is_terminal(pod.status.phase):
+            requested.update(requests_by_spec(pod))
+            requested[PODS] += 1
     return tuple(Utilisation(name, requested[name], total) for name, total in allocatable.items())
 
 
@@ -115,29 +119,86 @@ def latency(samples: Iterable[float]) -> Latency | None:
     return Latency(len(ordered), p50, p90, p99, ordered[-1])
 
 
-def _groups(pods: Sequence[Object], results: Sequence[Feasibility]) -> tuple[PendingGroup, ...]:
-    members: dict[tuple[str, ...], list[tuple[Object, Feasibility]]] = defaultdict(list)
-    for pod, result in zip(pods, results, strict=True):
-        members[(describe_requests(pod), pending_reason(result), *result.gates)].append((pod, result))
-    groups = [_group(key[0], pairs) for key, pairs in members.items()]
+def _groups(cluster: Cluster) -> tuple[PendingGroup, ...]:
+    pending = [pod for pod in cluster.pods if not pod.spec.node_name]
+    explained = _explained(cluster, pending)
+    members: dict[tuple[str, bool, str], list[tuple[Pod, dict[str, int]]]] = defaultdict(list)
+    for pod, found in zip(pending, explained, strict=True):
+        reasons = found.waits_for() if found is not None else {_unexplained(pod): 0}
+        is_feasible = found is not None and bool(found.feasible) and not found.gate
+        about_the_pod = next((reason for reason, nodes in reasons.items() if not nodes), "")
+        members[describe_requests(pod), is_feasible, about_the_pod].append((pod, reasons))
+    groups = [_group(requests, is_feasible, pairs) for (requests, is_feasible, _), pairs in members.items()]
     return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.requests, group.explanation)))
 
 
-def _group(requests: str, pairs: list[tuple[Object, Feasibility]]) -> PendingGroup:
+def _explained(cluster: Cluster, pending: Sequence[Pod]) -> list[Explanation | None]:
+    """The explanation of each pod, of copies the same; None for pods that the engine does not explain."""
+    shapes = Shapes()
+    keys = [(shapes.shape(pod), pod.status.nominated_node_name) for pod in pending]
+    sample = dict(zip(keys, pending, strict=True))
+    explained = {found.pod: found for found in explain_pending(cluster, sample.values(), SchedulerOptions())}
+    return [explained.get(_full_name(sample[key])) for key in keys]
+
+
+def _unexplained(pod: Pod) -> str:
+    nominated = pod.status.nominated_node_name
+    return f"nominated for {nominated}" if nominated else "the scheduler has no profile for it"
+
+
+def _group(requests: str, is_feasible: bool, pairs: list[tuple[Pod, dict[str, int]]]) -> PendingGroup:
     messages = Counter(filter(None, (_message(pod) for pod, _ in pairs)))
+    names = tuple(_full_name(pod) for pod, _ in pairs)
     return PendingGroup(
         requests=requests,
-        explanation=explain([result for _, result in pairs]),
+        explanation=reasons_text(reasons for _, reasons in pairs),
         message=messages.most_common(1)[0][0] if messages else "",
-        pods=tuple(_full_name(pod) for pod, _ in pairs),
-        feasible=tuple(_full_name(pod) for pod, result in pairs if result.is_feasible),
+        pods=names,
+        feasible=names if is_feasible else (),
     )
 
 
-def _full_name(pod: Object) -> str:
-    return f"{pod['metadata'].get('namespace') or 'default'}/{pod['metadata']['name']}"
+def _full_name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _message(pod: Object) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return next((c.get("message") or "" for c in conditions if c.get("type") == "PodScheduled"), "")
+def _message(pod: Pod) -> str:
+    return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
+
+
+# -- what a pod requests -----------------------------------------------------------------------------------------------
+
+
+def describe_requests(pod: Pod) -> str:
+    """A short description of a pod's GPUs, other extended resources, node selector and required node affinity."""
+    node_constraints = ", ".join(_node_constraints(pod.spec))
+    return ", ".join(_devices(requests_by_spec(pod))) + (f" on {node_constraints}" if node_constraints else "")
+
+
+def _devices(requested: Mapping[str, int]) -> Iterator[str]:
+    gpus, share = requested.get(GPU, 0), requested.get(GPU_MILLI, 0)
+    if gpus:
+        yield f"{gpus} GPU" if gpus == 1 else f"{gpus} GPUs"
+    elif share:
+        yield "a GPU share"
+    rest = sorted(requested.items())
+    others = [f"{n} {name}" for name, n in rest if n and "/" in name and name not in (GPU, GPU_MILLI)]
+    yield from others
+    if not (gpus or share or others):
+        yield "CPU and memory"
+
+
+def _node_constraints(spec: PodSpec) -> Iterator[str]:
+    for key, value in spec.node_selector.items():
+        yield f"{key}={value}"
+    terms = [" and ".join(_requirements(term)) for term in required_terms(spec) or ()]
+    if terms:
+        yield " or ".join(terms)
+
+
+def _requirements(term: NodeSelectorTerm) -> Iterator[str]:
+    for requirement in (*term.match_expressions, *term.match_fields):
+        if (requirement.key, requirement.operator) == (GPU_MODEL, "In"):
+            yield " or ".join(requirement.values)
+        else:
+            yield f"{requirement.key} {requirement.operator} {', '.join(requirement.values)}".rstrip()

@@ -12,7 +12,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracle.feasibility import check_feasibility
 
+from kubestow.api.core import Node
+from kubestow.api.meta import convert
 from kubestow_lab.workloads import report, synthetic
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 from kubestow_lab.workloads.workload import Object, Workload
@@ -47,7 +50,8 @@ def test_a_sample_has_each_key_within_one_of_its_share(size: int, seed: int) -> 
 
 
 def test_at_full_size_the_capacity_equals_openbs() -> None:
-    allocatable = {u.resource: u.allocatable for u in report.utilisation(_full_size().nodes, ())}
+    nodes = [convert(Node, each) for each in _full_size().nodes]
+    allocatable = {u.resource: u.allocatable for u in report.utilisation(nodes, ())}
     assert (allocatable["cpu"], allocatable["memory"], allocatable[GPU]) == (107_018_000, 503_828_480 * 2**20, 6_212)
     models = Counter(node["metadata"]["labels"][GPU_MODEL] for node in _full_size().nodes)
     assert models["G2"] == 549
@@ -134,10 +138,10 @@ def test_every_quota_gate_is_removed_once_after_its_pod_is_submitted() -> None:
 
 
 def test_a_few_pods_are_infeasible_even_in_an_empty_cluster() -> None:
-    summary = report.summarise(_full_size().nodes, _full_size().pods)
-    infeasible = [pod for group in summary.pending for pod in group.pods if pod not in group.feasible]
-    gated = {f"{removal.namespace}/{removal.pod}" for removal in _full_size().gate_removals}
-    assert len(set(infeasible) - gated) == 20
+    pods = _full_size().pods
+    verdicts = check_feasibility(pods, _full_size().nodes, ())
+    infeasible = {pod["metadata"]["name"] for pod, found in zip(pods, verdicts, strict=True) if not found.is_feasible}
+    assert len(infeasible - {removal.pod for removal in _full_size().gate_removals}) == 20
 
 
 def test_spread_and_pod_affinity_are_optional() -> None:

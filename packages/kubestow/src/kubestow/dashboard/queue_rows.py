@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from kubestow.dashboard.plain_words import explain_gate, plain_words
+from kubestow.engine.explanation.plain_words import explain_gate, plain_words
 from kubestow.observability.pod_states import PodStates
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod

@@ -81,14 +81,17 @@ def whole_pod(
     ``init_containers`` say of each whether it is a sidecar; ``pod_level`` replaces the sum of containers. ``added`` and
     ``greatest`` take any number of mappings and return the sum and the maximum of each resource.
     """
-    running, sidecars, peak = added(*containers), added(), added()
+    total, sidecars, peak = added(*containers), added(), added()
     for is_sidecar, request in init_containers:
         if is_sidecar:
             sidecars = added(sidecars, request)
             peak = greatest(peak, sidecars)
         else:
             peak = greatest(peak, added(sidecars, request))
-    return added(greatest(added(running, sidecars), peak) | dict(pod_level), overhead)
+    if peak:
+        total = greatest(added(total, sidecars), peak)
+    total |= pod_level
+    return added(total, overhead) if overhead else total
 
 
 def _amounts(exact: Mapping[str, int]) -> Amounts:
@@ -173,7 +176,7 @@ class _RequestSum:
             reported = _exact(status.resources.requests, f"{path}.status.resources.requests")
             allocated = _exact(status.allocated_resources, f"{path}.status.allocatedResources")
             request = _greatest(request, reported, allocated)
-        return {**self.defaults, **request}
+        return {**self.defaults, **request} if self.defaults else request
 
 
 def _spec_request(container: Container, path: str) -> _Exact:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kubestow.dashboard.plain_words import reasons_in
+from kubestow.engine.explanation.plain_words import reasons_in
 from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Result

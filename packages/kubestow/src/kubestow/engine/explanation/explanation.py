@@ -5,7 +5,8 @@ Tables for people are at the end of the module, plain data is :meth:`Explanation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,13 @@ from kubestow.engine.explanation.comparison import Comparison
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, PluginVerdict
 from kubestow.engine.explanation.node_tables import nodes_side_by_side
+from kubestow.engine.explanation.plain_words import number_of_nodes, plain_reason
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError
 from kubestow.framework.status import Code
 from kubestow.reports.tables import as_html, plain_table
 
-__all__ = ["Explanation", "NodeGroup", "Preemption"]
+__all__ = ["Explanation", "NodeGroup", "Preemption", "reasons_text"]
 
 _MOST_GROUPS = 15
 _FEW_GROUPS = 4
@@ -102,6 +104,23 @@ class Explanation:
         """One node as a table, and the counterfactuals. Raises InputError for an unknown one."""
         return _one_node(self, self.node(name))
 
+    def waits_for(self) -> dict[str, int]:
+        """Why a pending pod is on no node, in plain words, each with the number of nodes; 0 for one about the pod.
+
+        A node counts for the reasons that the scheduler reports, which are those of its first rejection.
+        """
+        if self.gate:
+            return {self.gate.partition(": ")[2]: 0}
+        if self.feasible:
+            return {"the pod fits": self.feasible}
+        counts: Counter[str] = Counter()
+        for group in self.groups():
+            status = group.rejections[0].status
+            too_small = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            for reason in dict.fromkeys(plain_reason(reason, too_small=too_small) for reason in status.reasons):
+                counts[reason] += len(group.nodes)
+        return dict(counts.most_common()) or {"the cluster has no nodes": 0}
+
     def headline(self) -> list[str]:
         """What the scheduler does, or would do, with the pod, in a few sentences."""
         return _headline(self)
@@ -153,6 +172,22 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return as_html(_tables(self))
+
+
+def reasons_text(pods: Iterable[Mapping[str, int]]) -> str:
+    """What pods with the same reasons wait for (:meth:`Explanation.waits_for`), the one for the most nodes first.
+
+    Where their numbers of nodes differ, the text has the largest.
+    """
+    numbers: dict[str, set[int]] = {}
+    for reasons in pods:
+        for reason, nodes in reasons.items():
+            numbers.setdefault(reason, set()).add(nodes)
+    ordered = sorted(numbers.items(), key=lambda entry: -max(entry[1]))
+    return "; ".join(
+        f"{'up to ' if len(nodes) > 1 else ''}{number_of_nodes(max(nodes))}: {reason}" if any(nodes) else reason
+        for reason, nodes in ordered
+    )
 
 
 # -- plain data ------------------------------------------------------------------------------------------------------
@@ -213,8 +248,9 @@ def _summary(found: Explanation) -> list[str]:
     lines = _headline(found)
     groups = [] if found.feasible else found.groups()
     for group in groups[:_FEW_GROUPS]:
-        nodes = "1 node" if len(group.nodes) == 1 else f"{len(group.nodes):,} nodes"
-        lines.append(f"  {nodes}: {'; '.join(_reason(verdict) for verdict in group.rejections)}")
+        lines.append(
+            f"  {number_of_nodes(len(group.nodes))}: {'; '.join(_reason(verdict) for verdict in group.rejections)}"
+        )
     if len(groups) > _FEW_GROUPS:
         lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
     if found.counterfactuals:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubestow.engine.input.admission import merged_tolerations
+from kubestow.api.core import Node, PodSpec
+from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject
-from kubestow.rules.node_with_pods import NodeWithPods, unresolvable_reason
+from kubestow.rules.admission import merged_tolerations
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 
 __all__ = ["Expansion", "Replica", "expand", "generated_suffix"]
 
@@ -149,12 +151,18 @@ def _daemon_set(daemon_set: Object, nodes: Sequence[Object]) -> Iterator[Expansi
     spec = base["spec"]
     tolerations = [*_DAEMON_TOLERATIONS, *((_NETWORK_TOLERATION,) if spec.get("hostNetwork") else ())]
     spec["tolerations"] = merged_tolerations(spec, tolerations)
+    selecting = convert(PodSpec, spec)
     for index, node in enumerate(nodes):
-        if unresolvable_reason(base, NodeWithPods(node)):
+        if not _belongs_on(selecting, convert(Node, node)):
             continue
         pod = copy.deepcopy(base)
         _require_node(pod["spec"], node["metadata"]["name"])
         yield Expansion(pod, [_generated(name, index, {})])
+
+
+def _belongs_on(spec: PodSpec, node: Node) -> bool:
+    taints = untolerated(node.spec.taints, spec.tolerations, effects=(NO_SCHEDULE, NO_EXECUTE))
+    return not taints and selects_node(spec, node.metadata.name, node.metadata.labels)
 
 
 def _require_node(spec: Object, node_name: str) -> None:

@@ -6,6 +6,7 @@ PodGroupWorkloadExists. The finalizers of StorageObjectInUseProtection belong to
 
 from __future__ import annotations
 
+from kubestow.rules.admission import tolerate_unreachable_nodes
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.limit_ranger import LimitRanger
@@ -21,8 +22,6 @@ from kubestow_devcluster.apiserver.storage.store import Store
 
 __all__ = ["Admission"]
 
-_TOLERATION_SECONDS = 300
-_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
@@ -59,7 +58,7 @@ class Admission:
         """Mutate an updated object: a pod keeps what admission has set if the update leaves it out."""
         if kind.storage == "pods":
             self._priority.admit_pod_update(new, old)
-            _default_toleration_seconds(new["spec"])
+            tolerate_unreachable_nodes(new["spec"])
 
     def validate(self, kind: Kind, new: Object, old: Object | None = None, subresource: str = "") -> list[Object]:
         """Validate an object that is complete, or an update of ``old``. Raises a 403 StatusError.
@@ -92,7 +91,7 @@ class Admission:
             self._service_accounts.admit(kind, new)
         self._pod_node_selector.admit(kind, new)
         self._priority.admit_pod(kind, new)
-        _default_toleration_seconds(new["spec"])
+        tolerate_unreachable_nodes(new["spec"])
         self._runtime_class.admit(kind, new)
         if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
             new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
@@ -117,17 +116,3 @@ class Admission:
 
 def _has_deadline(pod: Object) -> bool:
     return pod["spec"].get("activeDeadlineSeconds") is not None
-
-
-def _default_toleration_seconds(spec: Object) -> None:
-    tolerations: list[Object] = list(spec.get("tolerations") or ())
-    for key in _TOLERATED_TAINTS:
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
-            )
-    spec["tolerations"] = tolerations
-
-
-def _tolerates(toleration: Object, key: str) -> bool:
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubestow.api.formats.quantity import nanos
+from kubestow.rules.admission import set_container_defaults
 from kubestow.rules.resource_lists import ResourceList, pod_resources
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
@@ -24,12 +25,9 @@ class LimitRanger:
     def admit_pod(self, new: Object) -> None:
         """Set the default requests and limits of the pod's containers."""
         for limit_range in self._ranges.in_namespace(new["metadata"]["namespace"]):
-            requests: ResourceList = {}
-            limits: ResourceList = {}
-            for item in _items(limit_range, "Container"):
-                requests |= item.get("defaultRequest") or {}
-                limits |= item.get("default") or {}
-            _set_defaults(new, requests, limits)
+            if notes := set_container_defaults(new["spec"], limit_range):
+                annotations = new["metadata"].setdefault("annotations", {})
+                annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
     def validate_pod(self, kind: Kind, new: Object) -> None:
         """Raises a 403 StatusError for a pod outside the bounds."""
@@ -66,22 +64,6 @@ def _raise(kind: Kind, new: Object, problems: list[str]) -> None:
     distinct = list(dict.fromkeys(problems))
     if distinct:
         raise forbidden(kind, new, distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
-
-
-def _set_defaults(new: Object, requests: ResourceList, limits: ResourceList) -> None:
-    notes: list[str] = []
-    for field, prefix in (("containers", "container"), ("initContainers", "init container")):
-        for container in new["spec"].get(field) or ():
-            resources = container.setdefault("resources", {})
-            for part, noun, defaults in (("requests", "request", requests), ("limits", "limit", limits)):
-                own = resources.get(part) or {}
-                missing = sorted(defaults.keys() - own.keys())
-                if missing:
-                    resources[part] = {**own, **{name: defaults[name] for name in missing}}
-                    notes.append(f"{', '.join(missing)} {noun} for {prefix} {container['name']}")
-    if notes:
-        annotations = new["metadata"].setdefault("annotations", {})
-        annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
 def _violations(item: Object, requests: ResourceList, limits: ResourceList | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubestow.rules.admission import default_priority_class
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission.rejection import forbidden
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -65,9 +66,7 @@ class Priority:
         return priority_class
 
     def _default_class(self) -> Object | None:
-        """The default class; of several, which only a race could create, the one with the lowest value."""
-        defaults = [one for one in self._classes.by_key().values() if one.get("globalDefault")]
-        return min(defaults, key=lambda one: int(one["value"]), default=None)
+        return default_priority_class(self._classes.by_key().values())
 
 
 def _check_priority(kind: Kind, new: Object, value: int) -> None:

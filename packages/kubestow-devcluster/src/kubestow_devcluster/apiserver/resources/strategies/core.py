@@ -15,6 +15,7 @@ from kubestow.api.formats.names import (
     path_segment_name_errors,
     qualified_name_errors,
 )
+from kubestow.rules.defaults import default_allocatable, default_limit_range_item
 from kubestow_devcluster.apiserver.field_errors import (
     FieldError,
     duplicate_value,
@@ -59,15 +60,8 @@ class NamespaceStrategy(RESTStrategy):
 
 class LimitRangeStrategy(RESTStrategy):
     def set_defaults(self, new: Object) -> None:
-        """The default limit is the maximum, the default request the default limit or else the minimum."""
         for item in (new.get("spec") or {}).get("limits") or ():
-            if item.get("type") != "Container":
-                continue
-            default = {**(item.get("max") or {}), **(item.get("default") or {})}
-            request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
-            for field, values in (("default", default), ("defaultRequest", request)):
-                if values:
-                    item[field] = values
+            default_limit_range_item(item)
 
 
 class ResourceQuotaStrategy(RESTStrategy):
@@ -163,11 +157,7 @@ _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 class NodeStrategy(RESTStrategy):
     def set_defaults(self, new: Object) -> None:
-        status = new["status"]
-        if status.get("capacity"):
-            allocatable = status.setdefault("allocatable", {})
-            for name, amount in status["capacity"].items():
-                allocatable.setdefault(name, amount)
+        default_allocatable(new["status"])
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         taints = new["spec"].get("taints") or []

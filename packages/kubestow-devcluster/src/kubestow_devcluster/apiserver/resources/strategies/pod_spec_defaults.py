@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from kubestow.rules.defaults import default_pod_spec
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["default_pod_spec", "default_pod_template"]
+__all__ = ["complete_pod_spec", "default_pod_template"]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 #: Volume sources that have a defaultMode.
@@ -14,42 +13,34 @@ _SOURCES_WITH_MODE = ("secret", "configMap", "downwardAPI", "projected")
 
 
 def default_pod_template(template: Object) -> None:
-    default_pod_spec(template.setdefault("spec", {}))
+    complete_pod_spec(template.setdefault("spec", {}))
 
 
-def default_pod_spec(spec: Object) -> None:
-    host_network = spec.get("hostNetwork", False)
-    for container in _containers(spec):
-        _default_container(container, host_network=host_network)
+def complete_pod_spec(spec: Object) -> None:
+    """Set all defaults of a pod spec: those that decisions depend on, and those that only show in the API."""
+    default_pod_spec(spec)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        _default_container(container)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def _default_container(container: Object, *, host_network: bool) -> None:
+def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     if "imagePullPolicy" not in container:
         container["imagePullPolicy"] = "Always" if _is_latest(container.get("image", "")) else "IfNotPresent"
-    for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if host_network and not port.get("hostPort") and port.get("containerPort"):
-            port["hostPort"] = port["containerPort"]
     for name in _PROBES:
         if name in container:
             _default_probe(container[name])
-    resources = container.setdefault("resources", {})
-    if limits := resources.get("limits"):
-        requests = resources.setdefault("requests", {})
-        for name, limit in limits.items():
-            requests.setdefault(name, limit)
+    container.setdefault("resources", {})
     for variable in container.get("env") or ():
         field = variable.get("valueFrom", {}).get("fieldRef")
         if field is not None:
@@ -85,9 +76,3 @@ def _is_latest(image: str) -> bool:
         return False
     tag = image.rpartition("/")[2].partition(":")[2]
     return tag in ("", "latest")
-
-
-def _containers(spec: Object) -> Iterator[Object]:
-    """Init containers first, then containers."""
-    yield from spec.get("initContainers") or ()
-    yield from spec.get("containers") or ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubestow.rules.pod_defaults import default_pod_level_requests, merge_label_keys
+from kubestow.rules.defaults import default_pod_level_requests, merge_label_keys
 from kubestow.rules.pods import is_terminal, qos_class_of
 from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_value, invalid_value
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import (
-    default_pod_spec,
+    complete_pod_spec,
     default_pod_template,
 )
 from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
@@ -34,7 +34,7 @@ class PodStrategy(RESTStrategy):
 
     def set_defaults(self, new: Object) -> None:
         spec = new["spec"]
-        default_pod_spec(spec)
+        complete_pod_spec(spec)
         default_pod_level_requests(spec)
         spec.setdefault("enableServiceLinks", True)
 

@@ -9,6 +9,8 @@ custom resources whose definitions are built in; they are stored without a schem
 from __future__ import annotations
 
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
+from kubestow.rules.admission import SYSTEM_PRIORITIES
+from kubestow.rules.defaults import default_resource_claim_spec
 from kubestow_devcluster.apiserver.field_errors import (
     FieldError,
     duplicate_value,
@@ -28,11 +30,11 @@ HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
 #: Name -> value, description.
 SYSTEM_PRIORITY_CLASSES: dict[str, tuple[int, str]] = {
     "system-cluster-critical": (
-        2_000_000_000,
+        SYSTEM_PRIORITIES["system-cluster-critical"],
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
     "system-node-critical": (
-        2_000_001_000,
+        SYSTEM_PRIORITIES["system-node-critical"],
         "Used for system critical pods that must not be moved from their current node.",
     ),
 }
@@ -224,12 +226,7 @@ class ResourceClaimStrategy(RESTStrategy):
     kept_by_status_writes = ALL_CLIENT_METADATA
 
     def set_defaults(self, new: Object) -> None:
-        for request in new["spec"].get("devices", {}).get("requests") or ():
-            exactly = request.get("exactly")
-            for subrequest in [exactly] if exactly is not None else request.get("firstAvailable") or ():
-                subrequest.setdefault("allocationMode", "ExactCount")
-                if subrequest["allocationMode"] == "ExactCount":
-                    subrequest.setdefault("count", 1)
+        default_resource_claim_spec(new["spec"])
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         new["status"] = {}

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-__all__ = ["explain_gate", "plain_words", "reasons_in"]
+__all__ = ["explain_gate", "number_of_nodes", "plain_reason", "plain_words", "reasons_in"]
 
 _MESSAGE = re.compile(r"^\d+/\d+ nodes are available:? ?(?P<reasons>.*?)\.(?: |$)", re.DOTALL)
 _ENTRY = re.compile(r"(?:^|, )(\d+) (?=\S)")
@@ -62,7 +62,12 @@ def reasons_in(message: str) -> Iterator[tuple[int, str]]:
 def plain_words(message: str) -> list[str]:
     """A message in plain words: one sentence per reason, the one for the most nodes first."""
     entries = sorted(reasons_in(message), key=lambda entry: -entry[0])
-    return [f"{'1 node' if count == 1 else f'{count:,} nodes'}: {_plain(reason)}" for count, reason in entries]
+    return [f"{number_of_nodes(count)}: {plain_reason(reason)}" for count, reason in entries]
+
+
+def number_of_nodes(count: int) -> str:
+    """``1 node``, ``1,213 nodes``."""
+    return "1 node" if count == 1 else f"{count:,} nodes"
 
 
 def explain_gate(plugin: str) -> str:
@@ -74,9 +79,11 @@ def explain_gate(plugin: str) -> str:
     }.get(plugin, f"the plugin {plugin} does not let the pod into the queue yet")
 
 
-def _plain(reason: str) -> str:
+def plain_reason(reason: str, *, too_small: bool = False) -> str:
+    """A reason in plain words; ``too_small`` says that resources would be insufficient without any pod on the node."""
     if reason.startswith(_INSUFFICIENT):
-        return f"too little {_resource(reason.removeprefix(_INSUFFICIENT))} is free"
+        resource = _resource(reason.removeprefix(_INSUFFICIENT))
+        return "the node is too small for the pod" if too_small else f"too little {resource} is free"
     for prefix, words in _PLAIN.items():
         if reason.startswith(prefix):
             return words + _braces(reason)

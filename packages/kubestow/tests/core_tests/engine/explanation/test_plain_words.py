@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.dashboard.plain_words import explain_gate, plain_words, reasons_in
+from kubestow.engine.explanation.plain_words import explain_gate, plain_words, reasons_in
 
 
 def test_reasons_are_sorted_by_the_number_of_nodes() -> None:

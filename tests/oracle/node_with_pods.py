@@ -1,7 +1,7 @@
 """A node with its bound pods, and the scheduling rules between a node and one pod.
 
 One function per rule of the Kubernetes documentation, in plain loops over plain objects: obvious rather than fast.
-Constraints between pods are in :mod:`kubestow_lab.workloads.pod_constraints`.
+Constraints between pods are in :mod:`tests.oracle.pod_constraints`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kubestow.api.formats import quantity
 
 __all__ = [
     "NodeWithPods",
+    "Object",
     "matches_node_affinity",
     "matches_selector",
     "pod_requests",

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kubestow.rules.node_with_pods import NodeWithPods, matches_node_affinity, matches_selector, untolerated_taint
-from kubestow_lab.workloads.workload import Object
+from tests.oracle.node_with_pods import NodeWithPods, Object, matches_node_affinity, matches_selector, untolerated_taint
 
 __all__ = ["NodeCheck", "has_namespace_selector", "pod_constraint_checks"]
 
