@@ -7,8 +7,8 @@ ReplicaSets. A rollback is a change of the template like any other; it finds the
 
 from __future__ import annotations
 
-import msgspec
-
+from kubestow.rules.owners import template_hash
+from kubestow.rules.workloads import POD_TEMPLATE_HASH, replica_set_of
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
@@ -22,7 +22,6 @@ from kubestow_devcluster.component_base.stored_objects import (
     owner_refs_of,
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.workloads.controller_revisions import template_hash
 from kubestow_devcluster.controllers.workloads.deployment_status import (
     available_replicas,
     compute_status,
@@ -35,7 +34,6 @@ __all__ = ["DeploymentController"]
 _PREFIX = "deployment.kubernetes.io/"
 _REVISION = f"{_PREFIX}revision"
 _DESIRED_REPLICAS, _MAX_REPLICAS = f"{_PREFIX}desired-replicas", f"{_PREFIX}max-replicas"
-_HASH_LABEL = "pod-template-hash"
 #: Annotations of a Deployment that are not copied to its ReplicaSets.
 _NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED_REPLICAS, _MAX_REPLICAS}
 
@@ -149,26 +147,8 @@ class DeploymentController(Controller):
         deployment_metadata, spec = deployment["metadata"], deployment["spec"]
         taken = {replica_set["metadata"]["name"].rpartition("-")[2] for replica_set in replica_sets}
         hash_ = template_hash(spec["template"], taken)
-        template = msgspec.json.decode(msgspec.json.encode(spec["template"]))
-        labels = template.setdefault("metadata", {}).setdefault("labels", {})
-        labels[_HASH_LABEL] = hash_
-        selector = spec["selector"]
-        match_labels = {**(selector.get("matchLabels") or {}), _HASH_LABEL: hash_}
-        new: Object = {
-            "metadata": {
-                "name": f"{deployment_metadata['name']}-{hash_}",
-                "labels": dict(labels),
-                "annotations": self._annotations_for(deployment, _next_revision(replica_sets)),
-                "ownerReferences": [new_controller_ref(self.kind, deployment)],
-            },
-            "spec": {
-                "replicas": 0,
-                "selector": {**selector, "matchLabels": match_labels},
-                "template": template,
-            },
-        }
-        if spec.get("minReadySeconds"):
-            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        new = replica_set_of(deployment, hash_, new_controller_ref(self.kind, deployment), replicas=0)
+        new["metadata"]["annotations"] = self._annotations_for(deployment, _next_revision(replica_sets))
         kind = self._replica_set_kind
         try:
             stored = self.registry.create(kind, deployment_metadata["namespace"], kind.struct.read(new, []))
@@ -308,7 +288,7 @@ def _find_new(deployment: Object, replica_sets: list[Object]) -> Object | None:
 
 def _without_hash(template: Object) -> Object:
     metadata = template.get("metadata") or {}
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH_LABEL}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != POD_TEMPLATE_HASH}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 

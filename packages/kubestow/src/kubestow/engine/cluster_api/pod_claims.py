@@ -15,7 +15,7 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
 from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
-from kubestow.engine.input.expansion import generated_suffix
+from kubestow.rules.owners import generated_suffix
 
 __all__ = ["belongs_to", "claims_of", "released", "with_own_claims"]
 

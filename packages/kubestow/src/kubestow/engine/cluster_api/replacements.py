@@ -9,7 +9,7 @@ import msgspec
 
 from kubestow.api.core import Pod, PodStatus
 from kubestow.api.meta import OwnerReference
-from kubestow.engine.input.expansion import generated_suffix
+from kubestow.rules.owners import generated_suffix
 
 __all__ = ["original_uid", "replacement", "replacing_controller"]
 

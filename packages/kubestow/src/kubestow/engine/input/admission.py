@@ -8,7 +8,7 @@ are not enforced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,9 +222,3 @@ def _tolerate_unreachable_nodes(spec: Object) -> None:
 
 def _tolerates_no_execute(toleration: Object, taint: str) -> bool:
     return toleration.get("key") in (taint, "", None) and toleration.get("effect") in ("NoExecute", "", None)
-
-
-def merged_tolerations(spec: Object, added: Iterable[Object]) -> list[Object]:
-    """The tolerations of a pod spec and further ones, without duplicates."""
-    tolerations: list[Object] = list(spec.get("tolerations") or ())
-    return [*tolerations, *(toleration for toleration in added if toleration not in tolerations)]
