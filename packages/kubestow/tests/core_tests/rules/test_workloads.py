@@ -105,7 +105,9 @@ def test_daemon_pods_tolerate_the_conditions_of_their_node() -> None:
 
 def test_the_node_of_a_daemon_pod_replaces_what_affinity_requires() -> None:
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}}
+    required: dict[str, Any] = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}
+    }
     spec: dict[str, Any] = {"affinity": {"nodeAffinity": {**preferred, **required}, "podAffinity": {}}}
     require_node(spec, "n")
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from kubestow.api.core import Pod
-from kubestow.api.meta import ObjectMeta, OwnerReference
+from kubestow.api.meta import ObjectMeta, OwnerReference, convert
 from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
 from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
-from kubestow.rules.owners import generated_suffix
+from kubestow.rules.claims import ephemeral_claim_name, resource_claim_prefix
+from kubestow.rules.owners import controller_reference, generated_name, generated_suffix
 
 __all__ = ["belongs_to", "claims_of", "released", "with_own_claims"]
 
@@ -31,7 +32,11 @@ def claims_of(pod: Pod, find: Find) -> Iterator[ResourceClaim | PersistentVolume
     if status.extended_resource_claim_status is not None:
         names.append(status.extended_resource_claim_status.resource_claim_name)
     wanted: list[tuple[type[Any], str]] = [(ResourceClaim, name) for name in names if name]
-    wanted += [(PersistentVolumeClaim, _volume_claim(pod, v.name)) for v in pod.spec.volumes if v.ephemeral is not None]
+    wanted += [
+        (PersistentVolumeClaim, ephemeral_claim_name(pod.metadata.name, v.name))
+        for v in pod.spec.volumes
+        if v.ephemeral is not None
+    ]
     for kind, name in wanted:
         if (claim := find(kind, namespace, name)) is not None:
             yield claim
@@ -63,18 +68,22 @@ def with_own_claims(created: Pod, replaced: Pod, find: Find) -> tuple[Pod, list[
     for status in created.status.resource_claim_statuses:
         old = find(ResourceClaim, replaced.metadata.namespace, status.resource_claim_name or "")
         if old is not None and belongs_to(old, {replaced.metadata.uid}):
-            suffix = generated_suffix(f"{created.metadata.uid}/{status.name}")
-            name = f"{created.metadata.name}-{status.name}-{suffix}"
+            prefix = resource_claim_prefix(created.metadata.name, status.name)
+            name = generated_name(prefix, generated_suffix(f"{created.metadata.uid}/{status.name}"))
             claims.append(_created_for(created, old, name, status=ResourceClaimStatus()))
             status = msgspec.structs.replace(status, resource_claim_name=name)
         statuses.append(status)
     for volume in created.spec.volumes:
         if volume.ephemeral is None:
             continue
-        old = find(PersistentVolumeClaim, replaced.metadata.namespace, _volume_claim(replaced, volume.name))
+        old = find(
+            PersistentVolumeClaim,
+            replaced.metadata.namespace,
+            ephemeral_claim_name(replaced.metadata.name, volume.name),
+        )
         if old is not None and belongs_to(old, {replaced.metadata.uid}):
             spec = msgspec.structs.replace(old.spec, volume_name="")
-            name = _volume_claim(created, volume.name)
+            name = ephemeral_claim_name(created.metadata.name, volume.name)
             claims.append(_created_for(created, old, name, spec=spec, status=PersistentVolumeClaimStatus()))
     if not statuses:
         return created, claims
@@ -82,18 +91,14 @@ def with_own_claims(created: Pod, replaced: Pod, find: Find) -> tuple[Pod, list[
     return msgspec.structs.replace(created, status=pod_status), claims
 
 
-def _volume_claim(pod: Pod, volume: str) -> str:
-    return f"{pod.metadata.name}-{volume}"
-
-
 def _created_for(pod: Pod, like: Any, name: str, **fields: Any) -> Any:
     """A new claim of a pod with the spec of another one."""
-    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True)
+    reference = controller_reference("v1", "Pod", name=pod.metadata.name, uid=pod.metadata.uid)
     metadata = ObjectMeta(
         name=name,
         namespace=pod.metadata.namespace,
         uid=f"{type(like).__name__}/{pod.metadata.uid}/{name}".lower(),
         labels=like.metadata.labels,
-        owner_references=[owner],
+        owner_references=[convert(OwnerReference, reference)],
     )
     return msgspec.structs.replace(like, metadata=metadata, **fields)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from kubestow.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of, ownership_problem
+from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of
 from kubestow.framework.status import Status
 from kubestow.plugins.volume_binding.finder import PodVolumeClaims
+from kubestow.rules.claims import ownership_problem
 
 __all__ = ["pod_volume_claims"]
 
@@ -63,7 +64,7 @@ def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) ->
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    return ownership_problem(pod, claim) if reference.ephemeral else None
+    return ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) if reference.ephemeral else None
 
 
 def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:
