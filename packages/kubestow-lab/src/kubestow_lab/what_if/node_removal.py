@@ -22,8 +22,13 @@ from kubestow.api.core import Node, Pod, Taint
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.resource import ResourceClaim, ResourceSlice
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from kubestow.engine.cluster_api.pod_claims import belongs_to, released, with_own_claims
-from kubestow.engine.cluster_api.replacements import replacement, replacing_controller
+from kubestow.engine.cluster_api.replacements import (
+    belongs_to,
+    released,
+    replacement,
+    replacing_controller,
+    with_own_claims,
+)
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
 from kubestow.errors import InputError

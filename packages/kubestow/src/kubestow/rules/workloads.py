@@ -123,7 +123,7 @@ def stateful_set_claims(stateful_set: Object, pod_name: str) -> Iterator[tuple[s
 # -- DaemonSets ----------------------------------------------------------------------------------------------------
 
 
-def daemon_pod_labels(hash_: str, generation: str) -> dict[str, str]:
+def daemon_pod_labels(hash_: str, *, generation: str) -> dict[str, str]:
     """The labels of a daemon pod: the hash and the generation of its template (``CreatePodTemplate``)."""
     return {REVISION_LABEL: hash_, _TEMPLATE_GENERATION: generation}
 

@@ -253,6 +253,6 @@ def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
 def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:
     """Add revision labels, tolerations and the affinity to its node to a pod from the template."""
     generation = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
-    pod["metadata"].setdefault("labels", {}).update(daemon_pod_labels(hash_, generation))
+    pod["metadata"].setdefault("labels", {}).update(daemon_pod_labels(hash_, generation=generation))
     tolerate_node_conditions(pod["spec"])
     require_node(pod["spec"], node)

@@ -12,29 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.errors import InvalidObject
+from kubestow.rules import workloads
 from kubestow.rules.node_with_pods import NodeWithPods, unresolvable_reason
 from kubestow.rules.owners import controller_reference, generated_name, generated_suffix, template_hash
-from kubestow.rules.workloads import (
-    COMPLETION_INDEX,
-    REVISION_LABEL,
-    completion_index_prefix,
-    daemon_pod_labels,
-    job_of_cron_job,
-    job_pod_labels,
-    mount_claims,
-    pod_from_template,
-    replica_set_of,
-    require_node,
-    stateful_pod_labels,
-    stateful_set_claims,
-    tolerate_node_conditions,
-)
 
 __all__ = ["Expansion", "Replica", "expand"]
 
 Object = dict[str, Any]
-
-_GENERATION = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +62,7 @@ def _deployment(deployment: Object) -> Expansion:
     """Creates a ReplicaSet named after a hash of the template."""
     spec = deployment["spec"]
     hash_ = template_hash(_template(spec))
-    owned = replica_set_of(deployment, hash_, _reference(deployment), replicas=spec.get("replicas"))
+    owned = workloads.replica_set_of(deployment, hash_, _reference(deployment), replicas=spec.get("replicas"))
     replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **owned}
     expansion = _replicas(replica_set, _pod_of(replica_set))
     return Expansion(expansion.pod, expansion.replicas, [replica_set])
@@ -98,18 +82,18 @@ def _stateful_set(stateful_set: Object) -> Iterator[Expansion]:
             raise InvalidObject("required value", path=f"spec.volumeClaimTemplates[{index}].metadata.name")
     base = _pod_of(stateful_set)
     del base["metadata"]["generateName"]
-    base["metadata"]["labels"][REVISION_LABEL] = f"{name}-{template_hash(_template(spec))}"
+    base["metadata"]["labels"][workloads.REVISION_LABEL] = f"{name}-{template_hash(_template(spec))}"
     ordinals = range(first, first + _count(stateful_set, "replicas"))
-    replicas = [Replica(f"{name}-{n}", stateful_pod_labels(f"{name}-{n}", n)) for n in ordinals]
+    replicas = [Replica(f"{name}-{n}", workloads.stateful_pod_labels(f"{name}-{n}", n)) for n in ordinals]
     if not templates:
         yield Expansion(base, replicas)
         return
     for replica in replicas:
         pod = copy.deepcopy(base)
-        mount_claims(pod["spec"], stateful_set, replica.name)
+        workloads.mount_claims(pod["spec"], stateful_set, replica.name)
         claims = [
             {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
-            for _, claim in stateful_set_claims(stateful_set, replica.name)
+            for _, claim in workloads.stateful_set_claims(stateful_set, replica.name)
         ]
         yield Expansion(pod, [replica], claims)
 
@@ -117,13 +101,14 @@ def _stateful_set(stateful_set: Object) -> Iterator[Expansion]:
 def _daemon_set(daemon_set: Object, nodes: Sequence[Object]) -> Iterator[Expansion]:
     """One pod for each node that it may run on; unschedulable nodes are included."""
     base = _pod_of(daemon_set)
-    base["metadata"]["labels"] |= daemon_pod_labels(template_hash(_template(daemon_set["spec"])), _GENERATION)
-    tolerate_node_conditions(base["spec"])
+    hash_ = template_hash(_template(daemon_set["spec"]))
+    base["metadata"]["labels"] |= workloads.daemon_pod_labels(hash_, generation="1")
+    workloads.tolerate_node_conditions(base["spec"])
     for index, node in enumerate(nodes):
         if unresolvable_reason(base, NodeWithPods(node)):
             continue
         pod = copy.deepcopy(base)
-        require_node(pod["spec"], node["metadata"]["name"])
+        workloads.require_node(pod["spec"], node["metadata"]["name"])
         yield Expansion(pod, [_generated(pod, index)])
 
 
@@ -132,22 +117,22 @@ def _job(job: Object) -> Expansion:
     spec, name = job["spec"], job["metadata"]["name"]
     pod = _pod_of(job)
     if not spec.get("manualSelector"):
-        pod["metadata"]["labels"] |= job_pod_labels(name, _uid(job))
+        pod["metadata"]["labels"] |= workloads.job_pod_labels(name, _uid(job))
     if spec.get("suspend"):
         return Expansion(pod, [])
     parallelism, completions = _count(job, "parallelism"), spec.get("completions")
     count = parallelism if completions is None else min(parallelism, _integer(completions, "spec.completions"))
     if spec.get("completionMode") != "Indexed":
         return Expansion(pod, [_generated(pod, index) for index in range(count)])
-    names = (_generated_name(completion_index_prefix(name, index), index) for index in range(count))
-    return Expansion(pod, [Replica(one, {COMPLETION_INDEX: str(index)}) for index, one in enumerate(names)])
+    names = (_generated_name(workloads.completion_index_prefix(name, index), index) for index in range(count))
+    return Expansion(pod, [Replica(one, {workloads.COMPLETION_INDEX: str(index)}) for index, one in enumerate(names)])
 
 
 def _cron_job(cron_job: Object) -> Iterator[Expansion]:
     """One run of its Job."""
     if cron_job["spec"].get("suspend"):
         return
-    owned = job_of_cron_job(cron_job, 0, _reference(cron_job), scheduled=None)
+    owned = workloads.job_of_cron_job(cron_job, 0, _reference(cron_job), scheduled=None)
     yield _job({"apiVersion": "batch/v1", "kind": "Job", **owned})
 
 
@@ -164,7 +149,7 @@ def _template(spec: Object) -> Object:
 def _pod_of(controller: Object) -> Object:
     """The manifest of a controller's pods, without a name."""
     name, template = controller["metadata"]["name"], _template(controller["spec"])
-    pod = copy.deepcopy(pod_from_template(name, template, _reference(controller)))
+    pod = copy.deepcopy(workloads.pod_from_template(name, template, _reference(controller)))
     metadata = {"namespace": controller["metadata"]["namespace"], "labels": {}, **pod["metadata"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
 
