@@ -25,6 +25,8 @@ _CODES = {
     "unresolvable": Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     "error": Code.ERROR,
 }
+#: The modules with functions that find the problems of a pod's volumes.
+_OF_VOLUMES = ("kubestow.cluster.storage.", "kubestow.rules.claims")
 #: Errors that no pod sees: of the configuration, and of callers.
 _NOT_OF_PODS = {"InputError", "ConfigurationError", "NotImplementedError", "AssertionError", "StopIteration"}
 
@@ -57,15 +59,14 @@ def _of(modules: Iterable[ast.Module]) -> dict[str, str]:
 def _of_plugin(path: Path, other_plugins: Collection[Path]) -> Iterator[ast.Module]:
     """A plugin's module; of a plugin that is a package, its modules except those of other plugins.
 
-    The problems of a pod's volumes are found by functions of the cluster's storage, so those that are imported count.
+    The problems of a pod's volumes are found by functions of the rules and of the cluster's storage, so those that are
+    imported count.
     """
     for source in sorted({*path.parent.rglob("*.py")} - {*other_plugins}) if path.stem == "plugin" else [path]:
         module = _parsed(source)
         yield module
         for statement in module.body:
-            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
-                "kubestow.cluster.storage."
-            ):
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(_OF_VOLUMES):
                 names = {alias.name for alias in statement.names}
                 functions = _parsed(_path(str(statement.module))).body
                 yield ast.Module([f for f in functions if isinstance(f, ast.FunctionDef) and f.name in names], [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubestow.rules.owners import controller_reference
 from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -86,11 +87,5 @@ def controller_of(owner_refs: tuple[OwnerRef, ...]) -> OwnerRef | None:
 
 def new_controller_ref(kind: Kind, owner: Object) -> Object:
     """An owner reference that makes ``owner`` the managing controller."""
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    metadata = owner["metadata"]
+    return controller_reference(kind.api_version, kind.name, name=metadata["name"], uid=metadata["uid"])

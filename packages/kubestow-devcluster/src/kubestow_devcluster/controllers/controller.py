@@ -17,6 +17,7 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from kubestow.rules.workloads import pod_from_template
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
@@ -340,13 +341,8 @@ class PodController(Controller):
         Raises StatusError for the first pod that is rejected, after recording an event about it.
         """
         template = owner["spec"]["template"] if template is None else template
-        template_metadata = template.get("metadata") or {}
-        metadata: Object = {"generateName": f"{owner['metadata']['name']}-"[-58:]}
-        for field in ("labels", "annotations", "finalizers"):
-            if template_metadata.get(field):
-                metadata[field] = template_metadata[field]
-        metadata["ownerReferences"] = [new_controller_ref(self.kind, owner)]
-        encoded = msgspec.json.encode({"metadata": metadata, "spec": template["spec"]})
+        pod_template = pod_from_template(owner["metadata"]["name"], template, new_controller_ref(self.kind, owner))
+        encoded = msgspec.json.encode(pod_template)
         for index in range(count):
             pod = msgspec.json.decode(encoded)
             if customize is not None:

@@ -9,11 +9,9 @@ import msgspec
 
 from kubestow.api.core import NodeAffinity
 from kubestow.rules.pods import is_terminal
+from kubestow.rules.workloads import COMPLETION_INDEX
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of
-
-#: The annotation with the completion index of an indexed Job's pod.
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

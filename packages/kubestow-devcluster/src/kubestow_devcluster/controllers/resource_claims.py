@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubestow.rules.claims import POD_CLAIM_NAME, resource_claim
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -17,7 +18,6 @@ from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import (
     controller_of,
     is_pod_finished,
-    new_controller_ref,
     owner_refs_of,
     uid_of,
 )
@@ -27,8 +27,6 @@ __all__ = ["ResourceClaimController", "ResourceClaimTemplateController"]
 
 _CLAIMS = "resourceclaims.resource.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
-#: Annotation of a claim created for a pod: the name of the entry in ``spec.resourceClaims`` of the pod.
-_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 #: Keeps a claim while devices are allocated for it.
 _FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -59,7 +57,7 @@ class ResourceClaimTemplateController(Controller):
         owner, stored = controller_of(change.owner_refs), change.event.object
         if owner is None or owner.kind != "Pod":
             return
-        entry = (self._claim_kind.decode(stored)["metadata"].get("annotations") or {}).get(_POD_CLAIM_NAME, "")
+        entry = (self._claim_kind.decode(stored)["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME, "")
         self._created[owner.uid, entry] = stored.name
         if change.is_deletion:
             del self._created[owner.uid, entry]
@@ -97,15 +95,7 @@ class ResourceClaimTemplateController(Controller):
     def _create_claim(self, pod: Object, entry: Object) -> StoredObject:
         namespace, template_name = pod["metadata"]["namespace"], entry["resourceClaimTemplateName"]
         template = self._template_kind.decode(self.registry.get(self._template_kind, namespace, template_name))["spec"]
-        template_metadata = template.get("metadata") or {}
-        metadata = {
-            "generateName": f"{pod['metadata']['name']}-{entry['name']}-",
-            "annotations": {**(template_metadata.get("annotations") or {}), _POD_CLAIM_NAME: entry["name"]},
-            "ownerReferences": [new_controller_ref(self.kind, pod)],
-        }
-        if template_metadata.get("labels"):
-            metadata["labels"] = template_metadata["labels"]
-        new = self._claim_kind.struct.read({"metadata": metadata, "spec": template.get("spec") or {}}, [])
+        new = self._claim_kind.struct.read(resource_claim(pod["metadata"], entry["name"], template), [])
         return self.registry.create(self._claim_kind, namespace, new)
 
 

@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubestow.rules.workloads import COMPLETION_INDEX
 from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
-from kubestow_devcluster.controllers.pod_index import COMPLETION_INDEX, PodIndexer
+from kubestow_devcluster.controllers.pod_index import PodIndexer
 
 OWNERS = ("", "a-1", "a-2", "b-1")
 changes = st.tuples(

@@ -16,10 +16,12 @@ from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
 from kubestow.engine.input.cluster import Cluster, InputSummary
 from kubestow.engine.input.documents import SourceObject, read_objects
-from kubestow.engine.input.expansion import Expansion, Replica, expand, generated_suffix
+from kubestow.engine.input.expansion import Expansion, Replica, expand
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.engine.input.problems import Problems
 from kubestow.errors import InputError, InvalidObject
+from kubestow.rules.claims import ephemeral_claim, resource_claim
+from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow_lab.workloads.workload import DURATION
 
@@ -183,12 +185,10 @@ class _Loader:
     def _with_claims(self, pod: Pod, manifest: Object, source: SourceObject) -> Pod:
         """The pod, after creating the claims of its ephemeral volumes and of its resource claim templates."""
         metadata = pod.metadata
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid, "controller": True}
+        owner = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
         for volume in manifest["spec"].get("volumes") or ():
             if volume.get("ephemeral"):
-                template = volume["ephemeral"].get("volumeClaimTemplate") or {}
-                name = f"{metadata.name}-{volume['name']}"
-                self._put_manifest(_claim("v1", "PersistentVolumeClaim", name, pod, owner, template), source)
+                self._put_manifest(ephemeral_claim(owner, volume), source)
         statuses = []
         for claim in pod.spec.resource_claims:
             template_name = claim.resource_claim_template_name
@@ -198,8 +198,10 @@ class _Loader:
             if template is None:
                 self._report(source, f"Pod {metadata.name}: no ResourceClaimTemplate {template_name} in the input")
                 continue
-            name = f"{metadata.name}-{claim.name}-{generated_suffix(f'{metadata.name}/{claim.name}')}"
-            self._put_manifest(_claim("resource.k8s.io/v1", "ResourceClaim", name, pod, owner, template), source)
+            created = resource_claim(owner, claim.name, template)
+            suffix = generated_suffix(f"{metadata.name}/{claim.name}")
+            created["metadata"]["name"] = name = generated_name(created["metadata"]["generateName"], suffix)
+            self._put_manifest(created, source)
             statuses.append(PodResourceClaimStatus(name=claim.name, resource_claim_name=name))
         if not statuses:
             return pod
@@ -277,12 +279,6 @@ def _named(pod: Pod, replica: Replica) -> Pod:
         deletion_timestamp=None,
     )
     return msgspec.structs.replace(pod, metadata=metadata)
-
-
-def _claim(api_version: str, kind: str, name: str, pod: Pod, owner: Object, template: Mapping[str, Any]) -> Object:
-    metadata = {**(template.get("metadata") or {}), "name": name, "namespace": pod.metadata.namespace}
-    metadata["ownerReferences"] = [owner]
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": template.get("spec") or {}}
 
 
 def _seconds(annotations: Mapping[str, str], name: str) -> float | None:

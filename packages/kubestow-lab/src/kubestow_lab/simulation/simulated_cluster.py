@@ -21,8 +21,14 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.engine.cluster_api.node_metrics import NODE_METRICS_PATH, node_metrics
-from kubestow.engine.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
-from kubestow.engine.cluster_api.replacements import replacement, replacing_controller
+from kubestow.engine.cluster_api.replacements import (
+    belongs_to,
+    claims_of,
+    released,
+    replacement,
+    replacing_controller,
+    with_own_claims,
+)
 from kubestow.engine.cluster_api.volume_controller import VolumeController
 from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import PODS

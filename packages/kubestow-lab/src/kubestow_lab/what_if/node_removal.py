@@ -21,13 +21,18 @@ import msgspec
 from kubestow.api.core import Node, Pod, Taint
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.resource import ResourceClaim, ResourceSlice
-from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from kubestow.engine.cluster_api.pod_claims import belongs_to, released, with_own_claims
-from kubestow.engine.cluster_api.replacements import replacement, replacing_controller
+from kubestow.engine.cluster_api.replacements import (
+    belongs_to,
+    released,
+    replacement,
+    replacing_controller,
+    with_own_claims,
+)
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
-from kubestow.errors import InputError, InvalidSelector
+from kubestow.errors import InputError
+from kubestow.rules.disruption import BudgetIndex, is_disruption, is_exempt
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
 from kubestow_lab.simulation.results.result import SimulationResult
@@ -247,27 +252,24 @@ class _Budgets:
     """The disruptions that the budgets of a cluster still allow, as the API counts them for evictions."""
 
     def __init__(self, objects: Iterable[Any]) -> None:
-        self._budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
-        self._selectors = [_selector(budget) for budget in self._budgets]
-        self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
+        budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
+        self._index = BudgetIndex(budgets)
+        self._allowed = {_key(budget): budget.status.disruptions_allowed for budget in budgets}
 
-    def _covering(self, pod: Pod) -> list[int]:
+    def _covering(self, pod: Pod) -> list[tuple[str, str]]:
         """The budgets that an eviction counts against: none for a pod that has not started, or is exempt."""
-        if pod.status.phase == "Pending" or not pod.metadata.labels:
+        metadata = pod.metadata
+        if not is_disruption(pod.status.phase, is_terminating=metadata.deletion_timestamp is not None):
             return []
-        covering = [
-            index
-            for index, (budget, selector) in enumerate(zip(self._budgets, self._selectors, strict=True))
-            if budget.metadata.namespace == pod.metadata.namespace and selector.matches(pod.metadata.labels)
-        ]
-        return [] if len(covering) == 1 and self._budgets[covering[0]].exempts(pod.status) else covering
+        covering = self._index.limiting(metadata.namespace, metadata.labels)
+        return [] if len(covering) == 1 and is_exempt(pod.status, covering[0]) else [_key(one) for one in covering]
 
     def evictable(self, pods: Iterable[Pod]) -> list[Pod]:
         """Those of some pods that may be evicted at the same time. The API refuses a pod with several budgets."""
-        used, found = Counter[int](), []
+        used, found = Counter[tuple[str, str]](), []
         for pod in pods:
             covering = self._covering(pod)
-            if len(covering) > 1 or any(used[index] >= self._allowed[index] for index in covering):
+            if len(covering) > 1 or any(used[key] >= self._allowed[key] for key in covering):
                 continue
             used.update(covering)
             found.append(pod)
@@ -276,23 +278,19 @@ class _Budgets:
     def use(self, pods: Iterable[Pod]) -> None:
         """Count pods that were evicted and have not come back."""
         for pod in pods:
-            for index in self._covering(pod):
-                self._allowed[index] -= 1
+            for key in self._covering(pod):
+                self._allowed[key] -= 1
 
     def reason(self, pod: Pod) -> str:
         """Why a pod may not be evicted."""
-        names = [self._budgets[index].metadata.name for index in self._covering(pod)]
+        names = [name for _, name in self._covering(pod)]
         if len(names) > 1:
             return f"more than one PodDisruptionBudget selects it: {', '.join(names)}"
         return f"PodDisruptionBudget {names[0]} allows no further disruption"
 
 
-def _selector(budget: PodDisruptionBudget) -> Selector:
-    """What a budget selects; nothing if its selector is invalid."""
-    try:
-        return compile_selector(budget.spec.selector)
-    except InvalidSelector:
-        return NOTHING
+def _key(budget: PodDisruptionBudget) -> tuple[str, str]:
+    return budget.metadata.namespace, budget.metadata.name
 
 
 def _cordoned(node: Node) -> Node:

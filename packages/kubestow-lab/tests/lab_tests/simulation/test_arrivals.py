@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from core_tests.engine.input.manifests import Object, arrivals, cluster, container, node, pod, workload, write
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
-from kubestow.engine.input.expansion import expand, generated_suffix
+from kubestow.engine.input.expansion import expand
 from kubestow.errors import InputError
 from kubestow_lab.simulation.arrivals import Arrivals
 
@@ -49,7 +47,9 @@ def test_a_stateful_set_numbers_its_pods_and_creates_their_claims(tmp_path: Path
     [volume] = found.pods[0].pod.spec.volumes
     assert volume.persistent_volume_claim is not None
     assert volume.persistent_volume_claim.claim_name == "data-db-5"
-    assert found.pods[0].pod.metadata.labels["apps.kubernetes.io/pod-index"] == "5"
+    labels = found.pods[0].pod.metadata.labels
+    assert labels["apps.kubernetes.io/pod-index"] == "5"
+    assert labels["controller-revision-hash"].startswith("db-")
 
 
 def test_a_daemon_set_has_a_pod_for_each_node_that_it_may_run_on(tmp_path: Path) -> None:
@@ -91,7 +91,13 @@ def test_a_job_has_the_pods_that_run_at_the_same_time(tmp_path: Path, spec: dict
 def test_the_pods_of_a_job_have_its_name_as_a_label(tmp_path: Path) -> None:
     found = arrivals(tmp_path, workload("Job", "batch", parallelism=2))
     assert [arrival.pod.metadata.labels for arrival in found.pods] == 2 * [
-        {"app": "batch", "job-name": "batch", "batch.kubernetes.io/job-name": "batch"}
+        {
+            "app": "batch",
+            "controller-uid": "job/default/batch",
+            "job-name": "batch",
+            "batch.kubernetes.io/controller-uid": "job/default/batch",
+            "batch.kubernetes.io/job-name": "batch",
+        }
     ]
 
 
@@ -324,12 +330,6 @@ def test_input_without_pods_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, node("a"), name="w.json")
     with pytest.raises(InputError, match="has no pods"):
         Arrivals.load(path, cluster=cluster(tmp_path))
-
-
-@settings(deadline=None)
-@given(st.text(max_size=10), st.sets(st.integers(0, 200_000), min_size=2, max_size=50))
-def test_generated_suffixes_do_not_recur(seed: str, indexes: set[int]) -> None:
-    assert len({generated_suffix(seed, index) for index in indexes}) == len(indexes)
 
 
 def test_the_pods_of_a_large_daemon_set_have_names_of_their_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kubestow.api.core import PodStatus
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
 __all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"]
@@ -15,6 +14,15 @@ class PodDisruptionBudgetSpec(APIObject, frozen=True):
     unhealthy_pod_eviction_policy: str = ""
 
 
+class PodDisruptionBudgetCondition(APIObject, frozen=True):
+    """``status.conditions[]`` of a PodDisruptionBudget."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class PodDisruptionBudgetStatus(APIObject, frozen=True):
     """``status`` of a PodDisruptionBudget; ``disrupted_pods`` maps pods under eviction to the time of eviction."""
 
@@ -23,6 +31,7 @@ class PodDisruptionBudgetStatus(APIObject, frozen=True):
     desired_healthy: int = 0
     observed_generation: int = 0
     disrupted_pods: dict[str, str] = {}
+    conditions: list[PodDisruptionBudgetCondition] = []
 
 
 class PodDisruptionBudget(APIObject, frozen=True):
@@ -31,11 +40,3 @@ class PodDisruptionBudget(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-    def exempts(self, pod_status: PodStatus) -> bool:
-        """Whether a pod may be evicted without using up a disruption, because it is not ready (KEP-3017)."""
-        if any(condition.type == "Ready" and condition.status == "True" for condition in pod_status.conditions):
-            return False
-        if self.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
-            return True
-        return self.status.current_healthy >= self.status.desired_healthy > 0

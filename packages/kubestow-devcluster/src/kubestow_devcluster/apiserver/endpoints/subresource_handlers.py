@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from kubestow.api.core import PodStatus
+from kubestow.api.meta import convert, decode
+from kubestow.api.policy import PodDisruptionBudget
 from kubestow.http.messages import HTTPResponse as Response
+from kubestow.rules.disruption import SEVERAL_BUDGETS, VIOLATION, BudgetIndex, denial, is_disruption, is_exempt
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.writing_handlers import (
@@ -31,7 +35,6 @@ from kubestow_devcluster.apiserver.registry.deletion import check_preconditions
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ANY, Object
 from kubestow_devcluster.apiserver.serialization.decoding import decode_body
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.containers.container_commands import command_of
 
 _CREATED = statuses.success(code=201)
@@ -107,10 +110,7 @@ def _binding_problem(pod: Object) -> str:
     return ""
 
 
-_VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 _SERVER_MANAGER = "kube-apiserver"
-#: Seconds after which clients retry while the disruption controller has not seen the latest budget.
-_RETRY_AFTER = 10
 
 
 def create_eviction(scope: RequestScope) -> Response:
@@ -126,7 +126,7 @@ def create_eviction(scope: RequestScope) -> Response:
     delete_options = parse_delete_options(options)
     write_options = WriteOptions(request.field_manager, request.dry_run or bool(options.get("dryRun")))
     pod = pods.decode(scope.get())
-    if _is_disruption(pod):
+    if is_disruption(pod["status"].get("phase", ""), is_terminating="deletionTimestamp" in pod["metadata"]):
         _decrement_budget(registry, pod, dry_run=write_options.dry_run)
     check_preconditions(pods, pod, delete_options)
     if not write_options.dry_run:
@@ -134,11 +134,6 @@ def create_eviction(scope: RequestScope) -> Response:
         delete_options = replace(delete_options, resource_version="")
         registry.delete(pods, scope.info.namespace, name, delete_options, write_options)
     return Response(201, statuses.success(code=201))
-
-
-def _is_disruption(pod: Object) -> bool:
-    """Whether the eviction counts: pods that have not started, have finished or are being deleted do not."""
-    return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
 
 
 def _set_disruption_target(registry: Registry, pods: Kind, pod: Object) -> None:
@@ -161,10 +156,16 @@ def _set_disruption_target(registry: Registry, pods: Kind, pod: Object) -> None:
 def _decrement_budget(registry: Registry, pod: Object, *, dry_run: bool) -> None:
     """Count the eviction against the pod's budget. Raises a 429 or 500 StatusError."""
     kind = registry.scheme["poddisruptionbudgets.policy"]
-    budget = _budget(registry, kind, pod)
-    if budget is None or (not _is_ready(pod) and _allows_unhealthy(budget)):
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+    stored = registry.store.collection(kind.storage).snapshot(f"{namespace}/")
+    budgets = BudgetIndex(decode(PodDisruptionBudget, one.data) for one in stored).limiting(namespace, labels)
+    if len(budgets) > 1:
+        raise statuses.internal_error(SEVERAL_BUDGETS)
+    if not budgets or is_exempt(convert(PodStatus, pod["status"]), budgets[0]):
         return
-    _check_budget(budget)
+    denied = denial(budgets[0])
+    if denied is not None:
+        raise statuses.too_many_requests(VIOLATION, cause=denied.cause, retry_after=denied.retry_after)
 
     def decrement(old: Object) -> Object:
         new = {**old, "metadata": dict(old["metadata"]), "status": dict(old["status"])}
@@ -176,57 +177,7 @@ def _decrement_budget(registry: Registry, pod: Object, *, dry_run: bool) -> None
         return new
 
     options = WriteOptions(_SERVER_MANAGER, dry_run)
-    namespace, name = budget["metadata"]["namespace"], budget["metadata"]["name"]
-    registry.update(kind, namespace, name, decrement, options, subresource="status")
-
-
-def _budget(registry: Registry, kind: Kind, pod: Object) -> Object | None:
-    """The budget of a pod; one without labels has none. Raises a 500 StatusError when several match."""
-    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
-    if not labels:
-        return None
-    matching = [
-        budget
-        for stored in registry.store.collection(kind.storage).snapshot(f"{namespace}/")
-        if matches_label_selector((budget := kind.decode(stored))["spec"].get("selector"), labels)
-    ]
-    if len(matching) > 1:
-        message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise statuses.internal_error(message)
-    return matching[0] if matching else None
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def _allows_unhealthy(budget: Object) -> bool:
-    """Whether evicting a pod that is not ready ignores the budget: by policy, or while enough others are healthy."""
-    desired = budget["status"]["desiredHealthy"]
-    is_satisfied = bool(0 < desired <= budget["status"]["currentHealthy"])
-    return is_satisfied or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-
-
-def _check_budget(budget: Object) -> None:
-    """Raises a 429 StatusError when the budget is outdated or allows no disruption."""
-    name, status = budget["metadata"]["name"], budget["status"]
-    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        cause = f"The disruption budget {name} is still being processed by the server."
-        raise statuses.too_many_requests(_VIOLATION, cause=cause, retry_after=_RETRY_AFTER)
-    if status["disruptionsAllowed"] <= 0:
-        raise statuses.too_many_requests(_VIOLATION, cause=_violation_cause(name, status))
-
-
-def _violation_cause(name: str, status: Object) -> str:
-    sync_failures = [one for one in status.get("conditions") or () if one.get("reason") == "SyncFailed"]
-    if sync_failures:
-        problem = sync_failures[0].get("message", "")
-        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {problem}"
-    desired, healthy = status["desiredHealthy"], status["currentHealthy"]
-    if healthy <= desired:
-        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-    return f"The disruption budget {name} does not allow evicting pods currently"
+    registry.update(kind, namespace, budgets[0].metadata.name, decrement, options, subresource="status")
 
 
 def _set_insufficient_pods(status: Object, generation: int, now: str) -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
+from kubestow.rules.owners import NAME_ALPHABET, SUFFIX_LENGTH, generated_name
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.kinds import object_meta
 from kubestow_devcluster.apiserver.kinds.kind import Kind
@@ -149,8 +150,6 @@ class CustomResources:
         self.definition_deleted(name)
 
 
-_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_MAX_GENERATED_PREFIX = 63 - 5
 #: Attempts to generate a name that is free.
 _NAME_ATTEMPTS = 8
 #: The resourceVersions of a write without a precondition.
@@ -229,10 +228,11 @@ class Registry:
 
     def _generate_name(self, kind: Kind, metadata: Object) -> str:
         """A name that is free, unless none is found in a few attempts."""
-        collection, prefix = self.store.collection(kind.storage), metadata["generateName"][:_MAX_GENERATED_PREFIX]
+        collection = self.store.collection(kind.storage)
         name = ""
         for _ in range(_NAME_ATTEMPTS):
-            name = prefix + "".join(self._random.choice(_SUFFIX_ALPHABET) for _ in range(5))
+            suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
+            name = generated_name(metadata["generateName"], suffix)
             if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
                 break
         return name

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kubestow.api.meta import decode
+from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.rules.claims import ephemeral_claim, ownership_problem
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.component_base.stored_objects import new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, ObjectChange, key_of
 
 __all__ = ["EphemeralVolumeController"]
@@ -25,23 +27,17 @@ class EphemeralVolumeController(Controller):
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return
         for volume in pod["spec"].get("volumes") or ():
-            template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
-            if template is not None:
-                self._ensure_claim(pod, f"{pod['metadata']['name']}-{volume['name']}", template)
+            if volume.get("ephemeral", {}).get("volumeClaimTemplate") is not None:
+                self._ensure_claim(pod, ephemeral_claim(pod["metadata"], volume))
 
-    def _ensure_claim(self, pod: Object, name: str, template: Object) -> None:
-        namespace = pod["metadata"]["namespace"]
-        existing = self.registry.store.collection(_CLAIMS).get(f"{namespace}/{name}")
-        if existing is not None:
-            if pod["metadata"]["uid"] not in {owner.uid for owner in owner_refs_of(existing)}:
-                message = f"PVC {namespace}/{name} was not created for pod {key_of(pod)} (pod is not owner)"
-                self.record_warning(pod, "WarningVolumeConflict", message)
+    def _ensure_claim(self, pod: Object, claim: Object) -> None:
+        namespace, kind = pod["metadata"]["namespace"], self.registry.scheme[_CLAIMS]
+        key = f"{namespace}/{claim['metadata']['name']}"
+        existing = self.registry.store.collection(_CLAIMS).get(key)
+        if existing is None:
+            self.registry.create(kind, namespace, kind.struct.read(claim, []))
             return
-        template_metadata = template.get("metadata") or {}
-        metadata = {
-            field: template_metadata[field] for field in ("labels", "annotations") if template_metadata.get(field)
-        }
-        metadata |= {"name": name, "ownerReferences": [new_controller_ref(self.kind, pod)]}
-        kind = self.registry.scheme[_CLAIMS]
-        new = kind.struct.read({"metadata": metadata, "spec": template.get("spec") or {}}, [])
-        self.registry.create(kind, namespace, new)
+        found = decode(PersistentVolumeClaim, existing.data)
+        problem = ownership_problem(found, pod=key_of(pod), pod_uid=pod["metadata"]["uid"])
+        if problem is not None:
+            self.record_warning(pod, "WarningVolumeConflict", problem)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from kubestow.rules.claims import ephemeral_claim_name
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
@@ -46,7 +47,7 @@ def _claim_keys(pod: StoredObject) -> set[str]:
         if volume.persistent_volume_claim is not None:
             keys.add(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
         elif volume.ephemeral is not None:
-            keys.add(f"{pod.namespace}/{pod.name}-{volume.name}")
+            keys.add(f"{pod.namespace}/{ephemeral_claim_name(pod.name, volume.name)}")
     return keys
 
 

@@ -6,12 +6,12 @@ a rollback, its revision gets a new number.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from kubestow.rules.owners import template_hash
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -20,12 +20,7 @@ from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, key_of
 
-__all__ = ["REVISION_LABEL", "ControllerRevisionHistory", "template_hash"]
-
-#: The pod label with the name of the pod's revision; daemon pods have its hash instead.
-REVISION_LABEL = "controller-revision-hash"
-
-_HASH_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+__all__ = ["ControllerRevisionHistory"]
 
 
 class ControllerRevisionHistory:
@@ -102,14 +97,3 @@ class ControllerRevisionHistory:
             metadata["annotations"] = dict(owner_metadata["annotations"])
         new = {"metadata": metadata, "data": data, "revision": number}
         return self._kind.decode(self._registry.create(self._kind, namespace, self._kind.struct.read(new, [])))
-
-
-def template_hash(template: Object, taken: Collection[str]) -> str:
-    """A hash of the template, ten characters, that is not in ``taken``."""
-    content = msgspec.json.encode(template, order="deterministic")
-    for salt in range(len(taken) + 1):
-        digest = hashlib.blake2b(content, digest_size=10, salt=bytes([salt % 256])).digest()
-        hash_ = "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest)
-        if hash_ not in taken:
-            return hash_
-    raise AssertionError("there are more salts than taken hashes")

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from kubestow.rules.workloads import job_of_cron_job
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds import cron_schedule
 from kubestow_devcluster.apiserver.kinds.kind import Kind
@@ -28,8 +29,6 @@ MANY_MISSED_TIMES = 100
 SLACK = 0.1
 #: Longer deadlines are capped, so that the start time does not overflow; in seconds.
 MAX_DEADLINE = 1_000_000_000
-
-_SCHEDULED_TIMESTAMP = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 class CronJobController(Controller):
@@ -176,12 +175,10 @@ class CronJobController(Controller):
         Raises StatusError if it is rejected, after recording an event about it.
         """
         cron_job_metadata = cron_job["metadata"]
-        template = msgspec.json.decode(msgspec.json.encode(cron_job["spec"]["jobTemplate"]))
-        metadata = template.get("metadata") or {}
-        metadata["name"] = name = f"{cron_job_metadata['name']}-{int(scheduled_time.timestamp()) // 60}"
-        metadata.setdefault("annotations", {})[_SCHEDULED_TIMESTAMP] = _format_time(scheduled_time.astimezone(zone))
-        metadata["ownerReferences"] = [new_controller_ref(self.kind, cron_job)]
-        new = self._job_kind.struct.read({"metadata": metadata, "spec": template["spec"]}, [])
+        minutes, scheduled = int(scheduled_time.timestamp()) // 60, _format_time(scheduled_time.astimezone(zone))
+        owned = job_of_cron_job(cron_job, minutes, new_controller_ref(self.kind, cron_job), scheduled=scheduled)
+        new = self._job_kind.struct.read(msgspec.json.decode(msgspec.json.encode(owned)), [])
+        name = new["metadata"]["name"]
         namespace = cron_job_metadata["namespace"]
         try:
             job = self._job_kind.decode(self.registry.create(self._job_kind, namespace, new))

@@ -14,21 +14,11 @@ import msgspec
 from kubestow.api import meta
 from kubestow.api.core import PodSpec, Taint
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
+from kubestow.rules.workloads import tolerate_node_conditions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 
-__all__ = ["DaemonSetNodes", "EligibleNodes", "with_daemon_tolerations"]
-
-_PREFIX = "node.kubernetes.io/"
-#: The tolerations of every daemon pod.
-_TOLERATIONS: tuple[dict[str, str], ...] = (
-    *({"key": _PREFIX + name, "operator": "Exists", "effect": NO_EXECUTE} for name in ("not-ready", "unreachable")),
-    *(
-        {"key": _PREFIX + name, "operator": "Exists", "effect": NO_SCHEDULE}
-        for name in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
-    ),
-)
-_HOST_NETWORK_TOLERATION = {"key": _PREFIX + "network-unavailable", "operator": "Exists", "effect": NO_SCHEDULE}
+__all__ = ["DaemonSetNodes", "EligibleNodes"]
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -58,7 +48,9 @@ class _DaemonPods:
 
     def __init__(self, template: Object, nodes: dict[str, _Node]) -> None:
         self.template = template
-        self._spec = meta.convert(PodSpec, with_daemon_tolerations(template))
+        spec = dict(template)
+        tolerate_node_conditions(spec)
+        self._spec = meta.convert(PodSpec, spec)
         self._should_run: set[str] = set()
         self._should_continue: set[str] = set()
         self.eligible = EligibleNodes(self._should_run, self._should_continue)
@@ -115,10 +107,3 @@ class DaemonSetNodes:
     def discard(self, uid: str) -> None:
         """Drop the eligible nodes of a deleted DaemonSet."""
         self._daemon_pods.pop(uid, None)
-
-
-def with_daemon_tolerations(pod_spec: Object) -> Object:
-    """The pod spec of a template, with the tolerations of every daemon pod added."""
-    added = (*_TOLERATIONS, *((_HOST_NETWORK_TOLERATION,) if pod_spec.get("hostNetwork") else ()))
-    own = [toleration for toleration in pod_spec.get("tolerations") or () if toleration not in added]
-    return {**pod_spec, "tolerations": [*own, *(dict(toleration) for toleration in added)]}

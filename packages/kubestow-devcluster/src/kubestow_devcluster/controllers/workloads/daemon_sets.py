@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from kubestow.rules.workloads import REVISION_LABEL, daemon_pod_labels, require_node, tolerate_node_conditions
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
 from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLATE_GENERATION
@@ -18,11 +19,10 @@ from kubestow_devcluster.component_base.stored_objects import uid_of
 from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
+from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 from kubestow_devcluster.controllers.workloads.daemon_set_nodes import (
     DaemonSetNodes,
     EligibleNodes,
-    with_daemon_tolerations,
 )
 
 __all__ = ["DaemonSetController"]
@@ -31,8 +31,6 @@ __all__ = ["DaemonSetController"]
 BURST_REPLICAS = 250
 #: Back-off in seconds before failed pods of a node are replaced again, doubled with each failure.
 INITIAL_BACK_OFF, MAX_BACK_OFF = 1.0, 900.0
-
-_GENERATION_LABEL = "pod-template-generation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +252,7 @@ def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
 
 def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:
     """Add revision labels, tolerations and the affinity to its node to a pod from the template."""
-    labels = pod["metadata"].setdefault("labels", {})
-    labels[REVISION_LABEL] = hash_
-    labels[_GENERATION_LABEL] = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
-    spec = pod["spec"] = with_daemon_tolerations(pod["spec"])
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
+    generation = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+    pod["metadata"].setdefault("labels", {}).update(daemon_pod_labels(hash_, generation=generation))
+    tolerate_node_conditions(pod["spec"])
+    require_node(pod["spec"], node)

@@ -7,8 +7,11 @@ ReplicaSets. A rollback is a change of the template like any other; it finds the
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from kubestow.rules.owners import template_hash
+from kubestow.rules.workloads import POD_TEMPLATE_HASH, replica_set_of
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
@@ -22,20 +25,17 @@ from kubestow_devcluster.component_base.stored_objects import (
     owner_refs_of,
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.workloads.controller_revisions import template_hash
 from kubestow_devcluster.controllers.workloads.deployment_status import (
     available_replicas,
     compute_status,
     max_surge_and_unavailable,
 )
-from kubestow_devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
 
-__all__ = ["DeploymentController"]
+__all__ = ["DeploymentController", "ReplicaSetSize", "scale_proportionally"]
 
 _PREFIX = "deployment.kubernetes.io/"
 _REVISION = f"{_PREFIX}revision"
 _DESIRED_REPLICAS, _MAX_REPLICAS = f"{_PREFIX}desired-replicas", f"{_PREFIX}max-replicas"
-_HASH_LABEL = "pod-template-hash"
 #: Annotations of a Deployment that are not copied to its ReplicaSets.
 _NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _DESIRED_REPLICAS, _MAX_REPLICAS}
 
@@ -149,26 +149,8 @@ class DeploymentController(Controller):
         deployment_metadata, spec = deployment["metadata"], deployment["spec"]
         taken = {replica_set["metadata"]["name"].rpartition("-")[2] for replica_set in replica_sets}
         hash_ = template_hash(spec["template"], taken)
-        template = msgspec.json.decode(msgspec.json.encode(spec["template"]))
-        labels = template.setdefault("metadata", {}).setdefault("labels", {})
-        labels[_HASH_LABEL] = hash_
-        selector = spec["selector"]
-        match_labels = {**(selector.get("matchLabels") or {}), _HASH_LABEL: hash_}
-        new: Object = {
-            "metadata": {
-                "name": f"{deployment_metadata['name']}-{hash_}",
-                "labels": dict(labels),
-                "annotations": self._annotations_for(deployment, _next_revision(replica_sets)),
-                "ownerReferences": [new_controller_ref(self.kind, deployment)],
-            },
-            "spec": {
-                "replicas": 0,
-                "selector": {**selector, "matchLabels": match_labels},
-                "template": template,
-            },
-        }
-        if spec.get("minReadySeconds"):
-            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        new = replica_set_of(deployment, hash_, new_controller_ref(self.kind, deployment), replicas=0)
+        new["metadata"]["annotations"] = self._annotations_for(deployment, _next_revision(replica_sets))
         kind = self._replica_set_kind
         try:
             stored = self.registry.create(kind, deployment_metadata["namespace"], kind.struct.read(new, []))
@@ -308,7 +290,7 @@ def _find_new(deployment: Object, replica_sets: list[Object]) -> Object | None:
 
 def _without_hash(template: Object) -> Object:
     metadata = template.get("metadata") or {}
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH_LABEL}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != POD_TEMPLATE_HASH}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 
@@ -352,3 +334,43 @@ def _revision(replica_set: Object) -> int:
 
 def _next_revision(replica_sets: list[Object]) -> int:
     return max([_revision(replica_set) for replica_set in replica_sets], default=0) + 1
+
+
+# -- proportional scaling ------------------------------------------------------------------------------------------
+
+
+class ReplicaSetSize(NamedTuple):
+    """The replicas of a ReplicaSet, and the Deployment's replicas plus maxSurge when it was last scaled."""
+
+    name: str
+    replicas: int
+    max_replicas: int
+
+
+def scale_proportionally(replica_sets: Sequence[ReplicaSetSize], allowed: int) -> dict[str, int]:
+    """The replicas of each set by name, ``allowed`` in total. ``replica_sets`` is ordered oldest first.
+
+    Each grows or shrinks in proportion to its size, so that scaling neither advances nor reverts a rolling update.
+    Rounding errors go to the largest. Of ReplicaSets of one size the newest grow first and the oldest shrink first.
+    """
+    missing = allowed - sum(replica_set.replicas for replica_set in replica_sets)
+    ordered = list(reversed(replica_sets)) if missing > 0 else list(replica_sets)
+    ordered.sort(key=lambda replica_set: replica_set.replicas, reverse=True)
+    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
+    remaining = missing
+    for replica_set in ordered:
+        step = _proportional_size(replica_set, allowed) - replica_set.replicas
+        step = min(step, remaining) if missing > 0 else max(step, remaining)
+        sizes[replica_set.name] += step
+        remaining -= step
+    if ordered:
+        largest = ordered[0].name
+        sizes[largest] = max(0, sizes[largest] + remaining)
+    return sizes
+
+
+def _proportional_size(replica_set: ReplicaSetSize, allowed: int) -> int:
+    """The size in proportion to the change of the total, rounded half away from zero."""
+    if replica_set.max_replicas <= 0:
+        return replica_set.replicas if allowed else 0
+    return (2 * replica_set.replicas * allowed + replica_set.max_replicas) // (2 * replica_set.max_replicas)

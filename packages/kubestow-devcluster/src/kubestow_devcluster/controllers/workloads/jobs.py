@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 
+from kubestow.rules.workloads import COMPLETION_INDEX, completion_index_prefix
 from kubestow_devcluster.apiserver.kinds.conditions import get_condition, with_condition
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -19,7 +20,7 @@ from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.behaviour.annotations import DURATION
 from kubestow_devcluster.containers.container_commands import command_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
-from kubestow_devcluster.controllers.pod_index import COMPLETION_INDEX, ControlledPods, PodView
+from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
 from kubestow_devcluster.controllers.workloads.completion_indexes import CompletionIndexes
 from kubestow_devcluster.controllers.workloads.job_policies import failure_action, matched_success_rule
 
@@ -379,7 +380,7 @@ def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
         metadata["annotations"][_INDEX_FAILURES] = str(failures)
     metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
     name = job["metadata"]["name"]
-    metadata["generateName"] = f"{name}-{text}-"
+    metadata["generateName"] = completion_index_prefix(name, index)
     pod["spec"].setdefault("hostname", f"{name}-{text}")
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
         environment = container.setdefault("env", [])

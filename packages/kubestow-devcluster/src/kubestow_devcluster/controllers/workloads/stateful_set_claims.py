@@ -6,9 +6,7 @@ to a pod that is being scaled down, and the garbage collector deletes it with th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
+from kubestow.rules.workloads import stateful_set_claims
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import StatusError
@@ -32,18 +30,18 @@ class StatefulSetClaims:
         ``uid`` is the pod's, empty if the pod does not exist yet.
         """
         is_ready = True
-        for name, template in _claim_templates(stateful_set, pod):
-            stored = self._find(stateful_set, name)
+        for _, claim in stateful_set_claims(stateful_set, pod):
+            stored = self._find(stateful_set, claim["metadata"]["name"])
             if stored is None:
-                self._create(stateful_set, pod, name, template)
+                self._create(stateful_set, pod, claim)
             else:
                 is_ready = is_ready and not is_terminating(stored) and not _is_owned_by_former_pod(stored, pod, uid)
         return is_ready
 
     def update_owner_references(self, stateful_set: Object, pod: str, uid: str, *, is_condemned: bool) -> None:
         """Make the owner references of a pod's claims those that the retention policy asks for."""
-        for name, _ in _claim_templates(stateful_set, pod):
-            stored = self._find(stateful_set, name)
+        for _, claim in stateful_set_claims(stateful_set, pod):
+            stored = self._find(stateful_set, claim["metadata"]["name"])
             if stored is None or is_terminating(stored):
                 continue
             reference = self._owner_reference(stateful_set, pod, uid, is_condemned=is_condemned)
@@ -74,17 +72,12 @@ class StatefulSetClaims:
         collection = self._registry.store.collection(self._kind.storage)
         return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
 
-    def _create(self, stateful_set: Object, pod: str, name: str, template: Object) -> None:
-        template_metadata = template.get("metadata") or {}
-        match_labels = stateful_set["spec"]["selector"].get("matchLabels") or {}
-        labels = {**(template_metadata.get("labels") or {}), **match_labels}
-        metadata: dict[str, Any] = {"name": name, "labels": labels}
-        if template_metadata.get("annotations"):
-            metadata["annotations"] = dict(template_metadata["annotations"])
+    def _create(self, stateful_set: Object, pod: str, claim: Object) -> None:
+        name = claim["metadata"]["name"]
         reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
         if reference is not None:
-            metadata["ownerReferences"] = [reference]
-        claim = self._kind.struct.read({"metadata": metadata, "spec": dict(template["spec"])}, [])
+            claim["metadata"]["ownerReferences"] = [reference]
+        claim = self._kind.struct.read(claim, [])
         set_name = stateful_set["metadata"]["name"]
         try:
             self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
@@ -94,12 +87,6 @@ class StatefulSetClaims:
             raise
         message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
         self._controller.record_event(stateful_set, "SuccessfulCreate", message)
-
-
-def _claim_templates(stateful_set: Object, pod: str) -> Iterator[tuple[str, Object]]:
-    """The name of the pod's claim for each claim template, and the template."""
-    for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
-        yield f"{template['metadata']['name']}-{pod}", template
 
 
 def _is_owned_by_former_pod(claim: StoredObject, pod: str, uid: str) -> bool:

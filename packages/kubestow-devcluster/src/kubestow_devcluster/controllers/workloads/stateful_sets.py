@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from kubestow.rules.workloads import REVISION_LABEL, mount_claims, stateful_pod_labels
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import REVISION_LABEL, ControllerRevisionHistory
+from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 from kubestow_devcluster.controllers.workloads.stateful_set_claims import StatefulSetClaims
 
 __all__ = ["StatefulSetController"]
@@ -26,7 +27,6 @@ __all__ = ["StatefulSetController"]
 #: Pods created per reconciliation.
 BATCH = 500
 
-_POD_NAME_LABEL, _POD_INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 _POD_NAME = re.compile(r"(.+)-([0-9]+)")
 
 
@@ -155,7 +155,7 @@ class StatefulSetController(AdoptingController):
             return False
         if pod.status.phase == "Pending":
             self._claims.ensure(state.stateful_set, pod.name, pod.metadata.uid)
-        labels = _identity_labels(pod.name, ordinal)
+        labels = stateful_pod_labels(pod.name, ordinal)
         if not pod.is_terminating and not labels.items() <= pod.metadata.labels.items():
             self.update_pod_metadata(
                 pod, lambda metadata: metadata.update(labels={**(metadata.get("labels") or {}), **labels})
@@ -272,21 +272,13 @@ def _is_running_and_ready(pod: PodView) -> bool:
     return pod.status.phase == "Running" and pod.is_ready
 
 
-def _identity_labels(name: str, ordinal: int) -> dict[str, str]:
-    return {_POD_NAME_LABEL: name, _POD_INDEX_LABEL: str(ordinal)}
-
-
 def _customize(stateful_set: Object, pod: Object, ordinal: int, revision: str) -> None:
     """Add a replica's identity to a pod created from the template: name, labels, hostname and claims."""
     metadata, spec = pod["metadata"], pod["spec"]
     del metadata["generateName"]
     name = metadata["name"] = f"{stateful_set['metadata']['name']}-{ordinal}"
-    metadata.setdefault("labels", {}).update({**_identity_labels(name, ordinal), REVISION_LABEL: revision})
+    metadata.setdefault("labels", {}).update({**stateful_pod_labels(name, ordinal), REVISION_LABEL: revision})
     spec["hostname"] = name
     if stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = stateful_set["spec"]["serviceName"]
-    claimed = [claim["metadata"]["name"] for claim in stateful_set["spec"].get("volumeClaimTemplates") or ()]
-    volumes = [{"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{name}"}} for volume in claimed]
-    volumes += [volume for volume in spec.get("volumes") or () if volume["name"] not in claimed]
-    if volumes:
-        spec["volumes"] = volumes
+    mount_claims(spec, stateful_set, name)

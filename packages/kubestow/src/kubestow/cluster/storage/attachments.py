@@ -28,8 +28,9 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.csi import CSINodes, in_tree_plugin, plugin_named, volume_handle
-from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of, ownership_problem
+from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of
 from kubestow.errors import InvalidObject
+from kubestow.rules.claims import ownership_problem
 
 __all__ = ["AttachedVolumes", "CSIVolume", "Dependency", "PodVolumeResolver", "ResolvedVolume", "VolumeAttachments"]
 
@@ -89,7 +90,7 @@ class PodVolumeResolver:
         if claim is None:
             not_found = f'persistentvolumeclaim "{pod_claim.name}" not found'
             return ResolvedVolume(problem=f"looking up PVC {pod.namespace}/{pod_claim.name}: {not_found}", missing=True)
-        if pod_claim.ephemeral and (problem := ownership_problem(pod, claim)):
+        if pod_claim.ephemeral and (problem := ownership_problem(claim, pod=pod.key, pod_uid=pod.uid)):
             return ResolvedVolume(problem=problem)
         if claim.spec.volume_name:
             record_dependency(("volume", claim.spec.volume_name))

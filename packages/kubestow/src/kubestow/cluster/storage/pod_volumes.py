@@ -20,6 +20,7 @@ from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.rules.claims import ephemeral_claim_name
 
 __all__ = [
     "Disk",
@@ -31,7 +32,6 @@ __all__ = [
     "claims_of",
     "disks_of",
     "key_of_claim",
-    "ownership_problem",
 ]
 
 
@@ -48,7 +48,7 @@ def claim_of(pod: PodInfo, volume: Volume) -> PodClaim | None:
     if volume.persistent_volume_claim is not None:
         return PodClaim(volume.persistent_volume_claim.claim_name, ephemeral=False)
     if volume.ephemeral is not None:
-        return PodClaim(f"{pod.name}-{volume.name}", ephemeral=True)
+        return PodClaim(ephemeral_claim_name(pod.name, volume.name), ephemeral=True)
     return None
 
 
@@ -72,14 +72,6 @@ def claim_names(shape: Shape) -> list[str]:
     """The names of the claims that pods of a shape use, without those of ephemeral volumes."""
     volumes = (volume.persistent_volume_claim for volume in shape.spec.volumes)
     return [volume.claim_name for volume in volumes if volume is not None]
-
-
-def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str | None:
-    """The problem with an ephemeral volume's claim that the pod does not own, None when it owns it."""
-    owner = claim.metadata.controller
-    if owner is not None and owner.uid == pod.uid:
-        return None
-    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 # -- disks that pods on one node may not share -----------------------------------------------------------------

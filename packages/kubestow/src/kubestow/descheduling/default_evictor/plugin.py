@@ -10,13 +10,13 @@ import numpy as np
 from kubestow.api.selector_text import parse_selector
 from kubestow.api.selectors import Selector, compile_selector
 from kubestow.cluster.pods.shapes import Shape
-from kubestow.descheduling.budgets import Budgets
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.default_evictor import args as arguments
 from kubestow.descheduling.default_evictor.args import SYSTEM_CRITICAL_PRIORITY, DefaultEvictorArgs
 from kubestow.descheduling.eviction_order import PREFER_NO_EVICTION
 from kubestow.descheduling.interface import FilterPlugin, PreEvictionFilterPlugin, Problem
 from kubestow.descheduling.node_fit import Mask, NodeFit
+from kubestow.rules.disruption import BudgetIndex
 
 __all__ = ["DefaultEvictor"]
 
@@ -51,7 +51,7 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
 
     def loop_ended(self) -> None:
         self._node_fit: _FittingNodes | None = None
-        self._budgets: Budgets | None = None
+        self._budgets: BudgetIndex | None = None
         #: What the protections say about the pods of a shape.
         self._accepted: dict[Shape, bool] = {}
 
@@ -102,7 +102,7 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
         if arguments.PODS_WITH_PVC in protections and (classes := _protected_classes(args)):
             yield lambda pod, cluster: _uses_none_of(classes, pod, cluster)
         if arguments.PODS_WITHOUT_PDB in protections:
-            yield lambda pod, cluster: bool(self._budgets_of(cluster).of(pod))
+            yield lambda pod, cluster: bool(self._budgets_of(cluster).selecting(pod.namespace, pod.labels))
         if args.min_replicas > 1:
             least = args.min_replicas
             yield lambda pod, cluster: len(pod.owners) != 1 or cluster.owned_by(pod.owners[0].uid) >= least
@@ -110,9 +110,9 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
             age = timedelta(seconds=args.min_pod_age.seconds)
             yield lambda pod, cluster: _started_before(pod, cluster, age)
 
-    def _budgets_of(self, cluster: ClusterState) -> Budgets:
+    def _budgets_of(self, cluster: ClusterState) -> BudgetIndex:
         if self._budgets is None:
-            self._budgets = Budgets(cluster.budgets)
+            self._budgets = BudgetIndex(cluster.budgets)
         return self._budgets
 
     # -- PreEvictionFilter ---------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
-from kubestow.engine.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
-from kubestow.engine.cluster_api.replacements import replacement
+from kubestow.engine.cluster_api.replacements import belongs_to, claims_of, released, replacement, with_own_claims
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.assumed_volumes import bind_assumed_volumes
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted

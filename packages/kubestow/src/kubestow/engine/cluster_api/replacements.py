@@ -1,21 +1,40 @@
-"""Replacements: the pods that controllers create for evicted ones."""
+"""Replacements: the pods that controllers create for evicted ones, and the claims of both.
+
+A claim that was created for a pod is deleted with it, and its replacement gets one of its own. A claim for devices that
+pods share is released by a pod that is gone, and deallocated once none is left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterator
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from kubestow.api.core import Pod, PodStatus
-from kubestow.api.meta import OwnerReference
-from kubestow.engine.input.expansion import generated_suffix
+from kubestow.api.meta import ObjectMeta, OwnerReference, convert
+from kubestow.api.resource import ResourceClaim, ResourceClaimStatus
+from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
+from kubestow.rules.claims import ephemeral_claim_name, resource_claim_prefix
+from kubestow.rules.owners import controller_reference, generated_name, generated_suffix
 
-__all__ = ["original_uid", "replacement", "replacing_controller"]
+__all__ = [
+    "belongs_to",
+    "claims_of",
+    "original_uid",
+    "released",
+    "replacement",
+    "replacing_controller",
+    "with_own_claims",
+]
 
 #: Controllers that do not replace a pod: that of static pods, and one whose pods belong to their nodes.
 _NOT_REPLACING = frozenset({"Node", "DaemonSet"})
 _REPLACEMENT = "/replacement"
+
+#: Finds an object by its kind, namespace and name.
+Find = Callable[[type[Any], str, str], Any | None]
 
 
 def replacing_controller(pod: Pod) -> OwnerReference | None:
@@ -32,7 +51,8 @@ def replacement(pod: Pod, controller: OwnerReference, existing: Container[tuple[
     """
     metadata, name = pod.metadata, pod.metadata.name
     if controller.kind != "StatefulSet":
-        names = (f"{controller.name}-{generated_suffix(f'replacement of {name}', number)}" for number in count(1))
+        suffixes = (generated_suffix(f"replacement of {name}", number) for number in count(1))
+        names = (generated_name(f"{controller.name}-", suffix) for suffix in suffixes)
         name = next(name for name in names if (metadata.namespace, name) not in existing)
     uid = f"{metadata.uid}{_REPLACEMENT}"
     metadata = msgspec.structs.replace(metadata, name=name, uid=uid, creation_timestamp=created)
@@ -46,3 +66,86 @@ def original_uid(uid: str) -> str:
     while uid.endswith(_REPLACEMENT):
         uid = uid.removesuffix(_REPLACEMENT)
     return uid
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+def claims_of(pod: Pod, find: Find) -> Iterator[ResourceClaim | PersistentVolumeClaim]:
+    """The claims for devices and ephemeral volumes that a pod refers to and that exist."""
+    namespace, status = pod.metadata.namespace, pod.status
+    names = [claim.resource_claim_name for claim in pod.spec.resource_claims]
+    names += [claim.resource_claim_name for claim in status.resource_claim_statuses]
+    if status.extended_resource_claim_status is not None:
+        names.append(status.extended_resource_claim_status.resource_claim_name)
+    wanted: list[tuple[type[Any], str]] = [(ResourceClaim, name) for name in names if name]
+    wanted += [
+        (PersistentVolumeClaim, ephemeral_claim_name(pod.metadata.name, v.name))
+        for v in pod.spec.volumes
+        if v.ephemeral is not None
+    ]
+    for kind, name in wanted:
+        if (claim := find(kind, namespace, name)) is not None:
+            yield claim
+
+
+def belongs_to(obj: Any, uids: Container[str]) -> bool:
+    """Whether an object is a claim that was created for one of the pods with these uids."""
+    if not isinstance(obj, (ResourceClaim, PersistentVolumeClaim)):
+        return False
+    controller = obj.metadata.controller
+    return controller is not None and controller.kind == "Pod" and controller.uid in uids
+
+
+def released(claim: ResourceClaim, gone: Container[str]) -> ResourceClaim:
+    """The claim without the pods with these uids; deallocated if it is reserved for no other."""
+    status = claim.status
+    consumers = [consumer for consumer in status.reserved_for if consumer.uid not in gone]
+    if len(consumers) == len(status.reserved_for):
+        return claim
+    fields: dict[str, Any] = {"reserved_for": consumers}
+    if not consumers:
+        fields |= {"allocation": None, "devices": []}
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(status, **fields))
+
+
+def with_own_claims(created: Pod, replaced: Pod, find: Find) -> tuple[Pod, list[Any]]:
+    """A pod that replaces another one, with the claims that are created for it, like those of the other."""
+    statuses, claims = [], list[Any]()
+    for status in created.status.resource_claim_statuses:
+        old = find(ResourceClaim, replaced.metadata.namespace, status.resource_claim_name or "")
+        if old is not None and belongs_to(old, {replaced.metadata.uid}):
+            prefix = resource_claim_prefix(created.metadata.name, status.name)
+            name = generated_name(prefix, generated_suffix(f"{created.metadata.uid}/{status.name}"))
+            claims.append(_created_for(created, old, name, status=ResourceClaimStatus()))
+            status = msgspec.structs.replace(status, resource_claim_name=name)
+        statuses.append(status)
+    for volume in created.spec.volumes:
+        if volume.ephemeral is None:
+            continue
+        old = find(
+            PersistentVolumeClaim,
+            replaced.metadata.namespace,
+            ephemeral_claim_name(replaced.metadata.name, volume.name),
+        )
+        if old is not None and belongs_to(old, {replaced.metadata.uid}):
+            spec = msgspec.structs.replace(old.spec, volume_name="")
+            name = ephemeral_claim_name(created.metadata.name, volume.name)
+            claims.append(_created_for(created, old, name, spec=spec, status=PersistentVolumeClaimStatus()))
+    if not statuses:
+        return created, claims
+    pod_status = msgspec.structs.replace(created.status, resource_claim_statuses=statuses)
+    return msgspec.structs.replace(created, status=pod_status), claims
+
+
+def _created_for(pod: Pod, like: Any, name: str, **fields: Any) -> Any:
+    """A new claim of a pod with the spec of another one."""
+    reference = controller_reference("v1", "Pod", name=pod.metadata.name, uid=pod.metadata.uid)
+    metadata = ObjectMeta(
+        name=name,
+        namespace=pod.metadata.namespace,
+        uid=f"{type(like).__name__}/{pod.metadata.uid}/{name}".lower(),
+        labels=like.metadata.labels,
+        owner_references=[convert(OwnerReference, reference)],
+    )
+    return msgspec.structs.replace(like, metadata=metadata, **fields)

@@ -7,7 +7,6 @@ many pods as run at the same time. Generated names depend on the workload alone,
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,39 +14,13 @@ from typing import Any
 from kubestow.api.core import Node, PodSpec
 from kubestow.api.meta import convert
 from kubestow.errors import InvalidObject
-from kubestow.rules.admission import merged_tolerations
+from kubestow.rules import workloads
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
+from kubestow.rules.owners import controller_reference, generated_name, generated_suffix, template_hash
 
-__all__ = ["Expansion", "Replica", "expand", "generated_suffix"]
+__all__ = ["Expansion", "Replica", "expand"]
 
 Object = dict[str, Any]
-
-#: The alphabet of generated names in Kubernetes: no vowels, so no words.
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX_LENGTH, _HASH_LENGTH = 5, 10
-#: Between the numbers of consecutive suffixes; coprime to the size of the alphabet, so no suffix recurs early.
-_STRIDE = 6_700_417
-_HASH_LABEL = "pod-template-hash"
-_STATEFUL_SET_POD, _POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
-_JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
-_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-#: What the DaemonSet controller makes its pods tolerate.
-_DAEMON_TOLERATIONS = tuple(
-    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}
-    for taint, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
-)
-_NETWORK_TOLERATION = {
-    "key": "node.kubernetes.io/network-unavailable",
-    "operator": "Exists",
-    "effect": "NoSchedule",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +63,15 @@ def expand(workload: Object, nodes: Callable[[], Sequence[Object]]) -> Iterator[
 def _deployment(deployment: Object) -> Expansion:
     """Creates a ReplicaSet named after a hash of the template."""
     spec = deployment["spec"]
-    hash_ = generated_suffix(repr(spec.get("template")), length=_HASH_LENGTH)
-    template = copy.deepcopy(_template(spec))
-    metadata = template.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), _HASH_LABEL: hash_}
-    selector = copy.deepcopy(spec.get("selector") or {})
-    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _HASH_LABEL: hash_}
-    name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
-    replica_set: Object = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": f"{name}-{hash_}", "namespace": namespace, "ownerReferences": [_owner(deployment)]},
-        "spec": {"replicas": spec.get("replicas"), "selector": selector, "template": template},
-    }
-    replica_set["metadata"]["labels"] = metadata["labels"]
+    hash_ = template_hash(_template(spec))
+    owned = workloads.replica_set_of(deployment, hash_, _reference(deployment), replicas=spec.get("replicas"))
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **owned}
     expansion = _replicas(replica_set, _pod_of(replica_set))
     return Expansion(expansion.pod, expansion.replicas, [replica_set])
 
 
 def _replicas(controller: Object, pod: Object) -> Expansion:
-    name = controller["metadata"]["name"]
-    return Expansion(pod, [_generated(name, index, {}) for index in range(_count(controller, "replicas"))])
+    return Expansion(pod, [_generated(pod, index) for index in range(_count(controller, "replicas"))])
 
 
 def _stateful_set(stateful_set: Object) -> Iterator[Expansion]:
@@ -122,42 +83,36 @@ def _stateful_set(stateful_set: Object) -> Iterator[Expansion]:
         if not (template.get("metadata") or {}).get("name"):
             raise InvalidObject("required value", path=f"spec.volumeClaimTemplates[{index}].metadata.name")
     base = _pod_of(stateful_set)
+    del base["metadata"]["generateName"]
+    base["metadata"]["labels"][workloads.REVISION_LABEL] = f"{name}-{template_hash(_template(spec))}"
     ordinals = range(first, first + _count(stateful_set, "replicas"))
-    replicas = [Replica(f"{name}-{n}", {_STATEFUL_SET_POD: f"{name}-{n}", _POD_INDEX: str(n)}) for n in ordinals]
+    replicas = [Replica(f"{name}-{n}", workloads.stateful_pod_labels(f"{name}-{n}", n)) for n in ordinals]
     if not templates:
         yield Expansion(base, replicas)
         return
     for replica in replicas:
-        pod, claims = copy.deepcopy(base), []
-        volumes = pod["spec"].setdefault("volumes", [])
-        for template in templates:
-            volume = template["metadata"]["name"]
-            claim_name = f"{volume}-{replica.name}"
-            claims.append(_claim(template, claim_name, stateful_set["metadata"]["namespace"]))
-            volumes[:] = [v for v in volumes if v.get("name") != volume]
-            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
+        pod = copy.deepcopy(base)
+        workloads.mount_claims(pod["spec"], stateful_set, replica.name)
+        claims = [
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
+            for _, claim in workloads.stateful_set_claims(stateful_set, replica.name)
+        ]
         yield Expansion(pod, [replica], claims)
-
-
-def _claim(template: Object, name: str, namespace: str) -> Object:
-    metadata = {**(template.get("metadata") or {}), "name": name, "namespace": namespace}
-    spec = template.get("spec") or {}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 def _daemon_set(daemon_set: Object, nodes: Sequence[Object]) -> Iterator[Expansion]:
     """One pod for each node that it may run on; unschedulable nodes are included."""
-    base, name = _pod_of(daemon_set), daemon_set["metadata"]["name"]
-    spec = base["spec"]
-    tolerations = [*_DAEMON_TOLERATIONS, *((_NETWORK_TOLERATION,) if spec.get("hostNetwork") else ())]
-    spec["tolerations"] = merged_tolerations(spec, tolerations)
-    selecting = convert(PodSpec, spec)
+    base = _pod_of(daemon_set)
+    hash_ = template_hash(_template(daemon_set["spec"]))
+    base["metadata"]["labels"] |= workloads.daemon_pod_labels(hash_, generation="1")
+    workloads.tolerate_node_conditions(base["spec"])
+    selecting = convert(PodSpec, base["spec"])
     for index, node in enumerate(nodes):
         if not _belongs_on(selecting, convert(Node, node)):
             continue
         pod = copy.deepcopy(base)
-        _require_node(pod["spec"], node["metadata"]["name"])
-        yield Expansion(pod, [_generated(name, index, {})])
+        workloads.require_node(pod["spec"], node["metadata"]["name"])
+        yield Expansion(pod, [_generated(pod, index)])
 
 
 def _belongs_on(spec: PodSpec, node: Node) -> bool:
@@ -165,37 +120,28 @@ def _belongs_on(spec: PodSpec, node: Node) -> bool:
     return not taints and selects_node(spec, node.metadata.name, node.metadata.labels)
 
 
-def _require_node(spec: Object, node_name: str) -> None:
-    """Replace the required node affinity by the name of a node, as the DaemonSet controller does."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
-    node_affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
-
-
 def _job(job: Object) -> Expansion:
     """As many pods as run at the same time."""
     spec, name = job["spec"], job["metadata"]["name"]
     pod = _pod_of(job)
-    pod["metadata"]["labels"] |= dict.fromkeys(_JOB_NAMES, name)
+    if not spec.get("manualSelector"):
+        pod["metadata"]["labels"] |= workloads.job_pod_labels(name, _uid(job))
     if spec.get("suspend"):
         return Expansion(pod, [])
     parallelism, completions = _count(job, "parallelism"), spec.get("completions")
     count = parallelism if completions is None else min(parallelism, _integer(completions, "spec.completions"))
     if spec.get("completionMode") != "Indexed":
-        return Expansion(pod, [_generated(name, index, {}) for index in range(count)])
-    replicas = [_generated(f"{name}-{index}", index, {_COMPLETION_INDEX: str(index)}) for index in range(count)]
-    return Expansion(pod, replicas)
+        return Expansion(pod, [_generated(pod, index) for index in range(count)])
+    names = (_generated_name(workloads.completion_index_prefix(name, index), index) for index in range(count))
+    return Expansion(pod, [Replica(one, {workloads.COMPLETION_INDEX: str(index)}) for index, one in enumerate(names)])
 
 
 def _cron_job(cron_job: Object) -> Iterator[Expansion]:
     """One run of its Job."""
-    spec, metadata = cron_job["spec"], cron_job["metadata"]
-    if spec.get("suspend"):
+    if cron_job["spec"].get("suspend"):
         return
-    template = spec.get("jobTemplate") or {}
-    job_metadata = {**(template.get("metadata") or {}), "name": f"{metadata['name']}-0"}
-    job_metadata |= {"namespace": metadata["namespace"], "ownerReferences": [_owner(cron_job)]}
-    yield _job({"apiVersion": "batch/v1", "kind": "Job", "metadata": job_metadata, "spec": template.get("spec") or {}})
+    owned = workloads.job_of_cron_job(cron_job, 0, _reference(cron_job), scheduled=None)
+    yield _job({"apiVersion": "batch/v1", "kind": "Job", **owned})
 
 
 # -- parts of pods -------------------------------------------------------------------------------------------------
@@ -210,31 +156,21 @@ def _template(spec: Object) -> Object:
 
 def _pod_of(controller: Object) -> Object:
     """The manifest of a controller's pods, without a name."""
-    template = _template(controller["spec"])
-    metadata = template.get("metadata") or {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "namespace": controller["metadata"]["namespace"],
-            "labels": dict(metadata.get("labels") or {}),
-            "annotations": dict(metadata.get("annotations") or {}),
-            "ownerReferences": [_owner(controller)],
-        },
-        "spec": copy.deepcopy(template["spec"]),
-    }
+    name, template = controller["metadata"]["name"], _template(controller["spec"])
+    pod = copy.deepcopy(workloads.pod_from_template(name, template, _reference(controller)))
+    metadata = {"namespace": controller["metadata"]["namespace"], "labels": {}, **pod["metadata"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
 
 
-def _owner(controller: Object) -> Object:
+def _reference(controller: Object) -> Object:
+    name = controller["metadata"]["name"]
+    return controller_reference(controller["apiVersion"], controller["kind"], name=name, uid=_uid(controller))
+
+
+def _uid(controller: Object) -> str:
     metadata = controller["metadata"]
-    uid = metadata.get("uid") or f"{controller['kind']}/{metadata['namespace']}/{metadata['name']}".lower()
-    return {
-        "apiVersion": controller["apiVersion"],
-        "kind": controller["kind"],
-        "name": metadata["name"],
-        "uid": uid,
-        "controller": True,
-    }
+    uid: str | None = metadata.get("uid")
+    return uid or f"{controller['kind']}/{metadata['namespace']}/{metadata['name']}".lower()
 
 
 def _count(controller: Object, field: str) -> int:
@@ -249,16 +185,9 @@ def _integer(value: Any, path: str) -> int:
     return value
 
 
-def _generated(prefix: str, index: int, labels: Mapping[str, str]) -> Replica:
-    return Replica(f"{prefix}-{generated_suffix(prefix, index)}", labels)
+def _generated(pod: Object, index: int) -> Replica:
+    return Replica(_generated_name(pod["metadata"]["generateName"], index), {})
 
 
-def generated_suffix(seed: str, index: int = 0, *, length: int = _SUFFIX_LENGTH) -> str:
-    """A suffix that looks generated, depends on its arguments alone, and is another one for each ``index``."""
-    start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
-    number = (start + index * _STRIDE) % len(_ALPHABET) ** length
-    digits = []
-    for _ in range(length):
-        number, digit = divmod(number, len(_ALPHABET))
-        digits.append(_ALPHABET[digit])
-    return "".join(digits)
+def _generated_name(generate_name: str, index: int) -> str:
+    return generated_name(generate_name, generated_suffix(generate_name.removesuffix("-"), index))

@@ -38,9 +38,10 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
-from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of, ownership_problem
+from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
+from kubestow.rules.claims import ownership_problem
 from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
 __all__ = [
@@ -100,7 +101,7 @@ def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) ->
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    return ownership_problem(pod, claim) if reference.ephemeral else None
+    return ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) if reference.ephemeral else None
 
 
 def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:

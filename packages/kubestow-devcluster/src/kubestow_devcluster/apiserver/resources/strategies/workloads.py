@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from kubestow.api.formats.names import NameErrors
+from kubestow.rules.workloads import job_pod_labels
 from kubestow_devcluster.apiserver.field_errors import (
     FieldError,
     forbidden_value,
@@ -324,9 +325,8 @@ class JobStrategy(PodControllerStrategy):
         if spec.get("manualSelector"):
             return
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-        for prefix in ("", "batch.kubernetes.io/"):
-            labels.setdefault(f"{prefix}controller-uid", metadata["uid"])
-            labels.setdefault(f"{prefix}job-name", metadata.get("name", ""))
+        for label, value in job_pod_labels(metadata.get("name", ""), metadata["uid"]).items():
+            labels.setdefault(label, value)
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}})
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
