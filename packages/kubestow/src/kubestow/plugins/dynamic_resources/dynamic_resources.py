@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
