@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
 
-__all__ = ["up"]
-
 _DEFAULT_NODES = 5
 _DASHBOARD = "/dashboard"
 

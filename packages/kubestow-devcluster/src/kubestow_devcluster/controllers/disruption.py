@@ -26,8 +26,6 @@ from kubestow_devcluster.controllers.controller import (
 )
 from kubestow_devcluster.controllers.pod_index import PodView
 
-__all__ = ["DisruptionController", "GuardedPods"]
-
 #: Seconds from an eviction until the pod must be deleted.
 DELETION_TIMEOUT = 120.0
 

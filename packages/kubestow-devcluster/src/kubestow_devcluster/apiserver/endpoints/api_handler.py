@@ -56,8 +56,6 @@ from kubestow_devcluster.apiserver.serialization.negotiation import (
     negotiate_output_media_type,
 )
 
-__all__ = ["APIHandler"]
-
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[RequestScope], Response | Awaitable[Response]]

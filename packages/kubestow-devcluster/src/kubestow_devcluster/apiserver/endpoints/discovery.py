@@ -21,8 +21,6 @@ from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
 
-__all__ = ["serve_discovery"]
-
 _AGGREGATED_MEDIA_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS = ["get", "patch", "update"]
 #: Subresource -> group, version and kind of its objects, and verbs; others have the kind of their resource.

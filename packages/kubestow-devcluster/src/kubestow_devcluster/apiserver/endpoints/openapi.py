@@ -42,8 +42,6 @@ from kubestow_devcluster.apiserver.schema.types import (
 )
 from kubestow_devcluster.apiserver.serialization import protobuf
 
-__all__ = ["OpenAPI"]
-
 #: A built-in kind whose descriptions of the fields of all kinds custom resources have too.
 _TYPICAL = "V1PodTemplate"
 _REFERENCE = "#/components/schemas/"

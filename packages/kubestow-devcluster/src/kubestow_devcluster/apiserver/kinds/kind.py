@@ -100,7 +100,7 @@ class SpecStrategy(RESTStrategy):
     has_generation = True
 
 
-_ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class KindNames(NamedTuple):
@@ -143,7 +143,7 @@ class RESTOptions:
     """
 
     strategy: RESTStrategy = field(default_factory=RESTStrategy)
-    verbs: tuple[str, ...] = _ALL_VERBS
+    verbs: tuple[str, ...] = ALL_VERBS
     selectable_fields: tuple[str, ...] = ()
     storage_version_hash: str = ""
     stored_in: str = ""

@@ -8,16 +8,6 @@ from typing import NamedTuple
 
 from kubestow_devcluster.apiserver import statuses
 
-__all__ = [
-    "JSON",
-    "PROTOBUF",
-    "SUPPORTED_MEDIA_TYPES",
-    "YAML",
-    "Conversion",
-    "MediaTypeOptions",
-    "negotiate_output_media_type",
-]
-
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 #: The media types that error messages list; custom resources have no protobuf encoding.
 SUPPORTED_MEDIA_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
