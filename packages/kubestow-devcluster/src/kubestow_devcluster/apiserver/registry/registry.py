@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.kinds import object_meta
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.scheme import Scheme
-from kubestow_devcluster.apiserver.patches.managed_fields import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
 from kubestow_devcluster.apiserver.registry.admission.chain import Admission
 from kubestow_devcluster.apiserver.registry.deletion import (
     DeleteOptions,

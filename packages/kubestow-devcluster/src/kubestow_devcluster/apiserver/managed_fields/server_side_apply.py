@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubestow_devcluster.apiserver.field_errors import FieldError
-from kubestow_devcluster.apiserver.patches.managed_fields import (
+from kubestow_devcluster.apiserver.managed_fields.managers import (
     FieldManager,
     FieldPath,
     Fieldset,
