@@ -222,7 +222,7 @@ def _create_server(
     options: ServerOptions, security: SecureServing, cluster: _ClusterOptions, dashboard: Path | None
 ) -> DevCluster:
     """The cluster with its initial objects, or the one that is resumed. ``dashboard`` is the scheduler's socket."""
-    from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
+    from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.cluster import ControllerManagerOptions
 
     controller_manager = ControllerManagerOptions(**cluster.durations._asdict())

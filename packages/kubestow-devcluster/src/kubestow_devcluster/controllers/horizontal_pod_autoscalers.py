@@ -18,8 +18,8 @@ from kubestow.api.formats import quantity
 from kubestow.api.selector_text import parse_selector
 from kubestow.errors import InvalidSelector
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at, with_value_at
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, PodUsage

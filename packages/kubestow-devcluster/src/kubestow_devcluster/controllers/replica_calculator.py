@@ -3,6 +3,10 @@
 As kube-controller-manager's: replicas are the ready pods times the ratio of usage to target, rounded up, unless the
 ratio is within the tolerance. Pods without a measurement dampen the change: they count as using what is requested when
 replicas shrink, and as using nothing when they grow. Pods that are not ready count as using nothing when replicas grow.
+
+The history of scaling limits how far and how fast replicas follow the recommendations.
+Stabilization takes the highest recent recommendation when scaling down, and the lowest when scaling up. Policies bound
+the change in a period. Times are Unix times in seconds.
 """
 
 from __future__ import annotations

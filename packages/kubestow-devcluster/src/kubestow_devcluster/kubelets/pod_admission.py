@@ -30,8 +30,6 @@ from kubestow.rules.requests import (
 )
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["PodAdmission", "Rejection", "Resize"]
-
 _AFFINITY = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 _PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 _TAINTS = "Predicate TaintToleration failed: node(s) had untolerated taint(s)"

@@ -2,6 +2,9 @@
 
 A step is computed from the pod's status whenever the pod is synced; it stays scheduled until it is applied or a later
 sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
+
+The Stages of KWOK change pods beside the lifecycle that a kubelet simulates.
+A stage is chosen when a pod reaches a state that it matches, and applied after its delay if it still matches then.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from kubestow_devcluster.apiserver.endpoints.writing_handlers import (
     patch_type_of,
     patched,
 )
-from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
 from kubestow_devcluster.apiserver.kinds.kind import Kind, ScalePaths, value_at, with_value_at
+from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.apiserver.printers.table import format_selector
 from kubestow_devcluster.apiserver.registry.deletion import check_preconditions
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions

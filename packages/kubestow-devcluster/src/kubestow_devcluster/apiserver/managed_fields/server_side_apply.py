@@ -29,8 +29,6 @@ from kubestow_devcluster.apiserver.managed_fields.managers import (
 from kubestow_devcluster.apiserver.schema.types import ListOf, Object, Struct, StructField, Type
 from kubestow_devcluster.apiserver.statuses import StatusError
 
-__all__ = ["server_side_apply", "undeclared_fields"]
-
 
 def server_side_apply(
     live: Object | None, config: Object, struct: Struct, manager: FieldManager, *, force: bool, time: str

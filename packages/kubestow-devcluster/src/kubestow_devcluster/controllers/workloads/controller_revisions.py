@@ -20,8 +20,6 @@ from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, key_of
 
-__all__ = ["REVISION_LABEL", "ControllerRevisionHistory", "template_hash"]
-
 #: The pod label with the name of the pod's revision; daemon pods have its hash instead.
 REVISION_LABEL = "controller-revision-hash"
 

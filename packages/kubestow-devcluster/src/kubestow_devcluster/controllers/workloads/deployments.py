@@ -23,14 +23,13 @@ from kubestow_devcluster.component_base.stored_objects import (
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.workloads.controller_revisions import template_hash
-from kubestow_devcluster.controllers.workloads.deployment_status import (
+from kubestow_devcluster.controllers.workloads.rollouts import (
+    ReplicaSetSize,
     available_replicas,
     compute_status,
     max_surge_and_unavailable,
+    scale_proportionally,
 )
-from kubestow_devcluster.controllers.workloads.proportional_scaling import ReplicaSetSize, scale_proportionally
-
-__all__ = ["DeploymentController"]
 
 _PREFIX = "deployment.kubernetes.io/"
 _REVISION = f"{_PREFIX}revision"

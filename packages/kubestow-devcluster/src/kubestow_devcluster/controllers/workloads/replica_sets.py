@@ -9,13 +9,11 @@ from __future__ import annotations
 import heapq
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, key_of
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-
-__all__ = ["ReplicaSetController", "ReplicationControllerController"]
 
 #: Pods created or deleted per reconciliation.
 BURST_REPLICAS = 500

@@ -1,6 +1,8 @@
-"""The protection controllers: remove the finalizers of terminating volumes and claims once they are not in use.
+"""Volumes and claims in use: protection controllers, and the claims of generic ephemeral volumes.
 
+The protection controllers remove the finalizers of terminating volumes and claims once they are not in use.
 A claim is in use while a bound pod that has not finished refers to it; a volume is in use while it is bound.
+The claims of generic ephemeral volumes are owned by their pod.
 """
 
 from __future__ import annotations
@@ -11,10 +13,14 @@ import msgspec
 
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
-from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-
-__all__ = ["PVCProtectionController", "PVProtectionController"]
+from kubestow_devcluster.component_base.stored_objects import (
+    is_pod_finished,
+    is_terminating,
+    new_controller_ref,
+    node_name_of,
+    owner_refs_of,
+)
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 
 
 class _ClaimVolumeSource(msgspec.Struct, frozen=True, rename="camel"):
@@ -107,3 +113,42 @@ class PVProtectionController(_ProtectionController):
 
     def is_in_use(self, key: str, current: Object) -> bool:
         return bool(current["status"].get("phase") == "Bound")
+
+
+_CLAIMS = "persistentvolumeclaims"
+
+
+class EphemeralVolumeController(Controller):
+    resource = "pods"
+    component = "ephemeral_volume"
+
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
+        if event.type == "ADDED" and b'"volumeClaimTemplate":' in event.object.data:
+            self.enqueue(change.key)
+
+    def reconcile(self, key: str) -> None:
+        pod = self.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        for volume in pod["spec"].get("volumes") or ():
+            template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
+            if template is not None:
+                self._ensure_claim(pod, f"{pod['metadata']['name']}-{volume['name']}", template)
+
+    def _ensure_claim(self, pod: Object, name: str, template: Object) -> None:
+        namespace = pod["metadata"]["namespace"]
+        existing = self.registry.store.collection(_CLAIMS).get(f"{namespace}/{name}")
+        if existing is not None:
+            if pod["metadata"]["uid"] not in {owner.uid for owner in owner_refs_of(existing)}:
+                message = f"PVC {namespace}/{name} was not created for pod {key_of(pod)} (pod is not owner)"
+                self.record_warning(pod, "WarningVolumeConflict", message)
+            return
+        template_metadata = template.get("metadata") or {}
+        metadata = {
+            field: template_metadata[field] for field in ("labels", "annotations") if template_metadata.get(field)
+        }
+        metadata |= {"name": name, "ownerReferences": [new_controller_ref(self.kind, pod)]}
+        kind = self.registry.scheme[_CLAIMS]
+        new = kind.struct.read({"metadata": metadata, "spec": template.get("spec") or {}}, [])
+        self.registry.create(kind, namespace, new)
