@@ -322,7 +322,7 @@ class PodController(Controller):
             for key in change.controller_keys(self.kind.name):
                 self.enqueue(key)
 
-    def is_available(self, owner: Object, pod: PodView) -> bool:
+    def check_availability(self, owner: Object, pod: PodView) -> bool:
         """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""
         min_ready_seconds = owner["spec"].get("minReadySeconds", 0)
         if not min_ready_seconds or not pod.is_ready:

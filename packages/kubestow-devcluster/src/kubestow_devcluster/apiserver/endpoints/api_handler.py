@@ -46,8 +46,8 @@ from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import METRICS_GROUP
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
-from kubestow_devcluster.apiserver.security.authorization import RBAC, AlwaysAllow, Authorizer
-from kubestow_devcluster.apiserver.security.escalation import RBAC_GROUP, check_escalation
+from kubestow_devcluster.apiserver.security.authorization import RBAC, RBAC_GROUP, AlwaysAllow, Authorizer
+from kubestow_devcluster.apiserver.security.escalation import check_escalation
 from kubestow_devcluster.apiserver.serialization.negotiation import (
     JSON,
     PROTOBUF,

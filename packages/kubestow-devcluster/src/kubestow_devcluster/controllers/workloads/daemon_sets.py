@@ -271,7 +271,7 @@ class DaemonSetController(AdoptingController):
             return finished + running[1:]
         old = [pod for pod in running if not state.is_updated(pod)]
         new = [pod for pod in running if state.is_updated(pod)]
-        is_replaced = bool(old and new) and (not old[0].is_ready or self.is_available(state.daemon_set, new[0]))
+        is_replaced = bool(old and new) and (not old[0].is_ready or self.check_availability(state.daemon_set, new[0]))
         return finished + new[1:] + old[0 if is_replaced else 1 :]
 
     def _begin_replacing(self, state: _SetState, node: str, pod: PodView) -> bool:
@@ -310,8 +310,8 @@ class DaemonSetController(AdoptingController):
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (available if self.is_available(state.daemon_set, old) else plan.delete).append(old)
-            elif new is None or old is not None or not self.is_available(state.daemon_set, new):
+                (available if self.check_availability(state.daemon_set, old) else plan.delete).append(old)
+            elif new is None or old is not None or not self.check_availability(state.daemon_set, new):
                 budget -= 1
         budget -= len(plan.delete)
         plan.delete += available[: max(0, budget)]
@@ -323,8 +323,8 @@ class DaemonSetController(AdoptingController):
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (available if self.is_available(state.daemon_set, old) else plan.create_on).append(node)
-            elif old is not None and new is not None and not self.is_available(state.daemon_set, new):
+                (available if self.check_availability(state.daemon_set, old) else plan.create_on).append(node)
+            elif old is not None and new is not None and not self.check_availability(state.daemon_set, new):
                 budget -= 1
         plan.create_on += available[: max(0, budget)]
         return plan
@@ -335,7 +335,7 @@ class DaemonSetController(AdoptingController):
         daemon_set, desired = state.daemon_set, state.eligible.should_run
         oldest = {node: pods[0] for node, pods in state.pods_by_node.items()}
         scheduled = [pod for node, pod in oldest.items() if node in desired]
-        available = sum(self.is_available(daemon_set, pod) for pod in scheduled)
+        available = sum(self.check_availability(daemon_set, pod) for pod in scheduled)
         status: Object = {
             "currentNumberScheduled": len(scheduled),
             "numberMisscheduled": sum(node in self._nodes and node not in desired for node in oldest),

@@ -70,7 +70,7 @@ class ReplicaSetController(AdoptingController):
     def _available(self, replica_set: Object, pods: ControlledPods) -> int:
         if not replica_set["spec"].get("minReadySeconds"):
             return pods.ready
-        return sum(self.is_available(replica_set, pod) for pod in pods if pod.is_active)
+        return sum(self.check_availability(replica_set, pod) for pod in pods if pod.is_active)
 
     def _replica_failure(self, replica_set: Object, failure: statuses.StatusError) -> Object:
         """The ReplicaFailure condition. It keeps its first message: the pod name in it differs with each attempt."""

@@ -255,7 +255,7 @@ class StatefulSetController(AdoptingController):
             self.update_pod_metadata(
                 pod, lambda metadata: metadata.update(labels={**(metadata.get("labels") or {}), **labels})
             )
-        return not pod.is_terminating and self._is_available(state, pod)
+        return not pod.is_terminating and self._check_availability(state, pod)
 
     def _scale_down(self, state: _SetState) -> bool:
         """Delete condemned pods, highest ordinal first. Returns whether there are none left."""
@@ -263,7 +263,7 @@ class StatefulSetController(AdoptingController):
         # OrderedReady would wait for unhealthy pods for ever, so the unhealthy one with the lowest ordinal is deleted.
         first_unhealthy = unhealthy[-1] if unhealthy else None
         for pod in state.condemned:
-            must_wait = pod.is_terminating or (not self._is_available(state, pod) and pod is not first_unhealthy)
+            must_wait = pod.is_terminating or (not self._check_availability(state, pod) and pod is not first_unhealthy)
             if not pod.is_terminating and not (must_wait and state.is_ordered):
                 self.delete_pod(state.stateful_set, pod)
             if state.is_ordered:
@@ -279,7 +279,7 @@ class StatefulSetController(AdoptingController):
         available = {
             pod.name
             for pod in state.replicas.values()
-            if pod is not None and not pod.is_terminating and self._is_available(state, pod)
+            if pod is not None and not pod.is_terminating and self._check_availability(state, pod)
         }
         replicas = state.stateful_set["spec"]["replicas"]
         budget = max(1, scaled_value(max_unavailable, replicas, round_up=False)) - (replicas - len(available))
@@ -292,8 +292,8 @@ class StatefulSetController(AdoptingController):
                 budget -= 1
             self.delete_pod(state.stateful_set, pod)
 
-    def _is_available(self, state: _SetState, pod: PodView) -> bool:
-        return _is_running_and_ready(pod) and self.is_available(state.stateful_set, pod)
+    def _check_availability(self, state: _SetState, pod: PodView) -> bool:
+        return _is_running_and_ready(pod) and self.check_availability(state.stateful_set, pod)
 
     # Status
 
@@ -315,7 +315,7 @@ class StatefulSetController(AdoptingController):
         status |= {field: count for field, count in counts.items() if count}
         status |= {"currentRevision": current, "updateRevision": update}
         status["collisionCount"] = old.get("collisionCount", 0)
-        status["availableReplicas"] = sum(self._is_available(state, pod) for pod in pods)
+        status["availableReplicas"] = sum(self._check_availability(state, pod) for pod in pods)
         self.update_status(stateful_set, status)
 
     # Events
