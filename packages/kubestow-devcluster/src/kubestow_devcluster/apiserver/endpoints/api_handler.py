@@ -15,7 +15,7 @@ from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints import review_handlers
 from kubestow_devcluster.apiserver.endpoints.discovery import serve_discovery
-from kubestow_devcluster.apiserver.endpoints.health import HealthChecks, RequestMetrics
+from kubestow_devcluster.apiserver.endpoints.health import HealthEndpoints, RequestMetrics
 from kubestow_devcluster.apiserver.endpoints.openapi import OpenAPI
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import (
     ResourceMetrics,
@@ -52,7 +52,7 @@ from kubestow_devcluster.apiserver.serialization.negotiation import (
     JSON,
     PROTOBUF,
     YAML,
-    Conversion,
+    ResponseForm,
     negotiate_output_media_type,
 )
 
@@ -125,7 +125,7 @@ class APIHandler:
         self._event_cache = EventCache()
         self._openapi = OpenAPI(registry.scheme)
         self._metrics = RequestMetrics(registry.store)
-        self._health = HealthChecks(has_default_roles=isinstance(authorizer, RBAC))
+        self._health = HealthEndpoints(has_default_roles=isinstance(authorizer, RBAC))
 
     async def handle(self, request: Request) -> HTTPResponse:
         """The response to any request, errors included. Never raises."""
@@ -238,7 +238,7 @@ def _negotiated(result: HTTPResponse, request: Request, *, has_protobuf: bool) -
         options = negotiate_output_media_type(accept, has_protobuf=has_protobuf)
     except statuses.StatusError:
         return result
-    return result if options.conversion is Conversion.TABLE else converted(result, options.media_type)
+    return result if options.conversion is ResponseForm.TABLE else converted(result, options.media_type)
 
 
 def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:

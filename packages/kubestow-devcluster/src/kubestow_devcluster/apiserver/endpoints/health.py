@@ -44,7 +44,7 @@ _BOOTSTRAP_ROLES = "poststarthook/rbac/bootstrap-roles"
 _ENDPOINTS = {"healthz": (), "livez": (), "readyz": ("shutdown",)}
 
 
-class HealthChecks:
+class HealthEndpoints:
     """The health endpoints. ``has_default_roles``: the default roles of RBAC have been created."""
 
     def __init__(self, *, has_default_roles: bool) -> None:

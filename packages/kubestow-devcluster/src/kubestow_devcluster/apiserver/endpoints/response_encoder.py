@@ -19,7 +19,7 @@ from kubestow_devcluster.apiserver.printers import DEFAULT, PRINTERS
 from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, Conversion, MediaTypeOptions
+from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, MediaTypeOptions, ResponseForm
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 
@@ -103,7 +103,7 @@ class ResponseEncoder:
     @property
     def is_whole(self) -> bool:
         """Whether the encoding of an object depends on nothing but the object and the media type."""
-        return self._conversion is Conversion.NONE
+        return self._conversion is ResponseForm.NONE
 
     def object_response(
         self, stored: StoredObject, status: int = 200, *, headers: dict[str, str] | None = None
@@ -112,9 +112,9 @@ class ResponseEncoder:
 
     def list_response(self, objects: Sequence[StoredObject], list_metadata: dict[str, Any]) -> HTTPResponse:
         metadata = msgspec.json.encode(list_metadata)
-        if self._conversion is Conversion.TABLE:
+        if self._conversion is ResponseForm.TABLE:
             return self._response(self._table(objects, list_metadata), 200, None)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             chunks = _list_chunks(
                 _PARTIAL_METADATA_LIST % (self._version.encode(), metadata), (self.encode(stored) for stored in objects)
             )
@@ -129,9 +129,9 @@ class ResponseEncoder:
 
     def encode(self, stored: StoredObject, *, with_columns: bool = True) -> bytes:
         """One object in JSON, without a trailing newline. ``with_columns`` applies to Tables."""
-        if self._conversion is Conversion.NONE:
+        if self._conversion is ResponseForm.NONE:
             return self.kind.encode(stored)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             return _PARTIAL_METADATA % (self._version.encode(), bytes(_METADATA.decode(stored.data).metadata))
         return self._table([stored], {"resourceVersion": str(stored.resource_version)}, with_columns=with_columns)
 
@@ -140,9 +140,9 @@ class ResponseEncoder:
         metadata: dict[str, Any] = {"resourceVersion": str(resource_version)}
         if annotations:
             metadata["annotations"] = annotations
-        if self._conversion is Conversion.TABLE:
+        if self._conversion is ResponseForm.TABLE:
             return self._table([], metadata, with_columns=False)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             return _PARTIAL_METADATA % (self._version.encode(), msgspec.json.encode(metadata))
         struct = self.kind.struct
         empty = {} if struct.preserves_unknown_fields else struct.read({}, [])

@@ -1,6 +1,6 @@
 """Admission: what mutates and validates objects on their way into the store, in kube-apiserver's order.
 
-:class:`Admission` calls the plugins: those that mutate before the strategy validates an object, those that only
+:class:`AdmissionChain` calls the plugins: those that mutate before the strategy validates an object, those that only
 validate after it. Each plugin has the name of kube-apiserver's; small ones are functions. The finalizers of
 StorageObjectInUseProtection belong to the strategies of volumes and claims.
 
@@ -36,7 +36,7 @@ from kubestow_devcluster.apiserver.storage.store import Store
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
-class Admission:
+class AdmissionChain:
     """Admits objects to the cluster in ``store``."""
 
     def __init__(self, store: Store) -> None:

@@ -26,7 +26,7 @@ from kubestow_devcluster.apiserver.kinds.object_fields import (
 )
 from kubestow_devcluster.apiserver.kinds.scheme import Scheme
 from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
-from kubestow_devcluster.apiserver.registry.admission import Admission
+from kubestow_devcluster.apiserver.registry.admission import AdmissionChain
 from kubestow_devcluster.apiserver.registry.deletion import (
     DeleteOptions,
     begin_deletion,
@@ -185,7 +185,7 @@ class Registry:
 
     def __init__(self, store: Store, scheme: Scheme, *, clock: Callable[[], datetime], random: Random) -> None:
         self.store, self.scheme, self.clock = store, scheme, clock
-        self.admission = Admission(store)
+        self.admission = AdmissionChain(store)
         self._storage = ObjectStorage(store, scheme)
         self._custom_resources = CustomResources(self._storage, scheme, delete=self._delete_now)
         self._random = random
