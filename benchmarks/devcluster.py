@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.harness import Row, Rows
 from benchmarks.measurement import cpu_seconds, isolated, resident, resident_mb
 from kubestow import gc_tuning
-from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.cluster import ControllerManagerOptions, DevCluster
 from kubestow_devcluster.component_base.stored_objects import node_name_of
 from kubestow_devcluster.component_base.watch_loop import WatchLoop

@@ -15,8 +15,6 @@ from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 
-__all__ = ["main"]
-
 _CONTROLLERS = (ResourceClaimTemplateController, ResourceClaimController)
 
 

@@ -29,8 +29,11 @@ from kubestow_devcluster.controllers.disruption import DisruptionController
 from kubestow_devcluster.controllers.garbage_collector import EventTTLController, GarbageCollector
 from kubestow_devcluster.controllers.horizontal_pod_autoscalers import HorizontalPodAutoscalerController
 from kubestow_devcluster.controllers.namespaces import NamespaceController, ResourceQuotaController
-from kubestow_devcluster.controllers.node_lifecycle import NodeLifecycleController, PodGarbageCollector
-from kubestow_devcluster.controllers.nodes.taint_eviction import TaintEvictionController
+from kubestow_devcluster.controllers.node_lifecycle import (
+    NodeLifecycleController,
+    PodGarbageCollector,
+    TaintEvictionController,
+)
 from kubestow_devcluster.controllers.pod_index import PodIndexer
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow_devcluster.controllers.service_accounts import (
@@ -38,11 +41,16 @@ from kubestow_devcluster.controllers.service_accounts import (
     RootCAController,
     ServiceAccountController,
 )
-from kubestow_devcluster.controllers.storage.ephemeral_volumes import EphemeralVolumeController
-from kubestow_devcluster.controllers.storage.persistent_volume_claims import PersistentVolumeClaimController
-from kubestow_devcluster.controllers.storage.persistent_volumes import PersistentVolumeController
-from kubestow_devcluster.controllers.storage.protection import PVCProtectionController, PVProtectionController
 from kubestow_devcluster.controllers.storage.provisioner import Provisioner
+from kubestow_devcluster.controllers.storage.volume_binding import (
+    PersistentVolumeClaimController,
+    PersistentVolumeController,
+)
+from kubestow_devcluster.controllers.storage.volume_protection import (
+    EphemeralVolumeController,
+    PVCProtectionController,
+    PVProtectionController,
+)
 from kubestow_devcluster.controllers.workloads.cron_jobs import CronJobController
 from kubestow_devcluster.controllers.workloads.daemon_sets import DaemonSetController
 from kubestow_devcluster.controllers.workloads.deployments import DeploymentController

@@ -26,8 +26,6 @@ from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeErro
 from kubestow_devcluster.behaviour.annotations import KUBELET, STOPPED
 from kubestow_devcluster.component_base.stored_objects import uid_of
 
-__all__ = ["LoadResult", "load"]
-
 #: Metadata that the API server assigns to each object.
 _SERVER_ASSIGNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 #: Kinds that other objects depend on, in creation order; all other kinds follow.

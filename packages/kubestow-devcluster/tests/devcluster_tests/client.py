@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.cluster import DevCluster
 
@@ -21,7 +21,7 @@ NODES = "/api/v1/nodes"
 class ClientResponse:
     """A response whose body has been read."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: HTTPResponse) -> None:
         self.status, self.headers, self.content_type = response.status, response.headers, response.content_type
         self.content = response.body if response.chunks is None else b"".join(response.chunks)
 

@@ -4,6 +4,6 @@ A request passes ``server`` (HTTP and TLS), ``security`` (authentication, author
 handlers, responses) and, if it writes, ``registry`` (admission, strategies) on its way to ``storage`` (objects,
 resourceVersions, watch history).
 ``resources`` lists the served kinds with their strategies, ``kinds`` what a kind is, ``schema`` their fields,
-``printers`` their columns. ``patches`` holds the four patch types and the ownership of fields, ``serialization``
+``printers`` their columns. ``managed_fields`` holds the ownership of fields and server-side apply, ``serialization``
 negotiation and decoding. ``statuses`` and ``field_errors`` make all error responses.
 """

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["FieldError"]
-
 
 @dataclass(frozen=True, slots=True)
 class FieldError:

@@ -15,7 +15,7 @@ from kubestow.http.messages import StatusError
 from kubestow_devcluster.apiserver.field_errors import FieldError
 from kubestow_devcluster.apiserver.group_version import GroupResource
 
-__all__ = ["StatusError", "success"]
+__all__ = ["StatusError"]
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 NO_SUCH_RESOURCE = "the server could not find the requested resource"

@@ -32,7 +32,7 @@ from kubestow_devcluster.behaviour.annotations import (
 from kubestow_devcluster.containers.container_commands import ContainerCommand, command_of
 
 
-class PodSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class PodPatterns(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Selects pods by namespace, name, labels, annotations and images. Names and images are patterns (``*``, ``?``)."""
 
     namespaces: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class PodSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
                     yield container["name"]
 
 
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodePatterns(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Selects nodes by name (patterns) and labels."""
 
     names: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ DurationOrRange = str | tuple[str, str]
 class PodBehaviourRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The spec of a PodBehaviour. Raises ValueError for an invalid duration or an empty list of exit codes."""
 
-    selector: PodSelector = PodSelector()
+    selector: PodPatterns = PodPatterns()
     start: DurationOrRange | None = None
     ready: DurationOrRange | None = None
     duration: DurationOrRange | None = None

@@ -18,12 +18,12 @@ import msgspec
 from kubestow.api.formats import quantity
 from kubestow.api.formats.duration import Duration
 from kubestow.errors import InvalidQuantity
-from kubestow_devcluster.behaviour.pod_behaviour import NodeSelector, PodSelector
+from kubestow_devcluster.behaviour.pod_behaviour import NodePatterns, PodPatterns
 
 Quantity = str | int | float
 
 
-class Resources(NamedTuple):
+class UsedAmounts(NamedTuple):
     """Amounts of CPU in cores and memory in bytes."""
 
     cpu: float
@@ -33,13 +33,13 @@ class Resources(NamedTuple):
 class ContainerResources(NamedTuple):
     """What a container requests, and its limits (infinity without one)."""
 
-    requests: Resources
-    limits: Resources
+    requests: UsedAmounts
+    limits: UsedAmounts
 
 
 #: What percentages of a container without requests refer to, as in the scheduler's resource scores.
-DEFAULT_REQUESTS = Resources(0.1, 200 * 1024 * 1024)
-_UNLIMITED = Resources(math.inf, math.inf)
+DEFAULT_REQUESTS = UsedAmounts(0.1, 200 * 1024 * 1024)
+_UNLIMITED = UsedAmounts(math.inf, math.inf)
 
 
 class Wave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +104,7 @@ Level = Quantity | Wave
 class PodUsageRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The spec of a PodUsage: what each container of the selected pods uses."""
 
-    selector: PodSelector = PodSelector()
+    selector: PodPatterns = PodPatterns()
     cpu: Level | None = None
     memory: Level | None = None
 
@@ -115,7 +115,7 @@ class PodUsageRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 class NodeUsageRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The spec of a NodeUsage: what the selected nodes use in addition to their pods."""
 
-    selector: NodeSelector = NodeSelector()
+    selector: NodePatterns = NodePatterns()
     cpu: Level | None = None
     memory: Level | None = None
 
@@ -157,11 +157,11 @@ def container_resources(container: dict[str, Any]) -> ContainerResources:
     return ContainerResources(_resources(requests, DEFAULT_REQUESTS), _resources(limits, _UNLIMITED))
 
 
-def _resources(amounts: dict[str, Quantity], default: Resources) -> Resources:
-    return Resources(
+def _resources(amounts: dict[str, Quantity], default: UsedAmounts) -> UsedAmounts:
+    return UsedAmounts(
         *(
             float(quantity.parse(amounts[name])) if name in amounts else getattr(default, name)
-            for name in Resources._fields
+            for name in UsedAmounts._fields
         )
     )
 

@@ -22,7 +22,7 @@ from kubestow.errors import InputError, KubestowError
 from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
+    from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.apiserver.server.pki import TLS
     from kubestow_devcluster.behaviour.stages_file import Stages
     from kubestow_devcluster.cluster import DevCluster

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kubestow.http.messages import UserInfo
     from kubestow_devcluster.apiserver.server.pki import TLS
 
-__all__ = ["SecureServing", "added_context", "has_only_our_cluster", "write_kubeconfig"]
-
 _NAME = "kubestow"
 _EXTENSION = {"name": "kubestow.dev/cluster", "extension": {}}
 _KINDS = {"clusters": "cluster", "users": "user", "contexts": "context"}

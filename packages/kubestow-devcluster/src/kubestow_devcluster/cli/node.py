@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from kubestow.client.rest.transport import Transport
 
-__all__ = ["node"]
-
 
 @click.group(cls=CommandGroup)
 def node() -> None:

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
 
-__all__ = ["up"]
-
 _DEFAULT_NODES = 5
 _DASHBOARD = "/dashboard"
 
@@ -224,7 +222,7 @@ def _create_server(
     options: ServerOptions, security: SecureServing, cluster: _ClusterOptions, dashboard: Path | None
 ) -> DevCluster:
     """The cluster with its initial objects, or the one that is resumed. ``dashboard`` is the scheduler's socket."""
-    from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
+    from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.cluster import ControllerManagerOptions
 
     controller_manager = ControllerManagerOptions(**cluster.durations._asdict())

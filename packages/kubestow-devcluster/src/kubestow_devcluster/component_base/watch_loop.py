@@ -3,6 +3,9 @@
 The simulated kubelets and the controller manager each are one :class:`WatchLoop` and run as one task. A loop reads the
 history of its resources with cursors, as any watch does. It sleeps until one of them changes or a timer expires, so an
 idle cluster costs nothing, and relists when the history no longer reaches back to its cursor.
+
+:class:`Timers` are callbacks by deadline. Unlike with ``loop.call_later``, expired callbacks run only when the watch
+loop pops them.
 """
 
 from __future__ import annotations

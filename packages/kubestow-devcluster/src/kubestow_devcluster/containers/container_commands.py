@@ -13,8 +13,6 @@ from typing import Any
 
 from kubestow_devcluster.containers.shell_scripts import ScriptResult, UnknownScript, run_command, run_script
 
-__all__ = ["ContainerCommand", "command_of"]
-
 ContainerCommand = ScriptResult
 
 _SHELLS = ("ash", "bash", "dash", "sh")

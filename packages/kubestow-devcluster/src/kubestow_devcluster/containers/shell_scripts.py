@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["ScriptResult", "UnknownScript", "run_command", "run_script"]
-
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smhd]?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

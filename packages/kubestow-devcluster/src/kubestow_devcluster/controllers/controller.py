@@ -1,7 +1,12 @@
-"""The rate-limiting work queue of the controllers, with the semantics of client-go's workqueue.
+"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
 
-An item is queued once, however often it is added, and may be added for later. Failed items are retried with exponential
-back-off. Items that are expensive to reconcile can be throttled. Single-threaded: no item is processed concurrently.
+Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
+affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
+any number of times for the same state.
+
+The work queue is rate-limiting, with the semantics of client-go's workqueue: an item is queued once, however often it
+is added, and may be added for later. Failed items are retried with exponential back-off. Items that are expensive to
+reconcile can be throttled. Single-threaded: no item is processed concurrently.
 """
 
 from __future__ import annotations
@@ -318,7 +323,7 @@ class PodController(Controller):
             for key in change.controller_keys(self.kind.name):
                 self.enqueue(key)
 
-    def is_available(self, owner: Object, pod: PodView) -> bool:
+    def check_availability(self, owner: Object, pod: PodView) -> bool:
         """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""
         min_ready_seconds = owner["spec"].get("minReadySeconds", 0)
         if not min_ready_seconds or not pod.is_ready:

@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
-from kubestow_devcluster.apiserver.kinds.conditions import with_condition
-from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at
+from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value, with_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, owner_refs_of, uid_of
@@ -25,8 +24,6 @@ from kubestow_devcluster.controllers.controller import (
     ObjectChange,
 )
 from kubestow_devcluster.controllers.pod_index import PodView
-
-__all__ = ["DisruptionController", "GuardedPods"]
 
 #: Seconds from an eviction until the pod must be deleted.
 DELETION_TIMEOUT = 120.0

@@ -3,6 +3,9 @@
 Background: the owner is removed at once, then its dependents are found to have no owner. Foreground: a finalizer keeps
 the owner until the dependents with blockOwnerDeletion are deleted. Orphan: a finalizer keeps the owner until no
 dependent refers to it any more.
+
+Events are deleted some time after their last update. A real cluster stores events with an etcd lease instead
+(kube-apiserver's ``--event-ttl``).
 """
 
 from __future__ import annotations

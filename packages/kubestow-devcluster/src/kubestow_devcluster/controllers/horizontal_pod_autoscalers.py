@@ -18,8 +18,8 @@ from kubestow.api.formats import quantity
 from kubestow.api.selector_text import parse_selector
 from kubestow.errors import InvalidSelector
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at, with_value_at
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, PodUsage
@@ -29,7 +29,7 @@ from kubestow_devcluster.controllers.replica_calculator import (
     Limits,
     MeasuredPod,
     MetricUnavailable,
-    Proposal,
+    ReplicaProposal,
     ScalingHistory,
     Target,
     Tolerance,
@@ -267,7 +267,7 @@ class HorizontalPodAutoscalerController(Controller):
             raise _TargetUnavailable("AmbiguousSelector", problem)
         return pods
 
-    def _proposal(self, autoscaler: Object, metric: Object, pods: list[PodView], current: int) -> Proposal:
+    def _proposal(self, autoscaler: Object, metric: Object, pods: list[PodView], current: int) -> ReplicaProposal:
         """Raises MetricUnavailable."""
         type_ = metric["type"]
         source = metric[type_[0].lower() + type_[1:]]
@@ -367,7 +367,7 @@ def _metric_name(metric: Object) -> str:
     return f"{source['name']} {'' if is_pod else 'container '}resource utilization (percentage of request)"
 
 
-def _current_metric(metric: Object, proposal: Proposal) -> Object:
+def _current_metric(metric: Object, proposal: ReplicaProposal) -> Object:
     field = "resource" if metric["type"] == "Resource" else "containerResource"
     source, usage = metric[field], proposal.usage
     current: Object = {"averageValue": _as_quantity(source["name"], usage.average)}

@@ -9,10 +9,10 @@ import msgspec
 
 from kubestow.rules.resource_lists import ResourceList, added
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.conditions import with_condition
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.admission.quota_usage import counted_resources, is_in_scope, usage_of
+from kubestow_devcluster.apiserver.kinds.object_fields import with_condition
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.resource_quotas import counted_resources, is_in_scope, usage_of
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.component_base.stored_objects import has_deadline, is_pod_finished, is_terminating
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ControllerContext, ObjectChange

@@ -3,6 +3,10 @@
 As kube-controller-manager's: replicas are the ready pods times the ratio of usage to target, rounded up, unless the
 ratio is within the tolerance. Pods without a measurement dampen the change: they count as using what is requested when
 replicas shrink, and as using nothing when they grow. Pods that are not ready count as using nothing when replicas grow.
+
+The history of scaling limits how far and how fast replicas follow the recommendations.
+Stabilization takes the highest recent recommendation when scaling down, and the lowest when scaling up. Policies bound
+the change in a period. Times are Unix times in seconds.
 """
 
 from __future__ import annotations
@@ -87,14 +91,16 @@ class AverageValueTarget:
         return self.value
 
 
-class Proposal(NamedTuple):
+class ReplicaProposal(NamedTuple):
     """The replicas that a metric asks for, and the usage of the ready pods."""
 
     replicas: int
     usage: Usage
 
 
-def propose_replicas(pods: Sequence[MeasuredPod], target: Target, current: int, tolerance: Tolerance) -> Proposal:
+def propose_replicas(
+    pods: Sequence[MeasuredPod], target: Target, current: int, tolerance: Tolerance
+) -> ReplicaProposal:
     """The replicas that ``pods`` ask for, which are ``current`` now. Raises MetricUnavailable."""
     measured = [(pod.usage, pod.request) for pod in pods if pod.is_ready and pod.usage is not None]
     if not measured:
@@ -104,18 +110,18 @@ def propose_replicas(pods: Sequence[MeasuredPod], target: Target, current: int, 
     unready = [pod for pod in pods if not pod.is_ready] if usage.ratio > 1 else []
     if not missing and not unready:
         if tolerance.includes(usage.ratio):
-            return Proposal(current, usage)
-        return Proposal(math.ceil(usage.ratio * len(measured)), usage)
+            return ReplicaProposal(current, usage)
+        return ReplicaProposal(math.ceil(usage.ratio * len(measured)), usage)
     if usage.ratio < 1:
         measured += [(target.assumed(pod.request), pod.request) for pod in missing]
     elif usage.ratio > 1:
         measured += [(0, pod.request) for pod in (*missing, *unready)]
     ratio = target.usage(measured).ratio
     if tolerance.includes(ratio) or (usage.ratio < 1) != (ratio < 1):
-        return Proposal(current, usage)
+        return ReplicaProposal(current, usage)
     replicas = math.ceil(ratio * len(measured))
     reverses = replicas > current if ratio < 1 else replicas < current
-    return Proposal(current if reverses else replicas, usage)
+    return ReplicaProposal(current if reverses else replicas, usage)
 
 
 #: The stabilization window of scaling down, in seconds, where the autoscaler sets none.

@@ -23,8 +23,6 @@ from kubestow_devcluster.component_base.stored_objects import (
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
-__all__ = ["ResourceClaimController", "ResourceClaimTemplateController"]
-
 _CLAIMS = "resourceclaims.resource.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 #: Keeps a claim while devices are allocated for it.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 from ipaddress import IPv4Address, ip_network
 
-__all__ = ["NodeAddressAllocator", "PodIPAllocator"]
-
 _NODE_NETWORK = int(IPv4Address("172.16.0.0"))
 _POD_NETWORK = int(IPv4Address("10.128.0.0"))
 _OVERFLOW_NETWORK = int(IPv4Address("10.64.0.0"))

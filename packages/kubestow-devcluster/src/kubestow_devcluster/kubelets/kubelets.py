@@ -18,8 +18,6 @@ from kubestow_devcluster.component_base.watch_loop import Timers, WatchLoop
 from kubestow_devcluster.kubelets.node_status import NodeStatusManager
 from kubestow_devcluster.kubelets.pod_workers import PodStages, PodWorkers
 
-__all__ = ["Kubelets"]
-
 #: Timer callbacks per turn of the event loop; requests are served between turns.
 BATCH = 100
 

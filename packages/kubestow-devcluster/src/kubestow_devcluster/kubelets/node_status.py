@@ -1,5 +1,10 @@
-"""Heartbeats: a Lease per node in kube-node-lease, renewed while the node's kubelet runs.
+"""The status of simulated nodes: conditions, addresses, node info, and the state of each kubelet.
 
+The annotation ``kubestow.dev/kubelet`` of a Node sets the state. ``stopped``: no heartbeats and no pod status updates
+until the annotation is removed. ``shutdown``: a graceful node shutdown; the node becomes not ready, its pods are
+terminated, and heartbeats stop.
+
+Heartbeats are a Lease per node in kube-node-lease, renewed while the node's kubelet runs.
 Nodes are spread over :data:`_SLOTS` slots, and each tick renews the nodes of one slot, so the cost is even over time:
 about ten microseconds per node and interval.
 """

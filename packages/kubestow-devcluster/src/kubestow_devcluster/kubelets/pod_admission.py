@@ -30,14 +30,12 @@ from kubestow.rules.requests import (
 )
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
-__all__ = ["PodAdmission", "Rejection", "Resize"]
-
 _AFFINITY = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 _PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 _TAINTS = "Predicate TaintToleration failed: node(s) had untolerated taint(s)"
 
 
-class Rejection(NamedTuple):
+class PodRejection(NamedTuple):
     """Why a kubelet rejects a pod: the reason in the pod's status, and the message of the event."""
 
     reason: str
@@ -92,7 +90,7 @@ class PodAdmission:
         self._pods_on: dict[str, set[str]] = {}
         self._used: dict[str, Amounts] = {}
 
-    def admit(self, stored: StoredObject, stored_node: StoredObject) -> Rejection | None:
+    def admit(self, stored: StoredObject, stored_node: StoredObject) -> PodRejection | None:
         """Admit a pod to its node, or return why not. A pod that was admitted before stays admitted."""
         if stored.key in self._admitted:
             return None
@@ -156,19 +154,19 @@ class PodAdmission:
         for name, amount in admitted.needs.requests.items():
             used[name] = used.get(name, 0) + amount
 
-    def _misfits(self, spec: PodSpec, needs: _Needs, node: _Node) -> Iterator[Rejection]:
+    def _misfits(self, spec: PodSpec, needs: _Needs, node: _Node) -> Iterator[PodRejection]:
         yield from self._insufficient(needs.requests, node)
         metadata, taints = node.object.metadata, node.object.spec.taints
         if not selects_node(spec, metadata.name, metadata.labels):
-            yield Rejection("NodeAffinity", _AFFINITY)
+            yield PodRejection("NodeAffinity", _AFFINITY)
         if needs.host_ports and any(
             port.conflicts_with(used) for used in self._used_ports(spec.node_name) for port in needs.host_ports
         ):
-            yield Rejection("NodePorts", _PORTS)
+            yield PodRejection("NodePorts", _PORTS)
         if untolerated(taints, spec.tolerations, effects=(NO_EXECUTE,)):
-            yield Rejection("TaintToleration", _TAINTS)
+            yield PodRejection("TaintToleration", _TAINTS)
 
-    def _insufficient(self, requests: Amounts, node: _Node) -> Iterator[Rejection]:
+    def _insufficient(self, requests: Amounts, node: _Node) -> Iterator[PodRejection]:
         name, allocatable = node.object.metadata.name, node.allocatable
         used = self._used.get(name, {})
         pods = len(self._pods_on.get(name, ()))
@@ -214,8 +212,8 @@ def _needs_of(encoded: bytes) -> _Needs:
     return _Needs(placed_requests(Pod(spec=spec))[0], host_ports(spec), resources)
 
 
-def _out_of(resource: str, requested: int, used: int, capacity: int) -> Rejection:
+def _out_of(resource: str, requested: int, used: int, capacity: int) -> PodRejection:
     message = (
         f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
     )
-    return Rejection(f"OutOf{resource}", message)
+    return PodRejection(f"OutOf{resource}", message)

@@ -1,5 +1,14 @@
-"""Generating a pod's conditions from its phase and container statuses.
+"""The lifecycle of a pod on its node: the next step, when it is due, and the pod status after it.
 
+Pure functions of the pod, its behaviour and the current time. All state is in the pod's status, so a kubelet that was
+stopped, or a server that restarted, continues from there.
+
+    admitted             the kubelet has set the start time; containers are waiting
+    initializing         init containers run one after the other; sidecars keep running
+    running              containers start, become ready, exit, and restart by restart policy and back-off
+    Succeeded, Failed    no container runs any more
+
+A pod's conditions are generated from its phase and container statuses.
 The conditions are Initialized, Ready, ContainersReady and PodScheduled; reasons and messages are the kubelet's.
 """
 
@@ -9,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviour
 from kubestow_devcluster.kubelets.pod_admission import Resize

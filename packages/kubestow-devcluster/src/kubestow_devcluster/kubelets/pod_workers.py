@@ -2,6 +2,9 @@
 
 A step is computed from the pod's status whenever the pod is synced; it stays scheduled until it is applied or a later
 sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
+
+The Stages of KWOK change pods beside the lifecycle that a kubelet simulates.
+A stage is chosen when a pod reaches a state that it matches, and applied after its delay if it still matches then.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from kubestow_devcluster.component_base.stored_objects import is_pod_finished, i
 from kubestow_devcluster.component_base.watch_loop import Timers
 from kubestow_devcluster.kubelets.addresses import PodIPAllocator
 from kubestow_devcluster.kubelets.node_status import NodeStatusManager
-from kubestow_devcluster.kubelets.pod_admission import PodAdmission, Rejection
+from kubestow_devcluster.kubelets.pod_admission import PodAdmission, PodRejection
 from kubestow_devcluster.kubelets.pod_lifecycle import (
     Step,
     Transition,
@@ -192,16 +195,16 @@ class PodWorkers:
         else:
             self._apply(pod, transitions)
 
-    def _admit(self, stored: StoredObject) -> Rejection | None:
+    def _admit(self, stored: StoredObject) -> PodRejection | None:
         node = self._node_collection.get(node_name_of(stored))
         if node is None or is_terminating(stored):
             return None
         try:
             return self._admission.admit(stored, node)
         except KubestowError as error:
-            return Rejection("UnexpectedAdmissionError", f"Unexpected error while attempting to admit: {error}")
+            return PodRejection("UnexpectedAdmissionError", f"Unexpected error while attempting to admit: {error}")
 
-    def _reject(self, pod: Object, rejection: Rejection) -> None:
+    def _reject(self, pod: Object, rejection: PodRejection) -> None:
         self._recorder.warning(_COMPONENT, self._kind, pod, rejection.reason, rejection.message)
         reject_pod(pod, rejection.reason, rejection.message, self._registry.now())
         self._registry.commit(self._kind, pod)

@@ -18,8 +18,8 @@ from kubestow_devcluster.apiserver.storage.store import Collection, Store, Store
 from kubestow_devcluster.behaviour.resource_usage import (
     ContainerResources,
     Level,
-    Resources,
     ResourceUsageRules,
+    UsedAmounts,
     amount_at,
     container_resources,
 )
@@ -48,7 +48,7 @@ class _Pod(NamedTuple):
 class _Node(NamedTuple):
     stored: StoredObject
     is_ready: bool
-    allocatable: Resources
+    allocatable: UsedAmounts
     cpu: Level
     memory: Level
 
@@ -100,7 +100,7 @@ class SimulatedMetrics:
         """The time of the last measurement."""
         return datetime.fromtimestamp(self._time(), UTC)
 
-    def of_pod(self, pod: StoredObject) -> dict[str, Resources]:
+    def of_pod(self, pod: StoredObject) -> dict[str, UsedAmounts]:
         """The usage of the running containers of a pod, by name; empty for a pod without metrics."""
         node = self._node_collection.get(node_name_of(pod))
         if node is None or not self._read_node(node).is_ready:
@@ -112,23 +112,23 @@ class SimulatedMetrics:
         """The Unix time of the last measurement."""
         return int(self._clock().timestamp()) // RESOLUTION * RESOLUTION
 
-    def _used_by_node(self, time: int) -> dict[str, Resources]:
-        used: dict[str, Resources] = {}
+    def _used_by_node(self, time: int) -> dict[str, UsedAmounts]:
+        used: dict[str, UsedAmounts] = {}
         for pod in self._read_pods().values():
             node = node_name_of(pod.stored)
             cpu, memory = used.get(node, (0.0, 0.0))
             for container in pod.containers:
                 usage = _container_usage(pod, container, time)
                 cpu, memory = cpu + usage.cpu, memory + usage.memory
-            used[node] = Resources(cpu, memory)
+            used[node] = UsedAmounts(cpu, memory)
         return used
 
     @staticmethod
-    def _node_usage(name: str, node: _Node, used: dict[str, Resources], time: int) -> Resources:
-        pods = used.get(name, Resources(0.0, 0.0))
+    def _node_usage(name: str, node: _Node, used: dict[str, UsedAmounts], time: int) -> UsedAmounts:
+        pods = used.get(name, UsedAmounts(0.0, 0.0))
         own_cpu = amount_at(node.cpu, node.allocatable.cpu, time, name)
         own_memory = amount_at(node.memory, node.allocatable.memory, time, name)
-        return Resources(pods.cpu + own_cpu, pods.memory + own_memory)
+        return UsedAmounts(pods.cpu + own_cpu, pods.memory + own_memory)
 
     def _read_nodes(self) -> dict[str, _Node]:
         self._nodes = _read(self._node_collection, self._nodes, self._read_node)
@@ -171,23 +171,23 @@ def _running_containers(pod: dict[str, Any]) -> list[_Container]:
     return [_Container(one["name"], container_resources(one)) for one in containers if one["name"] in running]
 
 
-def _allocatable(status: dict[str, Any]) -> Resources:
+def _allocatable(status: dict[str, Any]) -> UsedAmounts:
     amounts = status.get("allocatable") or {}
     try:
-        return Resources(*(float(quantity.parse(amounts.get(name, 0))) for name in Resources._fields))
+        return UsedAmounts(*(float(quantity.parse(amounts.get(name, 0))) for name in UsedAmounts._fields))
     except InvalidQuantity:
-        return Resources(0.0, 0.0)
+        return UsedAmounts(0.0, 0.0)
 
 
-def _container_usage(pod: _Pod, container: _Container, time: int) -> Resources:
+def _container_usage(pod: _Pod, container: _Container, time: int) -> UsedAmounts:
     requests, limits = container.resources
-    return Resources(
+    return UsedAmounts(
         min(amount_at(pod.cpu, requests.cpu, time, pod.uid), limits.cpu),
         min(amount_at(pod.memory, requests.memory, time, pod.uid), limits.memory),
     )
 
 
-def _usage(used: Resources) -> dict[str, str]:
+def _usage(used: UsedAmounts) -> dict[str, str]:
     """As metrics-server writes it: nanocores and KiB."""
     return {"cpu": f"{round(used.cpu * 1e9)}n", "memory": f"{round(used.memory / 1024)}Ki"}
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviour
 from kubestow_devcluster.kubelets.pod_lifecycle import apply_step, next_step, terminate_pod
 

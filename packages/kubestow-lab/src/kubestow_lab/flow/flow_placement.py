@@ -14,8 +14,8 @@ from datetime import datetime
 import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.handle import BatchHandle
 from kubestow.framework.interface import Handle, PreEnqueuePlugin
+from kubestow.framework.profile import BatchHandle
 from kubestow.framework.status import SUCCESS, Status
 from kubestow_lab.flow.cost_models import COST_MODELS
 from kubestow_lab.flow.equivalence import why_not_modelled

@@ -1,8 +1,9 @@
 """What the scheduler offers its plugins: the cluster, pods, the API, and work in the background.
 
-Plugins get a :class:`Handle`. Those that choose nodes for many pods at once get a :class:`BatchHandle`: such a plugin
-gates pods at PreEnqueue, decides about them together from time to time, suggests a node for each, and activates them.
-Each then has a scheduling cycle of its own, in which the suggested node is tried first.
+Plugins get a :class:`Handle`. Those that choose nodes for many pods at once get a
+:class:`~kubestow.framework.profile.BatchHandle`: such a plugin gates pods at PreEnqueue, decides about them together
+from time to time, suggests a node for each, and activates them. Each then has a scheduling cycle of its own, in which
+the suggested node is tried first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from kubestow.api.core import PodExtendedResourceClaimStatus
 from kubestow.api.resource import ResourceClaim
@@ -21,10 +22,7 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import Extender
 
-if TYPE_CHECKING:
-    from kubestow.framework.profile import Profile
-
-__all__ = ["APIAccess", "BackgroundWork", "BatchHandle", "Handle", "ResourceClaimWriter", "Waiting"]
+__all__ = ["APIAccess", "BackgroundWork", "Handle", "ResourceClaimWriter", "Waiting"]
 
 T = TypeVar("T")
 
@@ -183,19 +181,3 @@ class Handle(APIAccess, BackgroundWork, Protocol):
     @property
     def extenders(self) -> Sequence[Extender]:
         """The settings of the configured extenders, such as their managed resources."""
-
-
-@runtime_checkable
-class BatchHandle(Handle, Protocol):
-    """The handle of a scheduler with a queue; offline explanations, which have none, pass a handle without this."""
-
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """The profiles by scheduler name, once all are built."""
-
-    def suggest_node(self, pod: PodInfo, node_name: str) -> None:
-        """Have a queued pod tried on this node first, as if ``status.nominatedNodeName`` named it (KEP-5278).
-
-        All other nodes are tried if the pod does not fit there any more. No capacity is kept for it. The suggestion
-        ends with the pod's next attempt or update; for a pod that is not queued it has no effect.
-        """

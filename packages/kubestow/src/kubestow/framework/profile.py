@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -62,6 +62,7 @@ from kubestow.framework.status import Status, Verdict
 
 __all__ = [
     "EXTENSION_POINTS",
+    "BatchHandle",
     "Profile",
     "Registry",
     "argument_errors",
@@ -370,3 +371,19 @@ def _unknown_fields(data: Any, kind: inspect.Type, path: str, *, top: bool = Fal
         case inspect.DictType(value_type=value_type), Mapping():
             for name, item in data.items():
                 yield from _unknown_fields(item, value_type, f"{path}.{name}")
+
+
+@runtime_checkable
+class BatchHandle(Handle, Protocol):
+    """The handle of a scheduler with a queue; offline explanations, which have none, pass a handle without this."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles by scheduler name, once all are built."""
+
+    def suggest_node(self, pod: PodInfo, node_name: str) -> None:
+        """Have a queued pod tried on this node first, as if ``status.nominatedNodeName`` named it (KEP-5278).
+
+        All other nodes are tried if the pod does not fit there any more. No capacity is kept for it. The suggestion
+        ends with the pod's next attempt or update; for a pod that is not queued it has no effect.
+        """

@@ -1,6 +1,6 @@
 """The API handler: dispatches a request to its endpoint, and turns every error into a Status.
 
-This is the whole API without a network: it takes a :class:`Request` and returns a :class:`Response`.
+This is the whole API without a network: it takes a :class:`Request` and returns a :class:`HTTPResponse`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints import review_handlers
 from kubestow_devcluster.apiserver.endpoints.discovery import serve_discovery
-from kubestow_devcluster.apiserver.endpoints.health import HealthChecks, RequestMetrics
+from kubestow_devcluster.apiserver.endpoints.health import HealthEndpoints, RequestMetrics
 from kubestow_devcluster.apiserver.endpoints.openapi import OpenAPI
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import (
     ResourceMetrics,
@@ -46,21 +46,19 @@ from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import METRICS_GROUP
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
-from kubestow_devcluster.apiserver.security.authorization import RBAC, AlwaysAllow, Authorizer
-from kubestow_devcluster.apiserver.security.escalation import RBAC_GROUP, check_escalation
+from kubestow_devcluster.apiserver.security.authorization import RBAC, RBAC_GROUP, AlwaysAllow, Authorizer
+from kubestow_devcluster.apiserver.security.escalation import check_escalation
 from kubestow_devcluster.apiserver.serialization.negotiation import (
     JSON,
     PROTOBUF,
     YAML,
-    Conversion,
+    ResponseForm,
     negotiate_output_media_type,
 )
 
-__all__ = ["APIHandler"]
-
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[RequestScope], Response | Awaitable[Response]]
+Handler = Callable[[RequestScope], HTTPResponse | Awaitable[HTTPResponse]]
 
 #: Method -> verb and handler, for one object and for a collection.
 _OBJECT: dict[str, tuple[str, Handler]] = {
@@ -95,7 +93,7 @@ _CREATE_ONLY: dict[str, Handler] = {
     "selfsubjectreviews.authentication.k8s.io": review_handlers.create_self_subject_review,
 }
 #: The same for access reviews, which take the authorizer.
-_ACCESS_REVIEWS: dict[str, Callable[..., Response]] = {
+_ACCESS_REVIEWS: dict[str, Callable[..., HTTPResponse]] = {
     "selfsubjectaccessreviews.authorization.k8s.io": review_handlers.create_self_subject_access_review,
     "selfsubjectrulesreviews.authorization.k8s.io": review_handlers.create_self_subject_rules_review,
     "subjectaccessreviews.authorization.k8s.io": review_handlers.create_subject_access_review,
@@ -127,9 +125,9 @@ class APIHandler:
         self._event_cache = EventCache()
         self._openapi = OpenAPI(registry.scheme)
         self._metrics = RequestMetrics(registry.store)
-        self._health = HealthChecks(has_default_roles=isinstance(authorizer, RBAC))
+        self._health = HealthEndpoints(has_default_roles=isinstance(authorizer, RBAC))
 
-    async def handle(self, request: Request) -> Response:
+    async def handle(self, request: Request) -> HTTPResponse:
         """The response to any request, errors included. Never raises."""
         info = parse_request_info(request.path)
         kind = None if info is None else self._registry.scheme.find(info.group, info.version, info.resource)
@@ -138,7 +136,7 @@ class APIHandler:
             self._metrics.count(request, info, result.status)
         return result
 
-    async def _respond(self, request: Request, info: RequestInfo | None, kind: Kind | None) -> Response:
+    async def _respond(self, request: Request, info: RequestInfo | None, kind: Kind | None) -> HTTPResponse:
         try:
             if not isinstance(self._authorizer, AlwaysAllow):
                 authorize_request(self._authorizer, request.user, attributes_of(request, info))
@@ -149,16 +147,16 @@ class APIHandler:
             result = self._dispatch(request, info, kind)
             response = await result if inspect.isawaitable(result) else result
         except statuses.StatusError as error:
-            response = Response.error(error)
+            response = HTTPResponse.error(error)
         except RecursionError:
-            response = Response.error(statuses.bad_request("the request body is nested too deeply"))
+            response = HTTPResponse.error(statuses.bad_request("the request body is nested too deeply"))
         except Exception:
             extra = fields(verb=request.method, path=request.path)
             _log.exception("request failed: %s %s", request.method, request.path, extra=extra)
-            response = Response.error(statuses.internal_error("the request failed; see the server's log"))
+            response = HTTPResponse.error(statuses.internal_error("the request failed; see the server's log"))
         return _negotiated(response, request, has_protobuf=kind is not None and kind.has_protobuf)
 
-    def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> Response | Awaitable[Response]:
+    def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> HTTPResponse | Awaitable[HTTPResponse]:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
             raise statuses.no_such_resource()
         scope = RequestScope(request, info, kind, self._registry, self._content_check(request, info, kind))
@@ -174,7 +172,7 @@ class APIHandler:
             return None
         return partial(check_escalation, self._authorizer, request.user, kind.group_resource, info.namespace)
 
-    async def _with_warning(self, scope: RequestScope, warning: str) -> Response:
+    async def _with_warning(self, scope: RequestScope, warning: str) -> HTTPResponse:
         """The response with a Warning header."""
         handled = self._handle(scope)
         result = await handled if inspect.isawaitable(handled) else handled
@@ -183,7 +181,7 @@ class APIHandler:
             result.headers["Warning"] = ", ".join(filter(None, (others, statuses.warning_header(warning))))
         return result
 
-    def _handle(self, scope: RequestScope) -> Response | Awaitable[Response]:
+    def _handle(self, scope: RequestScope) -> HTTPResponse | Awaitable[HTTPResponse]:
         request, info, kind = scope.request, scope.info, scope.kind
         if kind.resource in self._create_only:
             if request.method != "POST":
@@ -202,34 +200,34 @@ class APIHandler:
         return _handler(kind, info, request.method)(scope)
 
     @staticmethod
-    def _read_metrics(scope: RequestScope, metrics: ResourceMetrics) -> Response:
+    def _read_metrics(scope: RequestScope, metrics: ResourceMetrics) -> HTTPResponse:
         if scope.request.method != "GET":
             raise statuses.method_not_allowed()
         if scope.info.subresource:
             raise statuses.no_such_resource()
         return get_metrics(scope, metrics) if scope.info.name else list_metrics(scope, metrics)
 
-    def _unknown_resource(self, info: RequestInfo) -> Response:
+    def _unknown_resource(self, info: RequestInfo) -> HTTPResponse:
         if info.group not in self._registry.scheme.groups():
-            return Response.text("404 page not found\n", 404)
+            return HTTPResponse.text("404 page not found\n", 404)
         raise statuses.no_such_resource()
 
-    def _serve_path(self, request: Request) -> Response:
+    def _serve_path(self, request: Request) -> HTTPResponse:
         """Paths that are not resources: discovery, OpenAPI, version, health and metrics."""
         if not request.path.startswith("/"):
-            return Response.text("404 page not found\n", 404)
+            return HTTPResponse.text("404 page not found\n", 404)
         if request.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         path = request.path.rstrip("/") or "/"
         if path.startswith(("/openapi/v2", "/openapi/v3")):
             return self._openapi.serve(request, path)
         if path == "/metrics":
-            return Response(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
+            return HTTPResponse(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
         response = serve_discovery(request, path, self._registry.scheme) or self._health.serve(request, path)
-        return Response.text("404 page not found\n", 404) if response is None else response
+        return HTTPResponse.text("404 page not found\n", 404) if response is None else response
 
 
-def _negotiated(result: Response, request: Request, *, has_protobuf: bool) -> Response:
+def _negotiated(result: HTTPResponse, request: Request, *, has_protobuf: bool) -> HTTPResponse:
     """Statuses and other results of handlers that return JSON, in the media type that the client prefers."""
     accept = request.headers.accept
     if result.content_type != JSON or result.stream is not None or result.chunks is not None:
@@ -240,7 +238,7 @@ def _negotiated(result: Response, request: Request, *, has_protobuf: bool) -> Re
         options = negotiate_output_media_type(accept, has_protobuf=has_protobuf)
     except statuses.StatusError:
         return result
-    return result if options.conversion is Conversion.TABLE else converted(result, options.media_type)
+    return result if options.conversion is ResponseForm.TABLE else converted(result, options.media_type)
 
 
 def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:

@@ -11,7 +11,7 @@ import hashlib
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
@@ -20,8 +20,6 @@ from kubestow_devcluster.apiserver.kinds.scheme import Scheme
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
-
-__all__ = ["serve_discovery"]
 
 _AGGREGATED_MEDIA_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS = ["get", "patch", "update"]
@@ -38,14 +36,14 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
-def serve_discovery(request: Request, path: str, scheme: Scheme) -> Response | None:
+def serve_discovery(request: Request, path: str, scheme: Scheme) -> HTTPResponse | None:
     """The discovery document at ``path``; None for any other path.
 
     Raises a 404 StatusError for an unknown version, a 406 one for a client that accepts no form of the document.
     """
     parts = path.split("/")[1:]
     if path == "/":
-        return Response.json({"paths": _paths(scheme)})
+        return HTTPResponse.json({"paths": _paths(scheme)})
     if parts[0] == "api" and len(parts) <= 2:
         return _core(request, parts, scheme)
     if parts[0] != "apis" or len(parts) > 3:
@@ -64,16 +62,16 @@ def serve_discovery(request: Request, path: str, scheme: Scheme) -> Response | N
     return _resource_list(request, group, parts[2], scheme)
 
 
-def _document(request: Request, document: Object) -> Response:
+def _document(request: Request, document: Object) -> HTTPResponse:
     """An unaggregated document in the media type that the client prefers. Raises a 406 StatusError."""
     media_type = negotiate_output_media_type(request.headers.accept, has_protobuf=True).media_type
     if media_type == PROTOBUF:
         # The envelope names the version where JSON does not.
-        return Response(200, protobuf.encode({"apiVersion": "v1", **document}), PROTOBUF)
-    return converted(Response.json(document), media_type)
+        return HTTPResponse(200, protobuf.encode({"apiVersion": "v1", **document}), PROTOBUF)
+    return converted(HTTPResponse.json(document), media_type)
 
 
-def _core(request: Request, parts: list[str], scheme: Scheme) -> Response:
+def _core(request: Request, parts: list[str], scheme: Scheme) -> HTTPResponse:
     if len(parts) == 2:
         return _resource_list(request, "", parts[1], scheme)
     if _accepts_aggregated(request):
@@ -98,7 +96,7 @@ def _api_group(group: str, versions: list[str]) -> Object:
     return {"name": group, "versions": group_versions, "preferredVersion": group_versions[0]}
 
 
-def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -> Response:
+def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -> HTTPResponse:
     kinds = scheme.served(group, version)
     if not kinds:
         raise statuses.no_such_resource()
@@ -148,14 +146,14 @@ def _accepts_aggregated(request: Request) -> bool:
     return any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses)
 
 
-def _aggregated(request: Request, groups: list[Object]) -> Response:
+def _aggregated(request: Request, groups: list[Object]) -> HTTPResponse:
     type_meta = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
     body = msgspec.json.encode({**type_meta, "metadata": {}, "items": groups}) + b"\n"
     etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
     headers = {"Etag": etag, "Vary": "Accept", "Cache-Control": "public"}
     if request.headers.if_none_match == etag:
-        return Response(304, b"", "", headers)
-    return Response(200, body, _AGGREGATED_MEDIA_TYPE, headers)
+        return HTTPResponse(304, b"", "", headers)
+    return HTTPResponse(200, body, _AGGREGATED_MEDIA_TYPE, headers)
 
 
 def _group_discovery(group: str, versions: list[str], scheme: Scheme) -> Object:

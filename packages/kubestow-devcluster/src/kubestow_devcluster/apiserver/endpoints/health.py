@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
 from kubestow_devcluster.apiserver.storage.store import Store
 
@@ -44,28 +44,28 @@ _BOOTSTRAP_ROLES = "poststarthook/rbac/bootstrap-roles"
 _ENDPOINTS = {"healthz": (), "livez": (), "readyz": ("shutdown",)}
 
 
-class HealthChecks:
+class HealthEndpoints:
     """The health endpoints. ``has_default_roles``: the default roles of RBAC have been created."""
 
     def __init__(self, *, has_default_roles: bool) -> None:
         common = [name for name in _CHECKS if has_default_roles or name != _BOOTSTRAP_ROLES]
         self._checks = {endpoint: (*common, *own) for endpoint, own in _ENDPOINTS.items()}
 
-    def serve(self, request: Request, path: str) -> Response | None:
+    def serve(self, request: Request, path: str) -> HTTPResponse | None:
         """``/version``, ``/healthz``, ``/livez`` and ``/readyz`` with their checks; None for any other path."""
         if path == "/version":
-            return Response(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
+            return HTTPResponse(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
         endpoint, _, check = path[1:].partition("/")
         checks = self._checks.get(endpoint)
         if checks is None or (check and check not in checks):
             return None
         if "verbose" not in request.query or check:
-            return Response.text("ok")
+            return HTTPResponse.text("ok")
         excluded = request.query.get("exclude", "")
         lines = [f"[+]{name} {'excluded: ok' if name == excluded else 'ok'}" for name in checks]
         if excluded and excluded not in checks:
             lines.append(f'warn: some health checks cannot be excluded: no matches for "{excluded}"')
-        return Response.text("\n".join([*lines, f"{endpoint} check passed", ""]))
+        return HTTPResponse.text("\n".join([*lines, f"{endpoint} check passed", ""]))
 
 
 _WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.health import KUBERNETES_VERSION
 from kubestow_devcluster.apiserver.endpoints.requests import Request
@@ -42,8 +42,6 @@ from kubestow_devcluster.apiserver.schema.types import (
 )
 from kubestow_devcluster.apiserver.serialization import protobuf
 
-__all__ = ["OpenAPI"]
-
 #: A built-in kind whose descriptions of the fields of all kinds custom resources have too.
 _TYPICAL = "V1PodTemplate"
 _REFERENCE = "#/components/schemas/"
@@ -62,7 +60,7 @@ class OpenAPI:
         self._documents: dict[str, bytes] = {}
         self._revision = scheme.revision
 
-    def serve(self, request: Request, path: str) -> Response:
+    def serve(self, request: Request, path: str) -> HTTPResponse:
         """The index or a document. Raises a 404 or 406 StatusError."""
         if self._revision != self._scheme.revision:
             self._invalidate()
@@ -70,7 +68,7 @@ class OpenAPI:
             return self._serve_v2(request)
         if path == "/openapi/v3":
             body = msgspec.json.encode({"paths": self._index}) + b"\n"
-            return Response(200, body, headers={"Vary": "Accept"})
+            return HTTPResponse(200, body, headers={"Vary": "Accept"})
         name = path.removeprefix("/openapi/v3/")
         if name not in self._index:
             raise statuses.no_such_resource()
@@ -78,14 +76,14 @@ class OpenAPI:
         if accept and "json" not in accept and "*/*" not in accept:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         headers = {"Cache-Control": "public, immutable", "Etag": f'"{self._hash}"', "Vary": "Accept"}
-        return Response(200, self._document(name), headers=headers)
+        return HTTPResponse(200, self._document(name), headers=headers)
 
-    def _serve_v2(self, request: Request) -> Response:
+    def _serve_v2(self, request: Request) -> HTTPResponse:
         accept = request.headers.accept
         headers = {"Etag": f'"{self._hash}"', "Vary": "Accept"}
         if _V2_PROTOBUF in accept:
             # The media type as it is requested is not a valid Content-Type, because of the "@".
-            return Response(200, _v2_without_schemas(), _V2_PROTOBUF.replace("@", "."), headers)
+            return HTTPResponse(200, _v2_without_schemas(), _V2_PROTOBUF.replace("@", "."), headers)
         if accept and "json" not in accept and "*/*" not in accept:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         if "v2" not in self._documents:
@@ -95,7 +93,7 @@ class OpenAPI:
                 schema.pop("x-kubernetes-preserve-unknown-fields", None)
             document = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _in_v2(definitions)}
             self._documents["v2"] = msgspec.json.encode(document)
-        return Response(200, self._documents["v2"], headers=headers)
+        return HTTPResponse(200, self._documents["v2"], headers=headers)
 
     def _invalidate(self) -> None:
         self._revision = self._scheme.revision

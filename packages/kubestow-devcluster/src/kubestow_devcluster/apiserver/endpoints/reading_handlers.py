@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver.storage.selectors import EVERYTHING
 from kubestow_devcluster.apiserver.storage.store import Expired, Store, StoredObject
 
 
-def get(scope: RequestScope) -> Response:
+def get(scope: RequestScope) -> HTTPResponse:
     return scope.encoder.object_response(scope.get())
 
 
@@ -116,7 +116,7 @@ _EXPIRED_CONTINUE = (
 )
 
 
-async def list_objects(scope: RequestScope) -> Response:
+async def list_objects(scope: RequestScope) -> HTTPResponse:
     request, store = scope.request, scope.registry.store
     validate_list_options(request)
     request.number("timeoutSeconds")
@@ -197,7 +197,7 @@ class ResourceMetrics(Protocol):
     def pods(self) -> dict[str, StoredObject]: ...
 
 
-def get_metrics(scope: RequestScope, metrics: ResourceMetrics) -> Response:
+def get_metrics(scope: RequestScope, metrics: ResourceMetrics) -> HTTPResponse:
     """Raises a 404 StatusError for an object without metrics, as one that does not run."""
     found = _all(scope, metrics).get(scope.key_prefix + scope.info.name)
     if found is None:
@@ -205,7 +205,7 @@ def get_metrics(scope: RequestScope, metrics: ResourceMetrics) -> Response:
     return scope.encoder.object_response(found)
 
 
-def list_metrics(scope: RequestScope, metrics: ResourceMetrics) -> Response:
+def list_metrics(scope: RequestScope, metrics: ResourceMetrics) -> HTTPResponse:
     """All metrics of a namespace or of the cluster that the selectors match, without pagination, as metrics-server."""
     prefix = scope.key_prefix
     objects = [stored for key, stored in _all(scope, metrics).items() if key.startswith(prefix)]

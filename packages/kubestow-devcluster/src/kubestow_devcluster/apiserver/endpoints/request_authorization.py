@@ -16,8 +16,6 @@ from kubestow_devcluster.apiserver.security.users import (
     service_account_groups,
 )
 
-__all__ = ["attributes_of", "authorize_request", "effective_user"]
-
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "get", "HEAD": "get", "DELETE": "delete"}
 
 

@@ -19,8 +19,6 @@ from kubestow_devcluster.apiserver.serialization.negotiation import negotiate_ou
 from kubestow_devcluster.apiserver.storage.selectors import SelectionPredicate, parse_selectors
 from kubestow_devcluster.apiserver.storage.store import Collection, StoredObject
 
-__all__ = ["RequestScope"]
-
 
 @dataclass(frozen=True, slots=True)
 class RequestScope:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.printers import DEFAULT, PRINTERS
 from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, Conversion, MediaTypeOptions
+from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, MediaTypeOptions, ResponseForm
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 
@@ -103,18 +103,18 @@ class ResponseEncoder:
     @property
     def is_whole(self) -> bool:
         """Whether the encoding of an object depends on nothing but the object and the media type."""
-        return self._conversion is Conversion.NONE
+        return self._conversion is ResponseForm.NONE
 
     def object_response(
         self, stored: StoredObject, status: int = 200, *, headers: dict[str, str] | None = None
-    ) -> Response:
+    ) -> HTTPResponse:
         return self._response(self.encode(stored), status, headers)
 
-    def list_response(self, objects: Sequence[StoredObject], list_metadata: dict[str, Any]) -> Response:
+    def list_response(self, objects: Sequence[StoredObject], list_metadata: dict[str, Any]) -> HTTPResponse:
         metadata = msgspec.json.encode(list_metadata)
-        if self._conversion is Conversion.TABLE:
+        if self._conversion is ResponseForm.TABLE:
             return self._response(self._table(objects, list_metadata), 200, None)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             chunks = _list_chunks(
                 _PARTIAL_METADATA_LIST % (self._version.encode(), metadata), (self.encode(stored) for stored in objects)
             )
@@ -125,13 +125,13 @@ class ResponseEncoder:
             chunks = _list_chunks(prefix, (encode_item(stored) for stored in objects))
         if self.content_type != JSON:
             return self._response(b"".join(chunks), 200, None)
-        return Response(200, chunks=chunks)
+        return HTTPResponse(200, chunks=chunks)
 
     def encode(self, stored: StoredObject, *, with_columns: bool = True) -> bytes:
         """One object in JSON, without a trailing newline. ``with_columns`` applies to Tables."""
-        if self._conversion is Conversion.NONE:
+        if self._conversion is ResponseForm.NONE:
             return self.kind.encode(stored)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             return _PARTIAL_METADATA % (self._version.encode(), bytes(_METADATA.decode(stored.data).metadata))
         return self._table([stored], {"resourceVersion": str(stored.resource_version)}, with_columns=with_columns)
 
@@ -140,9 +140,9 @@ class ResponseEncoder:
         metadata: dict[str, Any] = {"resourceVersion": str(resource_version)}
         if annotations:
             metadata["annotations"] = annotations
-        if self._conversion is Conversion.TABLE:
+        if self._conversion is ResponseForm.TABLE:
             return self._table([], metadata, with_columns=False)
-        if self._conversion is Conversion.PARTIAL_OBJECT_METADATA:
+        if self._conversion is ResponseForm.PARTIAL_OBJECT_METADATA:
             return _PARTIAL_METADATA % (self._version.encode(), msgspec.json.encode(metadata))
         struct = self.kind.struct
         empty = {} if struct.preserves_unknown_fields else struct.read({}, [])
@@ -160,11 +160,11 @@ class ResponseEncoder:
         )
         return msgspec.json.encode(rows)
 
-    def _response(self, body: bytes, status: int, headers: dict[str, str] | None) -> Response:
-        return converted(Response(status, body + b"\n", headers=headers or {}), self.content_type)
+    def _response(self, body: bytes, status: int, headers: dict[str, str] | None) -> HTTPResponse:
+        return converted(HTTPResponse(status, body + b"\n", headers=headers or {}), self.content_type)
 
 
-def converted(response: Response, media_type: str) -> Response:
+def converted(response: HTTPResponse, media_type: str) -> HTTPResponse:
     """A response in JSON in another media type.
 
     It stays JSON if it has no protobuf encoding, because of its kind or because an earlier version stored a value that
@@ -175,9 +175,9 @@ def converted(response: Response, media_type: str) -> Response:
     obj = msgspec.json.decode(response.body)
     if media_type == YAML:
         text = yaml.dump(obj, Dumper=_YAMLDumper, default_flow_style=False, allow_unicode=True, width=2**20)
-        return Response(response.status, text.encode(), YAML, response.headers)
+        return HTTPResponse(response.status, text.encode(), YAML, response.headers)
     try:
-        return Response(response.status, protobuf.encode(obj), PROTOBUF, response.headers)
+        return HTTPResponse(response.status, protobuf.encode(obj), PROTOBUF, response.headers)
     except (protobuf.UnsupportedKind, ValueError, TypeError):
         return response
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from kubestow.api.formats.timestamps import timestamp
-from kubestow.http.messages import ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import ALL_UNAUTHENTICATED, ANONYMOUS, HTTPResponse, UserInfo
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.group_version import GroupResource
-from kubestow_devcluster.apiserver.patches.managed_fields import FieldManager, record_update
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError, struct_of
 from kubestow_devcluster.apiserver.security.authentication import (
     DEFAULT_AUDIENCE,
@@ -24,7 +23,7 @@ from kubestow_devcluster.apiserver.serialization.decoding import decode_body
 from kubestow_devcluster.apiserver.serialization.negotiation import negotiate_output_media_type
 
 
-def create_self_subject_review(scope: RequestScope) -> Response:
+def create_self_subject_review(scope: RequestScope) -> HTTPResponse:
     _decode_review(scope)
     review = {
         "kind": scope.kind.name,
@@ -32,10 +31,10 @@ def create_self_subject_review(scope: RequestScope) -> Response:
         "metadata": {"creationTimestamp": scope.registry.now()},
         "status": {"userInfo": _user_info(scope.request.user)},
     }
-    return Response.json(review, 201)
+    return HTTPResponse.json(review, 201)
 
 
-def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator) -> Response:
+def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator) -> HTTPResponse:
     """Raises a 400 StatusError for a review without a token."""
     review = _decode_review(scope)
     token = (review.get("spec") or {}).get("token", "")
@@ -47,7 +46,7 @@ def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator
     return _response(scope, review, {"authenticated": True, "user": _user_info(user)})
 
 
-def create_self_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> Response:
+def create_self_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
     """Raises a 422 StatusError for a review with both or neither kind of attributes."""
     review = _decode_review(scope)
     spec = review.get("spec") or {}
@@ -55,7 +54,7 @@ def create_self_subject_access_review(scope: RequestScope, authorizer: Authorize
     return _response(scope, review, _access_status(authorizer.authorize(scope.request.user, _attributes(spec))))
 
 
-def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> Response:
+def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
     """SubjectAccessReview and LocalSubjectAccessReview. Raises a 422 StatusError for a review without a subject."""
     review = _decode_review(scope)
     spec = review.get("spec") or {}
@@ -70,7 +69,7 @@ def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) ->
     return _response(scope, review, _access_status(decision))
 
 
-def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer) -> Response:
+def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
     review = _decode_review(scope)
     namespace = (review.get("spec") or {}).get("namespace", "")
     resource_rules, path_rules = authorizer.rules(scope.request.user, namespace)
@@ -86,13 +85,13 @@ def _decode_review(scope: RequestScope) -> Object:
     return scope.read(decode_body(body, content_type, expected=scope.kind.name))[0]
 
 
-def _response(scope: RequestScope, review: Object, status: Object) -> Response:
+def _response(scope: RequestScope, review: Object, status: Object) -> HTTPResponse:
     kind, spec = scope.kind, {"spec": review["spec"]} if "spec" in review else {}
     fields: Object = {"metadata": {}, **spec}
     manager = FieldManager(scope.write_options.field_manager, "Update", kind.api_version)
     record_update(None, fields, kind.struct, manager, scope.registry.now())
     response = {"kind": kind.name, "apiVersion": kind.api_version, **fields, "status": status}
-    return Response.json(response, 201)
+    return HTTPResponse.json(response, 201)
 
 
 def _check_attributes(scope: RequestScope, spec: Object, errors: list[field_errors.FieldError]) -> None:
@@ -134,7 +133,7 @@ def _user_info(user: UserInfo) -> Object:
 _DEFAULT_EXPIRATION, _MIN_EXPIRATION, _MAX_EXPIRATION = 3600, 600, 2**32
 
 
-def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> Response:
+def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> HTTPResponse:
     """``POST serviceaccounts/NAME/token``. Raises a 422 StatusError for a token that cannot be issued."""
     request, stored = scope.request, scope.get()
     spec = _decode(request)["spec"]
@@ -167,7 +166,7 @@ def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> Response:
             "expirationTimestamp": timestamp(expires),
         },
     }
-    return Response.json(token_request, 201)
+    return HTTPResponse.json(token_request, 201)
 
 
 def _decode(request: Request) -> Object:

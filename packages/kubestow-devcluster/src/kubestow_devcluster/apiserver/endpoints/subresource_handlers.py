@@ -15,7 +15,7 @@ from typing import Any
 from kubestow.api.core import PodStatus
 from kubestow.api.meta import convert, decode
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow.rules.disruption import SEVERAL_BUDGETS, VIOLATION, BudgetIndex, denial, is_disruption, is_exempt
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
@@ -28,8 +28,8 @@ from kubestow_devcluster.apiserver.endpoints.writing_handlers import (
     patch_type_of,
     patched,
 )
-from kubestow_devcluster.apiserver.kinds.conditions import update_pod_condition
 from kubestow_devcluster.apiserver.kinds.kind import Kind, ScalePaths, value_at, with_value_at
+from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
 from kubestow_devcluster.apiserver.printers.table import format_selector
 from kubestow_devcluster.apiserver.registry.deletion import check_preconditions
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
@@ -40,17 +40,17 @@ from kubestow_devcluster.containers.container_commands import command_of
 _CREATED = statuses.success(code=201)
 
 
-def create_pod_binding(scope: RequestScope) -> Response:
+def create_pod_binding(scope: RequestScope) -> HTTPResponse:
     """``POST pods/NAME/binding``."""
     return _create(scope, scope.kind, scope.info.name)
 
 
-def create_binding(scope: RequestScope) -> Response:
+def create_binding(scope: RequestScope) -> HTTPResponse:
     """``POST bindings``, the deprecated form, which names the pod in the body only."""
     return _create(scope, scope.registry.scheme["pods"], "")
 
 
-def _create(scope: RequestScope, pods: Kind, name: str) -> Response:
+def _create(scope: RequestScope, pods: Kind, name: str) -> HTTPResponse:
     request, namespace = scope.request, scope.info.namespace
     binding = decode_body(request.body, request.headers.content_type, expected="Binding")
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
@@ -69,7 +69,7 @@ def _create(scope: RequestScope, pods: Kind, name: str) -> Response:
     if not target.get("name"):
         raise statuses.internal("target.name: Required value")
     _bind(scope.registry, pods, namespace, name or metadata.get("name", ""), binding, scope.write_options)
-    return Response(201, _CREATED)
+    return HTTPResponse(201, _CREATED)
 
 
 def _bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Object, options: WriteOptions) -> None:
@@ -113,7 +113,7 @@ def _binding_problem(pod: Object) -> str:
 _SERVER_MANAGER = "kube-apiserver"
 
 
-def create_eviction(scope: RequestScope) -> Response:
+def create_eviction(scope: RequestScope) -> HTTPResponse:
     """``POST pods/NAME/eviction``. Raises a 409 StatusError, and a 429 one when the budget allows no disruption."""
     request, registry, pods = scope.request, scope.registry, scope.kind
     eviction = decode_body(request.body, request.headers.content_type, expected="Eviction")
@@ -133,7 +133,7 @@ def create_eviction(scope: RequestScope) -> Response:
         _set_disruption_target(registry, pods, pod)  # with another resourceVersion than that of the precondition
         delete_options = replace(delete_options, resource_version="")
         registry.delete(pods, scope.info.namespace, name, delete_options, write_options)
-    return Response(201, statuses.success(code=201))
+    return HTTPResponse(201, statuses.success(code=201))
 
 
 def _set_disruption_target(registry: Registry, pods: Kind, pod: Object) -> None:
@@ -199,7 +199,7 @@ _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerSt
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
-def get_log(scope: RequestScope) -> Response:
+def get_log(scope: RequestScope) -> HTTPResponse:
     """The log of a container; empty for a pod without a node.
 
     Raises a StatusError for an unknown container, one that has not started, and a node without addresses.
@@ -208,7 +208,7 @@ def get_log(scope: RequestScope) -> Response:
     name = request.query.get("container", "")
     _check_container(pod, name)
     if not pod["spec"].get("nodeName"):
-        return Response(200, b"", "text/plain")
+        return HTTPResponse(200, b"", "text/plain")
     _check_node_address(scope, pod)
     name = name or pod["spec"]["containers"][0]["name"]
     lines = list(_log_lines(pod, name, previous=request.flag("previous")))
@@ -216,10 +216,10 @@ def get_log(scope: RequestScope) -> Response:
     if tail is not None:
         lines = lines[max(len(lines) - tail, 0) :]
     text = "".join(f"{time} {line}\n" if request.flag("timestamps") else f"{line}\n" for time, line in lines)
-    return Response(200, text.encode()[: request.number("limitBytes")], "text/plain")
+    return HTTPResponse(200, text.encode()[: request.number("limitBytes")], "text/plain")
 
 
-def connect(scope: RequestScope) -> Response:
+def connect(scope: RequestScope) -> HTTPResponse:
     """``exec``, ``attach`` and ``portforward``. Always raises a StatusError."""
     pod = scope.kind.decode(scope.get())
     if not pod["spec"].get("nodeName"):
@@ -288,17 +288,17 @@ def _not_implemented(problem: str) -> statuses.StatusError:
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def get_scale(scope: RequestScope) -> Response:
-    return Response.json(_scale(scope.kind, scope.kind.decode(scope.get())))
+def get_scale(scope: RequestScope) -> HTTPResponse:
+    return HTTPResponse.json(_scale(scope.kind, scope.kind.decode(scope.get())))
 
 
-def update_scale(scope: RequestScope) -> Response:
+def update_scale(scope: RequestScope) -> HTTPResponse:
     request = scope.request
     scale = decode_body(request.body, request.headers.content_type, expected="Scale")
     return _update(scope, lambda _: scale)
 
 
-def patch_scale(scope: RequestScope) -> Response:
+def patch_scale(scope: RequestScope) -> HTTPResponse:
     """Patches other than JSON patches are merged as JSON: a Scale has no lists, and an apply records no manager."""
     patch_type_of(scope)
     content = decode_patch(scope.request)
@@ -306,7 +306,7 @@ def patch_scale(scope: RequestScope) -> Response:
     return _update(scope, lambda scale: patched(scale, content, patch_type, ANY))
 
 
-def _update(scope: RequestScope, change: Callable[[Object], Any]) -> Response:
+def _update(scope: RequestScope, change: Callable[[Object], Any]) -> HTTPResponse:
     """Set the replicas to those of the changed Scale."""
 
     def set_replicas(old: Object) -> Object:
@@ -327,7 +327,7 @@ def _update(scope: RequestScope, change: Callable[[Object], Any]) -> Response:
     stored = scope.registry.update(
         kind, info.namespace, info.name, set_replicas, scope.write_options, subresource="scale"
     )
-    return Response.json(_scale(kind, kind.decode(stored)))
+    return HTTPResponse.json(_scale(kind, kind.decode(stored)))
 
 
 def _scale(kind: Kind, obj: Object) -> Object:

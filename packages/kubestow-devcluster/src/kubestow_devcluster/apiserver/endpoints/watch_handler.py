@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import msgspec
 
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import parse_resource_version, wants_initial_events
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
@@ -39,7 +39,7 @@ _MAX_CHUNK = 1024 * 1024
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
-def watch(scope: RequestScope, cache: EventCache) -> Response:
+def watch(scope: RequestScope, cache: EventCache) -> HTTPResponse:
     """Raises a StatusError for invalid options; later errors are events of the stream."""
     request = scope.request
     start = parse_resource_version(request.query.get("resourceVersion", ""))
@@ -48,7 +48,7 @@ def watch(scope: RequestScope, cache: EventCache) -> Response:
     events = watcher.events(start, initial_events=initial_events, timeout_seconds=request.number("timeoutSeconds"))
     content_type = scope.encoder.content_type
     content_type = content_type if content_type == JSON else f"{content_type};stream=watch"
-    return Response(200, content_type=content_type, stream=events)
+    return HTTPResponse(200, content_type=content_type, stream=events)
 
 
 class _Watcher:

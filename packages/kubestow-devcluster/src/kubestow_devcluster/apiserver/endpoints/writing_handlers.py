@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubestow.errors import APIError
-from kubestow.http.messages import HTTPResponse as Response
+from kubestow.http.messages import HTTPResponse
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json_patch, strategic_merge_patch
 from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.patches.managed_fields import FieldManager
-from kubestow_devcluster.apiserver.patches.server_side_apply import server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager
+from kubestow_devcluster.apiserver.managed_fields.server_side_apply import server_side_apply, undeclared_fields
 from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow_devcluster.apiserver.registry.registry import WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type
@@ -26,7 +26,7 @@ from kubestow_devcluster.apiserver.serialization.decoding import decode_body, ya
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 
-def create(scope: RequestScope) -> Response:
+def create(scope: RequestScope) -> HTTPResponse:
     new, headers = scope.decode()
     check_namespace(scope, new)
     stored = scope.registry.create(scope.kind, scope.info.namespace, new, scope.write_options)
@@ -51,7 +51,7 @@ def check_name(scope: RequestScope, new: Object) -> None:
         )
 
 
-def update(scope: RequestScope) -> Response:
+def update(scope: RequestScope) -> HTTPResponse:
     new, headers = scope.decode()
     check_namespace(scope, new)
     check_name(scope, new)
@@ -82,7 +82,7 @@ _APPLY_PATCH = "application/apply-patch+yaml"
 _PATCH_TYPES = frozenset({JSON_PATCH, JSON_MERGE_PATCH, _STRATEGIC_MERGE_PATCH, _APPLY_PATCH})
 
 
-def patch(scope: RequestScope) -> Response:
+def patch(scope: RequestScope) -> HTTPResponse:
     patch_type = patch_type_of(scope)
     if patch_type == _APPLY_PATCH:
         return _apply(scope)
@@ -162,7 +162,7 @@ def is_json_patch(request: Request) -> bool:
     return "json-patch" in request.headers.content_type
 
 
-def _apply(scope: RequestScope) -> Response:
+def _apply(scope: RequestScope) -> HTTPResponse:
     kind, info, registry = scope.kind, scope.info, scope.registry
     config, headers = _decode_configuration(scope)
     manager = FieldManager(scope.request.field_manager, "Apply", kind.api_version, info.subresource)
@@ -225,7 +225,7 @@ def _check_declared(scope: RequestScope, config: Object) -> None:
     raise statuses.internal(f"failed to create typed patch object ({identity}): {text}")
 
 
-def delete(scope: RequestScope) -> Response:
+def delete(scope: RequestScope) -> HTTPResponse:
     info, kind = scope.info, scope.kind
     requested, write_options = _options(scope)
     delete_options = _with_default_policy(scope, requested, scope.get())
@@ -234,10 +234,10 @@ def delete(scope: RequestScope) -> Response:
         return scope.encoder.object_response(stored)
     details = statuses.status_details(kind.group_resource, info.name)
     details["uid"] = kind.decode(stored)["metadata"]["uid"]
-    return Response(200, statuses.success(details=details))
+    return HTTPResponse(200, statuses.success(details=details))
 
 
-def delete_collection(scope: RequestScope) -> Response:
+def delete_collection(scope: RequestScope) -> HTTPResponse:
     delete_options, write_options = _options(scope)
     resource_version = scope.registry.store.resource_version
     selected = scope.predicate().select(scope.collection.snapshot(scope.key_prefix))

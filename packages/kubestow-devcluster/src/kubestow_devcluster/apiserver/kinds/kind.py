@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
+from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.field_errors import FieldError
 from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion
 from kubestow_devcluster.apiserver.printers.table import Printer
@@ -100,7 +101,7 @@ class SpecStrategy(RESTStrategy):
     has_generation = True
 
 
-_ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class KindNames(NamedTuple):
@@ -143,7 +144,7 @@ class RESTOptions:
     """
 
     strategy: RESTStrategy = field(default_factory=RESTStrategy)
-    verbs: tuple[str, ...] = _ALL_VERBS
+    verbs: tuple[str, ...] = ALL_VERBS
     selectable_fields: tuple[str, ...] = ()
     storage_version_hash: str = ""
     stored_in: str = ""
@@ -268,6 +269,10 @@ class Kind:
             "apiVersion": self.api_version,
             "resourceVersion": metadata["resourceVersion"],
         }
+
+    def forbidden(self, obj: Object, problem: str) -> statuses.StatusError:
+        """The 403 error of an object that admission rejects."""
+        return statuses.forbidden(self.group_resource, obj["metadata"].get("name", ""), problem)
 
     def selectable_values(self, obj: Object) -> tuple[str, ...]:
         """The values of the selectable fields of an object."""

@@ -14,14 +14,12 @@ from kubestow_devcluster.apiserver.printers import core, storage, workloads
 from kubestow_devcluster.apiserver.printers.table import Printer, columns, name_of
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["DEFAULT", "PRINTERS"]
-
 
 def _created_at(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), obj["metadata"].get("creationTimestamp", "")]
 
 
 #: The printer of kinds without one.
-DEFAULT = Printer(columns("Name", ("Created At", "date")), _created_at)
+DEFAULT = Printer(columns("Name, Created At:date"), _created_at)
 #: By the resource that the objects are stored under.
 PRINTERS: dict[str, Printer] = {**core.PRINTERS, **workloads.PRINTERS, **storage.PRINTERS}

@@ -15,8 +15,6 @@ from typing import Any
 from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer, age, name_of
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["additional_columns_printer", "json_path_values"]
-
 _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)|\[(?P<index>-?\d+)\]|(?P<every>\[\*\]|\.\*)"""
     r"""|\[['"](?P<quoted>[^'"]+)['"]\]"""

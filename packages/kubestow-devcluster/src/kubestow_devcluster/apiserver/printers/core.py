@@ -285,62 +285,39 @@ def _print_role_binding(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age_of(obj, now), *subjects]
 
 
-_ROLE_BINDING = Printer(columns("Name", "Role", "Age", "!Users", "!Groups", "!ServiceAccounts"), _print_role_binding)
+_ROLE_BINDING = Printer(columns("Name, Role, Age, !Users, !Groups, !ServiceAccounts"), _print_role_binding)
 
 
 PRINTERS: dict[str, Printer] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
-    "configmaps": Printer(columns("Name", "Data", "Age"), _print_config_map),
-    "endpoints": Printer(columns("Name", "Endpoints", "Age"), _print_endpoints),
+    "configmaps": Printer(columns("Name, Data, Age"), _print_config_map),
+    "endpoints": Printer(columns("Name, Endpoints, Age"), _print_endpoints),
     "endpointslices.discovery.k8s.io": Printer(
-        columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _print_endpoint_slice
+        columns("Name, AddressType, Ports, Endpoints, Age"), _print_endpoint_slice
     ),
     "events": Printer(
-        columns(
-            "Last Seen",
-            "Type",
-            "Reason",
-            "Object",
-            "!Subobject",
-            "!Source",
-            "Message",
-            "!First Seen",
-            "!Count",
-            "!Name",
-        ),
+        columns("Last Seen, Type, Reason, Object, !Subobject, !Source, Message, !First Seen, !Count, !Name"),
         _print_event,
     ),
-    "ingresses.networking.k8s.io": Printer(
-        columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _print_ingress
-    ),
-    "namespaces": Printer(columns("Name", "Status", "Age"), field_printer("status.phase")),
-    "networkpolicies.networking.k8s.io": Printer(columns("Name", "Pod-Selector", "Age"), _print_network_policy),
+    "ingresses.networking.k8s.io": Printer(columns("Name, Class, Hosts, Address, Ports, Age"), _print_ingress),
+    "namespaces": Printer(columns("Name, Status, Age"), field_printer("status.phase")),
+    "networkpolicies.networking.k8s.io": Printer(columns("Name, Pod-Selector, Age"), _print_network_policy),
     "nodes": Printer(
         columns(
-            "Name",
-            "Status",
-            "Roles",
-            "Age",
-            "Version",
-            "!Internal-IP",
-            "!External-IP",
-            "!OS-Image",
-            "!Kernel-Version",
-            "!Container-Runtime",
+            "Name, Status, Roles, Age, Version, !Internal-IP, !External-IP, !OS-Image, "
+            "!Kernel-Version, !Container-Runtime"
         ),
         _print_node,
     ),
     "pods": Printer(
-        columns("Name", "Ready", "Status", "Restarts", "Age", "!IP", "!Node", "!Nominated Node", "!Readiness Gates"),
+        columns("Name, Ready, Status, Restarts, Age, !IP, !Node, !Nominated Node, !Readiness Gates"),
         _print_pod,
     ),
-    "podtemplates": Printer(columns("Name", "Containers", "Images", "Pod Labels"), _print_pod_template),
-    "resourcequotas": Printer(columns("Name", "Request", "Limit", "Age"), _print_resource_quota),
+    "podtemplates": Printer(columns("Name, Containers, Images, Pod Labels"), _print_pod_template),
+    "resourcequotas": Printer(columns("Name, Request, Limit, Age"), _print_resource_quota),
     "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
-    "runtimeclasses.node.k8s.io": Printer(columns("Name", "Handler", "Age"), field_printer("handler")),
-    "secrets": Printer(columns("Name", "Type", "Data", "Age"), _print_secret),
-    "serviceaccounts": Printer(columns("Name", "Secrets", "Age"), _print_service_account),
-    "services": Printer(
-        columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "!Selector"), _print_service
-    ),
+    "runtimeclasses.node.k8s.io": Printer(columns("Name, Handler, Age"), field_printer("handler")),
+    "secrets": Printer(columns("Name, Type, Data, Age"), _print_secret),
+    "serviceaccounts": Printer(columns("Name, Secrets, Age"), _print_service_account),
+    "services": Printer(columns("Name, Type, Cluster-IP, External-IP, Port(s), Age, !Selector"), _print_service),
 }

@@ -118,60 +118,33 @@ def _print_resource_slice(obj: Object, now: datetime) -> list[Any]:
 PRINTERS: dict[str, Printer] = {
     "csidrivers.storage.k8s.io": Printer(
         columns(
-            "Name",
-            ("AttachRequired", "boolean"),
-            ("PodInfoOnMount", "boolean"),
-            ("StorageCapacity", "boolean"),
-            "TokenRequests",
-            ("RequiresRepublish", "boolean"),
-            "Modes",
-            "Age",
+            "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, "
+            "TokenRequests, RequiresRepublish:boolean, Modes, Age"
         ),
         _print_csi_driver,
     ),
-    "csinodes.storage.k8s.io": Printer(columns("Name", ("Drivers", "integer"), "Age"), _print_csi_node),
-    "deviceclasses.resource.k8s.io": Printer(columns("Name", "Age"), field_printer()),
+    "csinodes.storage.k8s.io": Printer(columns("Name, Drivers:integer, Age"), _print_csi_node),
+    "deviceclasses.resource.k8s.io": Printer(columns("Name, Age"), field_printer()),
     "persistentvolumeclaims": Printer(
-        columns(
-            "Name",
-            "Status",
-            "Volume",
-            "Capacity",
-            "Access Modes",
-            "StorageClass",
-            "VolumeAttributesClass",
-            "Age",
-            "!VolumeMode",
-        ),
+        columns("Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, !VolumeMode"),
         _print_persistent_volume_claim,
     ),
     "persistentvolumes": Printer(
         columns(
-            "Name",
-            "Capacity",
-            "Access Modes",
-            "Reclaim Policy",
-            "Status",
-            "Claim",
-            "StorageClass",
-            "VolumeAttributesClass",
-            "Reason",
-            "Age",
-            "!VolumeMode",
+            "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
+            "VolumeAttributesClass, Reason, Age, !VolumeMode"
         ),
         _print_persistent_volume,
     ),
-    "resourceclaims.resource.k8s.io": Printer(columns("Name", "State", "Age"), _print_resource_claim),
-    "resourceclaimtemplates.resource.k8s.io": Printer(columns("Name", "Age"), field_printer()),
-    "resourceslices.resource.k8s.io": Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _print_resource_slice),
+    "resourceclaims.resource.k8s.io": Printer(columns("Name, State, Age"), _print_resource_claim),
+    "resourceclaimtemplates.resource.k8s.io": Printer(columns("Name, Age"), field_printer()),
+    "resourceslices.resource.k8s.io": Printer(columns("Name, Node, Driver, Pool, Age"), _print_resource_slice),
     "storageclasses.storage.k8s.io": Printer(
-        columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),
+        columns("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"),
         _print_storage_class,
     ),
     "volumeattachments.storage.k8s.io": Printer(
-        columns("Name", "Attacher", "PV", "Node", ("Attached", "boolean"), "Age"), _print_volume_attachment
+        columns("Name, Attacher, PV, Node, Attached:boolean, Age"), _print_volume_attachment
     ),
-    "volumeattributesclasses.storage.k8s.io": Printer(
-        columns("Name", "DriverName", "Age"), field_printer("driverName")
-    ),
+    "volumeattributesclasses.storage.k8s.io": Printer(columns("Name, DriverName, Age"), field_printer("driverName")),
 }

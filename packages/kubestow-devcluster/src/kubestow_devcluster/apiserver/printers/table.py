@@ -9,25 +9,6 @@ from typing import Any
 
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = [
-    "NONE",
-    "UNKNOWN",
-    "UNSET",
-    "ColumnDefinition",
-    "Printer",
-    "age",
-    "age_of",
-    "columns",
-    "field_printer",
-    "format_duration",
-    "format_labels",
-    "format_list",
-    "format_selector",
-    "has_condition",
-    "name_of",
-    "template_cells",
-]
-
 NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
 
 
@@ -49,14 +30,12 @@ class Printer:
     cells: Callable[[Object, datetime], list[Any]]
 
 
-def columns(*definitions: str | tuple[str, str]) -> tuple[ColumnDefinition, ...]:
-    """Column definitions: ``"Name"`` for strings, ``"!Name"`` with priority 1, ``("Name", type)`` for other types."""
+def columns(text: str) -> tuple[ColumnDefinition, ...]:
+    """The columns ``Name, !Node, Value:integer``: names, with ``!`` of priority 1, with types other than string."""
     made = []
-    for one in definitions:
-        if isinstance(one, tuple):
-            made.append(ColumnDefinition(one[0], one[1]))
-        else:
-            made.append(ColumnDefinition(one.lstrip("!"), priority=int(one.startswith("!"))))
+    for one in text.split(", "):
+        name, _, type_ = one.removeprefix("!").partition(":")
+        made.append(ColumnDefinition(name, type_ or "string", priority=int(one.startswith("!"))))
     return tuple(made)
 
 

@@ -26,8 +26,6 @@ from kubestow_devcluster.apiserver.printers.table import (
 )
 from kubestow_devcluster.apiserver.schema.types import Object
 
-_TEMPLATE_COLUMNS = ("!Containers", "!Images", "!Selector")
-
 
 def _print_deployment(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
@@ -193,67 +191,56 @@ def _print_queue(obj: Object, now: datetime) -> list[Any]:
 
 
 PRINTERS: dict[str, Printer] = {
-    "controllerrevisions.apps": Printer(
-        columns("Name", "Controller", ("Revision", "integer"), "Age"), _print_controller_revision
-    ),
+    "controllerrevisions.apps": Printer(columns("Name, Controller, Revision:integer, Age"), _print_controller_revision),
     "cronjobs.batch": Printer(
         columns(
-            "Name", "Schedule", "Timezone", "Suspend", ("Active", "integer"), "Last Schedule", "Age", *_TEMPLATE_COLUMNS
+            "Name, Schedule, Timezone, Suspend, Active:integer, Last Schedule, Age, !Containers, !Images, !Selector"
         ),
         _print_cron_job,
     ),
     "daemonsets.apps": Printer(
         columns(
-            "Name",
-            *((name, "integer") for name in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
-            "Node Selector",
-            "Age",
-            *_TEMPLATE_COLUMNS,
+            "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
+            "Available:integer, Node Selector, Age, !Containers, !Images, !Selector"
         ),
         _print_daemon_set,
     ),
     "deployments.apps": Printer(
-        columns("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE_COLUMNS), _print_deployment
+        columns("Name, Ready, Up-to-date, Available, Age, !Containers, !Images, !Selector"), _print_deployment
     ),
     "horizontalpodautoscalers.autoscaling": Printer(
-        columns("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+        columns("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"),
         _print_horizontal_pod_autoscaler,
     ),
-    "jobs.batch": Printer(columns("Name", "Status", "Completions", "Duration", "Age", *_TEMPLATE_COLUMNS), _print_job),
-    "leases.coordination.k8s.io": Printer(columns("Name", "Holder", "Age"), field_printer("spec.holderIdentity")),
+    "jobs.batch": Printer(
+        columns("Name, Status, Completions, Duration, Age, !Containers, !Images, !Selector"), _print_job
+    ),
+    "leases.coordination.k8s.io": Printer(columns("Name, Holder, Age"), field_printer("spec.holderIdentity")),
     "poddisruptionbudgets.policy": Printer(
-        columns("Name", "Min Available", "Max Unavailable", ("Allowed Disruptions", "integer"), "Age"),
+        columns("Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age"),
         _print_pod_disruption_budget,
     ),
-    "podgroups.scheduling.k8s.io": Printer(columns("Name", "Policy", "Scheduled", "Age"), _print_pod_group),
+    "podgroups.scheduling.k8s.io": Printer(columns("Name, Policy, Scheduled, Age"), _print_pod_group),
     "podgroups.scheduling.volcano.sh": Printer(
-        columns("Name", "STATUS", ("minMember", "integer"), ("RUNNINGS", "integer"), "AGE", "!QUEUE"),
+        columns("Name, STATUS, minMember:integer, RUNNINGS:integer, AGE, !QUEUE"),
         field_printer("status.phase", "spec.minMember", "status.running", after_age=("spec.queue",)),
     ),
     "podgroups.scheduling.x-k8s.io": Printer(
-        columns(
-            "Name",
-            "Phase",
-            ("MinMember", "integer"),
-            ("Running", "integer"),
-            ("Succeeded", "integer"),
-            ("Failed", "integer"),
-            "Age",
-        ),
+        columns("Name, Phase, MinMember:integer, Running:integer, Succeeded:integer, Failed:integer, Age"),
         field_printer("status.phase", "spec.minMember", "status.running", "status.succeeded", "status.failed"),
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
-        columns("Name", ("Value", "integer"), ("Global-Default", "boolean"), "Age", "PreemptionPolicy"),
+        columns("Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy"),
         _print_priority_class,
     ),
-    "queues.scheduling.volcano.sh": Printer(columns("Name", "PARENT"), _print_queue),
+    "queues.scheduling.volcano.sh": Printer(columns("Name, PARENT"), _print_queue),
     "replicasets.apps": Printer(
-        columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE_COLUMNS),
+        columns("Name, Desired:integer, Current:integer, Ready:integer, Age, !Containers, !Images, !Selector"),
         _print_replica_set,
     ),
     "replicationcontrollers": Printer(
-        columns("Name", *((name, "integer") for name in ("Desired", "Current", "Ready")), "Age", *_TEMPLATE_COLUMNS),
+        columns("Name, Desired:integer, Current:integer, Ready:integer, Age, !Containers, !Images, !Selector"),
         _print_replica_set,
     ),
-    "statefulsets.apps": Printer(columns("Name", "Ready", "Age", "!Containers", "!Images"), _print_stateful_set),
+    "statefulsets.apps": Printer(columns("Name, Ready, Age, !Containers, !Images"), _print_stateful_set),
 }

@@ -14,8 +14,6 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["PROPAGATION_FINALIZERS", "DeleteOptions", "begin_deletion", "can_be_removed", "check_preconditions"]
-
 #: Propagation policy -> the finalizer that makes the garbage collector act on it.
 PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
 

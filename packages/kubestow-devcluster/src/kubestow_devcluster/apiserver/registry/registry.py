@@ -19,11 +19,15 @@ import msgspec
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.rules.owners import NAME_ALPHABET, SUFFIX_LENGTH, generated_name
 from kubestow_devcluster.apiserver import field_errors, statuses
-from kubestow_devcluster.apiserver.kinds import object_meta
 from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.object_fields import (
+    ordered_metadata,
+    validate_object_meta,
+    validate_object_meta_update,
+)
 from kubestow_devcluster.apiserver.kinds.scheme import Scheme
-from kubestow_devcluster.apiserver.patches.managed_fields import FieldManager, record_update, written_entries
-from kubestow_devcluster.apiserver.registry.admission.chain import Admission
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.registry.admission import AdmissionChain
 from kubestow_devcluster.apiserver.registry.deletion import (
     DeleteOptions,
     begin_deletion,
@@ -67,7 +71,7 @@ class ObjectStorage:
         """An object as it is stored, in the storage version of its kind."""
         converted = kind.strategy.to_storage(obj) if kind.strategy.needs_conversion else obj
         storage_kind = self._scheme[kind.rest.stored_in] if kind.rest.stored_in else kind
-        metadata = object_meta.ordered(converted["metadata"])
+        metadata = ordered_metadata(converted["metadata"])
         body = {"metadata": metadata} | {field: value for field, value in converted.items() if field != "metadata"}
         return StoredObject(
             kind.key(metadata.get("namespace", ""), metadata["name"]),
@@ -180,7 +184,7 @@ class Registry:
 
     def __init__(self, store: Store, scheme: Scheme, *, clock: Callable[[], datetime], random: Random) -> None:
         self.store, self.scheme, self.clock = store, scheme, clock
-        self.admission = Admission(store)
+        self.admission = AdmissionChain(store)
         self._storage = ObjectStorage(store, scheme)
         self._custom_resources = CustomResources(self._storage, scheme, delete=self._delete_now)
         self._random = random
@@ -251,7 +255,7 @@ class Registry:
             metadata["generation"] = 1
         strategy.prepare_for_create(new, now)
         name = metadata.get("name", "")
-        errors = object_meta.validate_object_meta(metadata, name_errors=strategy.validate_name(name))
+        errors = validate_object_meta(metadata, name_errors=strategy.validate_name(name))
         errors += strategy.validate(new)
         if errors:
             raise statuses.invalid(kind.name, name, errors, group="" if kind.rest.stored_in else kind.group)
@@ -350,8 +354,8 @@ class Registry:
     def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         """Raises a 422 StatusError."""
         metadata = new["metadata"]
-        errors = object_meta.validate_object_meta(metadata, name_errors=())
-        errors += object_meta.validate_object_meta_update(metadata, old["metadata"])
+        errors = validate_object_meta(metadata, name_errors=())
+        errors += validate_object_meta_update(metadata, old["metadata"])
         if not subresource:
             errors += kind.strategy.validate_update(new, old)
         elif subresource == "status":

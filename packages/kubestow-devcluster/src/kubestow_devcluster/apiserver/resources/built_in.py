@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import (
+    ALL_VERBS,
     Kind,
     KindNames,
     RESTOptions,
+    RESTStrategy,
     ScalePaths,
     SpecStrategy,
     Subresources,
 )
 from kubestow_devcluster.apiserver.resources.definitions import DefinitionStrategy
 from kubestow_devcluster.apiserver.resources.strategies import autoscaling, core, pods, scheduling, storage, workloads
-
-__all__ = ["BUILT_IN_KINDS", "METRICS_GROUP", "METRICS_KINDS"]
 
 _CORE = GroupVersion("", "v1")
 _APPS = GroupVersion("apps", "v1")
@@ -43,6 +43,7 @@ _METRICS = GroupVersion(METRICS_GROUP, "v1beta1")
 _ALL = ("all",)
 _CREATE = ("create",)
 _NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
+_NO_SUBRESOURCES = Subresources()
 _STATUS = Subresources(status=True)
 _STATUS_AND_SCALE = Subresources(status=True, scale=ScalePaths("spec.replicas", "status.replicas", ""))
 _POD_SUBRESOURCES = ("binding", "ephemeralcontainers", "eviction", "log", "resize")
@@ -75,291 +76,137 @@ _EVENTS_V1_FIELDS = (
     "type",
 )
 
-_HORIZONTAL_POD_AUTOSCALER = KindNames("HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), categories=_ALL)
+
+def _kind(
+    group_version: GroupVersion,
+    name: str,
+    names: str,
+    version_hash: str = "",
+    strategy: RESTStrategy | None = None,
+    *,
+    model: str | None = None,
+    namespaced: bool = True,
+    subresources: Subresources = _NO_SUBRESOURCES,
+    categories: tuple[str, ...] = (),
+    verbs: tuple[str, ...] = ALL_VERBS,
+    selectable_fields: tuple[str, ...] = (),
+    stored_in: str = "",
+    deprecation_warning: str = "",
+) -> Kind:
+    """``names`` are the plural and the short names. ``version_hash`` is that of the
+    storage version, in discovery. The model is by default that of the version and the name.
+    """
+    plural, *short_names = names.split()
+    return Kind(
+        group_version,
+        KindNames(name, plural, tuple(short_names), categories),
+        f"V{group_version.version[1:]}{name}" if model is None else model,
+        namespaced=namespaced,
+        subresources=subresources,
+        rest=RESTOptions(
+            strategy or RESTStrategy(), verbs, selectable_fields, version_hash, stored_in, deprecation_warning
+        ),
+    )
+
 
 BUILT_IN_KINDS: tuple[Kind, ...] = (
-    Kind(_CORE, KindNames("Binding", "bindings"), "V1Binding", rest=RESTOptions(verbs=_CREATE)),
-    Kind(
-        _CORE, KindNames("ConfigMap", "configmaps", ("cm",)), "V1ConfigMap",
-        rest=RESTOptions(core.ConfigMapStrategy(), storage_version_hash="qFsyl6wFWjQ="),
-    ),
-    Kind(
-        _CORE, KindNames("Endpoints", "endpoints", ("ep",)), "V1Endpoints",
-        rest=RESTOptions(
-            storage_version_hash="fWeeMqaN/OA=",
-            deprecation_warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        ),
-    ),
-    Kind(
-        _CORE, KindNames("Event", "events", ("ev",)), "CoreV1Event",
-        rest=RESTOptions(selectable_fields=_EVENT_FIELDS, storage_version_hash="r2yiGXH7wu8="),
-    ),
-    Kind(
-        _CORE, KindNames("LimitRange", "limitranges", ("limits",)), "V1LimitRange",
-        rest=RESTOptions(core.LimitRangeStrategy(), storage_version_hash="EBKMFVe6cwo="),
-    ),
-    Kind(
-        _CORE, KindNames("Namespace", "namespaces", ("ns",)), "V1Namespace", namespaced=False,
-        subresources=Subresources(status=True, others=("finalize",)),
-        rest=RESTOptions(
-            core.NamespaceStrategy(), verbs=_NO_COLLECTION_DELETE, selectable_fields=("status.phase",),
-            storage_version_hash="Q3oi5N2YM8M=",
-        ),
-    ),
-    Kind(
-        _CORE, KindNames("Node", "nodes", ("no",)), "V1Node", namespaced=False, subresources=_STATUS,
-        rest=RESTOptions(
-            core.NodeStrategy(), selectable_fields=("spec.unschedulable",), storage_version_hash="XwShjMxG9Fs=",
-        ),
-    ),
-    Kind(
-        _CORE, KindNames("PersistentVolumeClaim", "persistentvolumeclaims", ("pvc",)), "V1PersistentVolumeClaim",
-        subresources=_STATUS,
-        rest=RESTOptions(storage.PersistentVolumeClaimStrategy(), storage_version_hash="QWTyNDq0dC4="),
-    ),
-    Kind(
-        _CORE, KindNames("PersistentVolume", "persistentvolumes", ("pv",)), "V1PersistentVolume", namespaced=False,
-        subresources=_STATUS,
-        rest=RESTOptions(storage.PersistentVolumeStrategy(), storage_version_hash="HN/zwEC+JgM="),
-    ),
-    Kind(
-        _CORE, KindNames("Pod", "pods", ("po",), categories=_ALL), "V1Pod",
-        subresources=Subresources(status=True, others=_POD_SUBRESOURCES),
-        rest=RESTOptions(pods.PodStrategy(), selectable_fields=_POD_FIELDS, storage_version_hash="xPOwRZ+Yhw8="),
-    ),
-    Kind(
-        _CORE, KindNames("PodTemplate", "podtemplates"), "V1PodTemplate",
-        rest=RESTOptions(pods.PodTemplateStrategy(), storage_version_hash="LIXB2x4IFpk="),
-    ),
-    Kind(
-        _CORE, KindNames("ReplicationController", "replicationcontrollers", ("rc",), categories=_ALL),
-        "V1ReplicationController", subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(
-            workloads.ReplicationControllerStrategy(), selectable_fields=("status.replicas",),
-            storage_version_hash="Jond2If31h0=",
-        ),
-    ),
-    Kind(
-        _CORE, KindNames("ResourceQuota", "resourcequotas", ("quota",)), "V1ResourceQuota", subresources=_STATUS,
-        rest=RESTOptions(core.ResourceQuotaStrategy(), storage_version_hash="8uhSgffRX6w="),
-    ),
-    Kind(
-        _CORE, KindNames("Secret", "secrets"), "V1Secret",
-        rest=RESTOptions(core.SecretStrategy(), selectable_fields=("type",), storage_version_hash="S6u1pOWzb84="),
-    ),
-    Kind(
-        _CORE, KindNames("ServiceAccount", "serviceaccounts", ("sa",)), "V1ServiceAccount",
-        subresources=Subresources(others=("token",)),
-        rest=RESTOptions(storage_version_hash="pbx9ZvyFpBE="),
-    ),
-    Kind(
-        _CORE, KindNames("Service", "services", ("svc",), categories=_ALL), "V1Service", subresources=_STATUS,
-        rest=RESTOptions(core.ServiceStrategy(), storage_version_hash="0/CO1lhkEBI="),
-    ),
-    Kind(
-        _APPS, KindNames("ControllerRevision", "controllerrevisions"), "V1ControllerRevision",
-        rest=RESTOptions(storage_version_hash="85nkx63pcBU="),
-    ),
-    Kind(
-        _APPS, KindNames("DaemonSet", "daemonsets", ("ds",), categories=_ALL), "V1DaemonSet", subresources=_STATUS,
-        rest=RESTOptions(workloads.DaemonSetStrategy(), storage_version_hash="dd7pWHUlMKQ="),
-    ),
-    Kind(
-        _APPS, KindNames("Deployment", "deployments", ("deploy",), categories=_ALL), "V1Deployment",
-        subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(workloads.DeploymentStrategy(), storage_version_hash="8aSe+NMegvE="),
-    ),
-    Kind(
-        _APPS, KindNames("ReplicaSet", "replicasets", ("rs",), categories=_ALL), "V1ReplicaSet",
-        subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(
-            workloads.ReplicaSetStrategy(), selectable_fields=("status.replicas",),
-            storage_version_hash="P1RzHs8/mWQ=",
-        ),
-    ),
-    Kind(
-        _APPS, KindNames("StatefulSet", "statefulsets", ("sts",), categories=_ALL), "V1StatefulSet",
-        subresources=_STATUS_AND_SCALE,
-        rest=RESTOptions(workloads.StatefulSetStrategy(), storage_version_hash="H+vl74LkKdo="),
-    ),
-    Kind(
-        _EVENTS, KindNames("Event", "events", ("ev",)), "EventsV1Event",
-        rest=RESTOptions(
-            core.EventsV1Strategy(), selectable_fields=_EVENTS_V1_FIELDS, storage_version_hash="r2yiGXH7wu8=",
-            stored_in="events",
-        ),
-    ),
-    Kind(
-        _AUTHENTICATION, KindNames("SelfSubjectReview", "selfsubjectreviews"), "V1SelfSubjectReview",
-        namespaced=False,
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTHENTICATION, KindNames("TokenReview", "tokenreviews"), "V1TokenReview", namespaced=False,
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTHORIZATION, KindNames("LocalSubjectAccessReview", "localsubjectaccessreviews"),
-        "V1LocalSubjectAccessReview",
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTHORIZATION, KindNames("SelfSubjectAccessReview", "selfsubjectaccessreviews"),
-        "V1SelfSubjectAccessReview", namespaced=False,
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTHORIZATION, KindNames("SelfSubjectRulesReview", "selfsubjectrulesreviews"), "V1SelfSubjectRulesReview",
-        namespaced=False,
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTHORIZATION, KindNames("SubjectAccessReview", "subjectaccessreviews"), "V1SubjectAccessReview",
-        namespaced=False,
-        rest=RESTOptions(verbs=_CREATE),
-    ),
-    Kind(
-        _AUTOSCALING, _HORIZONTAL_POD_AUTOSCALER, "V2HorizontalPodAutoscaler", subresources=_STATUS,
-        rest=RESTOptions(autoscaling.HorizontalPodAutoscalerStrategy(), storage_version_hash="qwQve8ut294="),
-    ),
-    Kind(
-        _AUTOSCALING_V1, _HORIZONTAL_POD_AUTOSCALER, "V1HorizontalPodAutoscaler", subresources=_STATUS,
-        rest=RESTOptions(
-            autoscaling.HorizontalPodAutoscalerV1Strategy(), storage_version_hash="qwQve8ut294=",
-            stored_in="horizontalpodautoscalers.autoscaling",
-        ),
-    ),
-    Kind(
-        _BATCH, KindNames("CronJob", "cronjobs", ("cj",), categories=_ALL), "V1CronJob", subresources=_STATUS,
-        rest=RESTOptions(workloads.CronJobStrategy(), storage_version_hash="sd5LIXh4Fjs="),
-    ),
-    Kind(
-        _BATCH, KindNames("Job", "jobs", categories=_ALL), "V1Job", subresources=_STATUS,
-        rest=RESTOptions(
-            workloads.JobStrategy(), selectable_fields=("status.successful",), storage_version_hash="mudhfqk/qZY=",
-        ),
-    ),
-    Kind(
-        _NETWORKING, KindNames("Ingress", "ingresses", ("ing",)), "V1Ingress", subresources=_STATUS,
-        rest=RESTOptions(SpecStrategy(), storage_version_hash="39NQlfNR+bo="),
-    ),
-    Kind(
-        _NETWORKING, KindNames("NetworkPolicy", "networkpolicies", ("netpol",)), "V1NetworkPolicy",
-        rest=RESTOptions(SpecStrategy(), storage_version_hash="YpfwF18m1G8="),
-    ),
-    Kind(
-        _POLICY, KindNames("PodDisruptionBudget", "poddisruptionbudgets", ("pdb",)), "V1PodDisruptionBudget",
-        subresources=_STATUS,
-        rest=RESTOptions(workloads.PodDisruptionBudgetStrategy(), storage_version_hash="EVWiDmWqyJw="),
-    ),
-    Kind(
-        _RBAC, KindNames("ClusterRoleBinding", "clusterrolebindings"), "V1ClusterRoleBinding", namespaced=False,
-        rest=RESTOptions(core.RoleBindingStrategy(), storage_version_hash="48tpQ8gZHFc="),
-    ),
-    Kind(
-        _RBAC, KindNames("ClusterRole", "clusterroles"), "V1ClusterRole", namespaced=False,
-        rest=RESTOptions(core.RoleStrategy(), storage_version_hash="bYE5ZWDrJ44="),
-    ),
-    Kind(
-        _RBAC, KindNames("RoleBinding", "rolebindings"), "V1RoleBinding",
-        rest=RESTOptions(core.RoleBindingStrategy(), storage_version_hash="eGsCzGH6b1g="),
-    ),
-    Kind(
-        _RBAC, KindNames("Role", "roles"), "V1Role",
-        rest=RESTOptions(core.RoleStrategy(), storage_version_hash="7FuwZcIIItM="),
-    ),
-    Kind(
-        _STORAGE, KindNames("CSIDriver", "csidrivers"), "V1CSIDriver", namespaced=False,
-        rest=RESTOptions(storage.CSIDriverStrategy(), storage_version_hash="hL6j/rwBV5w="),
-    ),
-    Kind(
-        _STORAGE, KindNames("CSINode", "csinodes"), "V1CSINode", namespaced=False,
-        rest=RESTOptions(storage.StorageObjectStrategy(), storage_version_hash="Pe62DkZtjuo="),
-    ),
-    Kind(
-        _STORAGE, KindNames("CSIStorageCapacity", "csistoragecapacities"), "V1CSIStorageCapacity",
-        rest=RESTOptions(storage_version_hash="xeVl+2Ly1kE="),
-    ),
-    Kind(
-        _STORAGE, KindNames("StorageClass", "storageclasses", ("sc",)), "V1StorageClass", namespaced=False,
-        rest=RESTOptions(storage.StorageClassStrategy(), storage_version_hash="K+m6uJwbjGY="),
-    ),
-    Kind(
-        _STORAGE, KindNames("VolumeAttachment", "volumeattachments"), "V1VolumeAttachment", namespaced=False,
-        subresources=_STATUS,
-        rest=RESTOptions(storage.StorageObjectStrategy(), storage_version_hash="tJx/ezt6UDU="),
-    ),
-    Kind(
-        _STORAGE, KindNames("VolumeAttributesClass", "volumeattributesclasses", ("vac",)), "V1VolumeAttributesClass",
-        namespaced=False,
-        rest=RESTOptions(storage.StorageObjectStrategy(), storage_version_hash="tIjydgKBC5w="),
-    ),
-    Kind(
-        _APIEXTENSIONS,
-        KindNames(
-            "CustomResourceDefinition", "customresourcedefinitions", ("crd", "crds"), categories=("api-extensions",),
-        ),
-        "V1CustomResourceDefinition", namespaced=False, subresources=_STATUS,
-        rest=RESTOptions(DefinitionStrategy(), storage_version_hash="jfWCUB31mvA="),
-    ),
-    Kind(
-        _SCHEDULING, KindNames("PriorityClass", "priorityclasses", ("pc",)), "V1PriorityClass", namespaced=False,
-        rest=RESTOptions(scheduling.PriorityClassStrategy(), storage_version_hash="1QwjyaZjj3Y="),
-    ),
-    Kind(
-        _SCHEDULING_ALPHA, KindNames("PodGroup", "podgroups"), "V1alpha2PodGroup", subresources=_STATUS,
-        rest=RESTOptions(scheduling.PodGroupStrategy()),
-    ),
-    Kind(
-        _SCHEDULING_ALPHA, KindNames("Workload", "workloads"), "V1alpha2Workload",
-        rest=RESTOptions(scheduling.WorkloadStrategy()),
-    ),
-    Kind(
-        _COSCHEDULING, KindNames("PodGroup", "podgroups", ("pg", "pgs")), subresources=_STATUS,
-        rest=RESTOptions(scheduling.CustomPodGroupStrategy()),
-    ),
-    Kind(
-        _VOLCANO, KindNames("PodGroup", "podgroups", ("pg", "podgroup-v1beta1")),
-        rest=RESTOptions(scheduling.CustomPodGroupStrategy()),
-    ),
-    Kind(
-        _VOLCANO, KindNames("Queue", "queues", ("q", "queue-v1beta1")), namespaced=False, subresources=_STATUS,
-        rest=RESTOptions(scheduling.QueueStrategy()),
-    ),
-    Kind(
-        _COORDINATION, KindNames("Lease", "leases"), "V1Lease",
-        rest=RESTOptions(core.LeaseStrategy(), storage_version_hash="gqkMMb/YqFM="),
-    ),
-    Kind(
-        _NODE, KindNames("RuntimeClass", "runtimeclasses"), "V1RuntimeClass", namespaced=False,
-        rest=RESTOptions(storage_version_hash="WQTu1GL3T2Q="),
-    ),
-    Kind(
-        _DISCOVERY, KindNames("EndpointSlice", "endpointslices"), "V1EndpointSlice",
-        rest=RESTOptions(SpecStrategy(), storage_version_hash="qgS0xkrxYAI="),
-    ),
-    Kind(
-        _RESOURCE, KindNames("DeviceClass", "deviceclasses"), "V1DeviceClass", namespaced=False,
-        rest=RESTOptions(SpecStrategy(), storage_version_hash="Yk2PTc1Ybxk="),
-    ),
-    Kind(
-        _RESOURCE, KindNames("ResourceClaim", "resourceclaims"), "ResourceV1ResourceClaim", subresources=_STATUS,
-        rest=RESTOptions(scheduling.ResourceClaimStrategy(), storage_version_hash="wgAZaHcZxUg="),
-    ),
-    Kind(
-        _RESOURCE, KindNames("ResourceClaimTemplate", "resourceclaimtemplates"), "V1ResourceClaimTemplate",
-        rest=RESTOptions(storage_version_hash="TuzjC49aUfM="),
-    ),
-    Kind(
-        _RESOURCE, KindNames("ResourceSlice", "resourceslices"), "V1ResourceSlice", namespaced=False,
-        rest=RESTOptions(
-            SpecStrategy(), selectable_fields=("spec.nodeName", "spec.driver"), storage_version_hash="KsC072WgaEY=",
-        ),
-    ),
+    _kind(_CORE, "Binding", "bindings", verbs=_CREATE),
+    _kind(_CORE, "ConfigMap", "configmaps cm", "qFsyl6wFWjQ=", core.ConfigMapStrategy()),
+    _kind(_CORE, "Endpoints", "endpoints ep", "fWeeMqaN/OA=",
+          deprecation_warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    _kind(_CORE, "Event", "events ev", "r2yiGXH7wu8=", model="CoreV1Event", selectable_fields=_EVENT_FIELDS),
+    _kind(_CORE, "LimitRange", "limitranges limits", "EBKMFVe6cwo=", core.LimitRangeStrategy()),
+    _kind(_CORE, "Namespace", "namespaces ns", "Q3oi5N2YM8M=", core.NamespaceStrategy(), namespaced=False,
+          subresources=Subresources(status=True, others=("finalize",)), verbs=_NO_COLLECTION_DELETE,
+          selectable_fields=("status.phase",)),
+    _kind(_CORE, "Node", "nodes no", "XwShjMxG9Fs=", core.NodeStrategy(), namespaced=False, subresources=_STATUS,
+          selectable_fields=("spec.unschedulable",)),
+    _kind(_CORE, "PersistentVolumeClaim", "persistentvolumeclaims pvc", "QWTyNDq0dC4=",
+          storage.PersistentVolumeClaimStrategy(), subresources=_STATUS),
+    _kind(_CORE, "PersistentVolume", "persistentvolumes pv", "HN/zwEC+JgM=", storage.PersistentVolumeStrategy(),
+          namespaced=False, subresources=_STATUS),
+    _kind(_CORE, "Pod", "pods po", "xPOwRZ+Yhw8=", pods.PodStrategy(),
+          subresources=Subresources(status=True, others=_POD_SUBRESOURCES), categories=_ALL,
+          selectable_fields=_POD_FIELDS),
+    _kind(_CORE, "PodTemplate", "podtemplates", "LIXB2x4IFpk=", pods.PodTemplateStrategy()),
+    _kind(_CORE, "ReplicationController", "replicationcontrollers rc", "Jond2If31h0=",
+          workloads.ReplicationControllerStrategy(), subresources=_STATUS_AND_SCALE, categories=_ALL,
+          selectable_fields=("status.replicas",)),
+    _kind(_CORE, "ResourceQuota", "resourcequotas quota", "8uhSgffRX6w=", core.ResourceQuotaStrategy(),
+          subresources=_STATUS),
+    _kind(_CORE, "Secret", "secrets", "S6u1pOWzb84=", core.SecretStrategy(), selectable_fields=("type",)),
+    _kind(_CORE, "ServiceAccount", "serviceaccounts sa", "pbx9ZvyFpBE=", subresources=Subresources(others=("token",))),
+    _kind(_CORE, "Service", "services svc", "0/CO1lhkEBI=", core.ServiceStrategy(), subresources=_STATUS,
+          categories=_ALL),
+    _kind(_APPS, "ControllerRevision", "controllerrevisions", "85nkx63pcBU="),
+    _kind(_APPS, "DaemonSet", "daemonsets ds", "dd7pWHUlMKQ=", workloads.DaemonSetStrategy(), subresources=_STATUS,
+          categories=_ALL),
+    _kind(_APPS, "Deployment", "deployments deploy", "8aSe+NMegvE=", workloads.DeploymentStrategy(),
+          subresources=_STATUS_AND_SCALE, categories=_ALL),
+    _kind(_APPS, "ReplicaSet", "replicasets rs", "P1RzHs8/mWQ=", workloads.ReplicaSetStrategy(),
+          subresources=_STATUS_AND_SCALE, categories=_ALL, selectable_fields=("status.replicas",)),
+    _kind(_APPS, "StatefulSet", "statefulsets sts", "H+vl74LkKdo=", workloads.StatefulSetStrategy(),
+          subresources=_STATUS_AND_SCALE, categories=_ALL),
+    _kind(_EVENTS, "Event", "events ev", "r2yiGXH7wu8=", core.EventsV1Strategy(), model="EventsV1Event",
+          selectable_fields=_EVENTS_V1_FIELDS, stored_in="events"),
+    _kind(_AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=_CREATE),
+    _kind(_AUTHENTICATION, "TokenReview", "tokenreviews", namespaced=False, verbs=_CREATE),
+    _kind(_AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=_CREATE),
+    _kind(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False, verbs=_CREATE),
+    _kind(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False, verbs=_CREATE),
+    _kind(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", namespaced=False, verbs=_CREATE),
+    _kind(_AUTOSCALING, "HorizontalPodAutoscaler", "horizontalpodautoscalers hpa", "qwQve8ut294=",
+          autoscaling.HorizontalPodAutoscalerStrategy(), subresources=_STATUS, categories=_ALL),
+    _kind(_AUTOSCALING_V1, "HorizontalPodAutoscaler", "horizontalpodautoscalers hpa", "qwQve8ut294=",
+          autoscaling.HorizontalPodAutoscalerV1Strategy(), subresources=_STATUS, categories=_ALL,
+          stored_in="horizontalpodautoscalers.autoscaling"),
+    _kind(_BATCH, "CronJob", "cronjobs cj", "sd5LIXh4Fjs=", workloads.CronJobStrategy(), subresources=_STATUS,
+          categories=_ALL),
+    _kind(_BATCH, "Job", "jobs", "mudhfqk/qZY=", workloads.JobStrategy(), subresources=_STATUS, categories=_ALL,
+          selectable_fields=("status.successful",)),
+    _kind(_NETWORKING, "Ingress", "ingresses ing", "39NQlfNR+bo=", SpecStrategy(), subresources=_STATUS),
+    _kind(_NETWORKING, "NetworkPolicy", "networkpolicies netpol", "YpfwF18m1G8=", SpecStrategy()),
+    _kind(_POLICY, "PodDisruptionBudget", "poddisruptionbudgets pdb", "EVWiDmWqyJw=",
+          workloads.PodDisruptionBudgetStrategy(), subresources=_STATUS),
+    _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", "48tpQ8gZHFc=", core.RoleBindingStrategy(),
+          namespaced=False),
+    _kind(_RBAC, "ClusterRole", "clusterroles", "bYE5ZWDrJ44=", core.RoleStrategy(), namespaced=False),
+    _kind(_RBAC, "RoleBinding", "rolebindings", "eGsCzGH6b1g=", core.RoleBindingStrategy()),
+    _kind(_RBAC, "Role", "roles", "7FuwZcIIItM=", core.RoleStrategy()),
+    _kind(_STORAGE, "CSIDriver", "csidrivers", "hL6j/rwBV5w=", storage.CSIDriverStrategy(), namespaced=False),
+    _kind(_STORAGE, "CSINode", "csinodes", "Pe62DkZtjuo=", storage.StorageObjectStrategy(), namespaced=False),
+    _kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", "xeVl+2Ly1kE="),
+    _kind(_STORAGE, "StorageClass", "storageclasses sc", "K+m6uJwbjGY=", storage.StorageClassStrategy(),
+          namespaced=False),
+    _kind(_STORAGE, "VolumeAttachment", "volumeattachments", "tJx/ezt6UDU=", storage.StorageObjectStrategy(),
+          namespaced=False, subresources=_STATUS),
+    _kind(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses vac", "tIjydgKBC5w=",
+          storage.StorageObjectStrategy(), namespaced=False),
+    _kind(_APIEXTENSIONS, "CustomResourceDefinition", "customresourcedefinitions crd crds", "jfWCUB31mvA=",
+          DefinitionStrategy(), namespaced=False, subresources=_STATUS, categories=("api-extensions",)),
+    _kind(_SCHEDULING, "PriorityClass", "priorityclasses pc", "1QwjyaZjj3Y=", scheduling.PriorityClassStrategy(),
+          namespaced=False),
+    _kind(_SCHEDULING_ALPHA, "PodGroup", "podgroups", strategy=scheduling.PodGroupStrategy(), subresources=_STATUS),
+    _kind(_SCHEDULING_ALPHA, "Workload", "workloads", strategy=scheduling.WorkloadStrategy()),
+    _kind(_COSCHEDULING, "PodGroup", "podgroups pg pgs", strategy=scheduling.CustomPodGroupStrategy(), model="",
+          subresources=_STATUS),
+    _kind(_VOLCANO, "PodGroup", "podgroups pg podgroup-v1beta1", strategy=scheduling.CustomPodGroupStrategy(),
+          model=""),
+    _kind(_VOLCANO, "Queue", "queues q queue-v1beta1", strategy=scheduling.QueueStrategy(), model="", namespaced=False,
+          subresources=_STATUS),
+    _kind(_COORDINATION, "Lease", "leases", "gqkMMb/YqFM=", core.LeaseStrategy()),
+    _kind(_NODE, "RuntimeClass", "runtimeclasses", "WQTu1GL3T2Q=", namespaced=False),
+    _kind(_DISCOVERY, "EndpointSlice", "endpointslices", "qgS0xkrxYAI=", SpecStrategy()),
+    _kind(_RESOURCE, "DeviceClass", "deviceclasses", "Yk2PTc1Ybxk=", SpecStrategy(), namespaced=False),
+    _kind(_RESOURCE, "ResourceClaim", "resourceclaims", "wgAZaHcZxUg=", scheduling.ResourceClaimStrategy(),
+          model="ResourceV1ResourceClaim", subresources=_STATUS),
+    _kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", "TuzjC49aUfM="),
+    _kind(_RESOURCE, "ResourceSlice", "resourceslices", "KsC072WgaEY=", SpecStrategy(), namespaced=False,
+          selectable_fields=("spec.nodeName", "spec.driver")),
 )  # fmt: skip
 
 #: Served where usage is simulated, as by an installed metrics-server.
 METRICS_KINDS: tuple[Kind, ...] = (
-    Kind(_METRICS, KindNames("NodeMetrics", "nodes"), namespaced=False, rest=RESTOptions(verbs=("get", "list"))),
-    Kind(_METRICS, KindNames("PodMetrics", "pods"), rest=RESTOptions(verbs=("get", "list"))),
+    _kind(_METRICS, "NodeMetrics", "nodes", model="", namespaced=False, verbs=("get", "list")),
+    _kind(_METRICS, "PodMetrics", "pods", model="", verbs=("get", "list")),
 )

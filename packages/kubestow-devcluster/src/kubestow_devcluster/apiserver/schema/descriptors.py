@@ -25,8 +25,6 @@ from msgspec.structs import replace
 
 from kubestow_devcluster.apiserver.schema.type_table import FieldEntry, model_names, type_entry
 
-__all__ = ["ENVELOPE", "LIST_MESSAGE", "embedded_name", "field_name", "message_class", "message_fields"]
-
 #: The message that wraps every object: ``runtime.Unknown``.
 ENVELOPE = "Envelope"
 

@@ -13,8 +13,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["FieldEntry", "TypeEntry", "has_protobuf", "model_for", "model_names", "type_entry"]
-
 _FILE = Path(__file__).with_name("kubernetes-1.36.json")
 
 

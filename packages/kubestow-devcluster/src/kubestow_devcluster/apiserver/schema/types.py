@@ -20,25 +20,6 @@ from kubestow.api.formats.timestamps import micro_timestamp, timestamp
 from kubestow.errors import InvalidQuantity
 from kubestow_devcluster.apiserver.schema.type_table import FieldEntry, TypeEntry, type_entry
 
-__all__ = [
-    "ANY",
-    "Bytes",
-    "IntOrString",
-    "JSONSchemaOr",
-    "ListMerge",
-    "ListOf",
-    "MapOf",
-    "Object",
-    "Quantity",
-    "Scalar",
-    "Struct",
-    "StructField",
-    "Time",
-    "Type",
-    "UnmarshalTypeError",
-    "struct_of",
-]
-
 #: A JSON object: a whole Kubernetes object without ``kind`` and ``apiVersion``, or a part of one.
 Object = dict[str, Any]
 

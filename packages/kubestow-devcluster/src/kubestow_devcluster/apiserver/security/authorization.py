@@ -69,8 +69,8 @@ class AlwaysAllow:
         )
 
 
-_GROUP = "rbac.authorization.k8s.io"
-_PRIVILEGED_GROUP = "system:masters"
+RBAC_GROUP = "rbac.authorization.k8s.io"
+PRIVILEGED_GROUP = "system:masters"
 
 
 class _Grant(NamedTuple):
@@ -86,23 +86,23 @@ class RBAC:
     accepts_anonymous = True
 
     def __init__(self, store: Store) -> None:
-        self._cluster_roles = DecodedObjects(store, f"clusterroles.{_GROUP}")
-        self._roles = DecodedObjects(store, f"roles.{_GROUP}")
-        self._cluster_role_bindings = DecodedObjects(store, f"clusterrolebindings.{_GROUP}")
-        self._role_bindings = DecodedObjects(store, f"rolebindings.{_GROUP}")
+        self._cluster_roles = DecodedObjects(store, f"clusterroles.{RBAC_GROUP}")
+        self._roles = DecodedObjects(store, f"roles.{RBAC_GROUP}")
+        self._cluster_role_bindings = DecodedObjects(store, f"clusterrolebindings.{RBAC_GROUP}")
+        self._role_bindings = DecodedObjects(store, f"rolebindings.{RBAC_GROUP}")
 
     def authorize(self, user: UserInfo, attributes: Attributes) -> Decision:
-        if _PRIVILEGED_GROUP in user.groups:
+        if PRIVILEGED_GROUP in user.groups:
             return Decision(True)
         for grant in self._grants(user, attributes.namespace):
-            if any(_allows(rule, attributes) for rule in grant.rules):
+            if any(rule_allows(rule, attributes) for rule in grant.rules):
                 return Decision(True, f"RBAC: allowed by {grant.reason}")
         return Decision(False)
 
     def rules(self, user: UserInfo, namespace: str) -> tuple[list[Object], list[Object]]:
         grants = list(self._grants(user, namespace))
         rules = [rule for grant in grants for rule in grant.rules]
-        if _PRIVILEGED_GROUP in user.groups:
+        if PRIVILEGED_GROUP in user.groups:
             rules.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
             rules.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
         return [rule for rule in rules if rule.get("resources")], [one for one in rules if one.get("nonResourceURLs")]
@@ -155,7 +155,8 @@ def _described(subject: Object) -> str:
     return f'{subject["kind"]} "{subject["name"]}"'
 
 
-def _allows(rule: Object, attributes: Attributes) -> bool:
+def rule_allows(rule: Object, attributes: Attributes) -> bool:
+    """Whether a policy rule allows a request."""
     if not _contains(rule.get("verbs"), attributes.verb):
         return False
     if attributes.path:
@@ -202,7 +203,7 @@ _SCHEDULER_RULES: tuple[Object, ...] = (
 METRICS_READER: Object = {
     "metadata": {
         "name": "system:aggregated-metrics-reader",
-        "labels": {f"{_GROUP}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")},
+        "labels": {f"{RBAC_GROUP}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")},
     },
     "rules": [{"verbs": ["get", "list", "watch"], "apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"]}],
 }

@@ -13,10 +13,14 @@ from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.group_version import GroupResource
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.security.authorization import RBAC, Attributes
+from kubestow_devcluster.apiserver.security.authorization import (
+    PRIVILEGED_GROUP,
+    RBAC,
+    RBAC_GROUP,
+    Attributes,
+    rule_allows,
+)
 
-RBAC_GROUP = "rbac.authorization.k8s.io"
-_PRIVILEGED_GROUP = "system:masters"
 _EVERYTHING: tuple[Object, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -41,7 +45,7 @@ def check_escalation(
     that does not exist.
     """
     is_rbac = resource.group == RBAC_GROUP and resource.resource in _RESOURCES
-    if not is_rbac or _PRIVILEGED_GROUP in user.groups:
+    if not is_rbac or PRIVILEGED_GROUP in user.groups:
         return
     if old is not None and _without_collected_fields(new) == _without_collected_fields(old):
         return
@@ -110,28 +114,14 @@ def _atomic_rules(rule: Object) -> Iterator[Object]:
 
 
 def _is_covered(atomic: Object, held: Sequence[Object]) -> bool:
-    return any(_covers(rule, atomic) for rule in held)
-
-
-def _covers(rule: Object, atomic: Object) -> bool:
-    if not _has(rule.get("verbs"), atomic["verbs"][0]):
-        return False
+    verb = atomic["verbs"][0]
     if "nonResourceURLs" in atomic:
-        return any(_covers_path(path, atomic["nonResourceURLs"][0]) for path in rule.get("nonResourceURLs") or ())
-    resources, resource = rule.get("resources") or (), atomic["resources"][0]
-    _, slash, subresource = resource.partition("/")
-    is_resource = _has(resources, resource) or (bool(slash) and f"*/{subresource}" in resources)
-    names = rule.get("resourceNames") or ()
-    is_named = not names or any(name in names for name in atomic.get("resourceNames") or ())
-    return is_resource and is_named and _has(rule.get("apiGroups"), atomic["apiGroups"][0])
-
-
-def _has(values: Sequence[str] | None, value: str) -> bool:
-    return values is not None and ("*" in values or value in values)
-
-
-def _covers_path(held: str, path: str) -> bool:
-    return held == path or (held.endswith("*") and path.startswith(held.rstrip("*")))
+        attributes = Attributes(verb, path=atomic["nonResourceURLs"][0])
+    else:
+        resource, _, subresource = atomic["resources"][0].partition("/")
+        name = (atomic.get("resourceNames") or ("",))[0]
+        attributes = Attributes(verb, atomic["apiGroups"][0], resource, subresource, name=name)
+    return any(rule_allows(rule, attributes) for rule in held)
 
 
 def _compacted(rules: Sequence[Object]) -> list[Object]:

@@ -15,8 +15,6 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, SUPPORTED_MEDIA_TYPES, YAML
 
-__all__ = ["decode_body", "field_problems", "yaml_duplicates"]
-
 _APPLY_YAML = "application/apply-patch+yaml"
 #: Bytes of the largest YAML body. Parsing YAML blocks the event loop.
 _MAX_YAML = 1024 * 1024

@@ -8,23 +8,13 @@ from typing import NamedTuple
 
 from kubestow_devcluster.apiserver import statuses
 
-__all__ = [
-    "JSON",
-    "PROTOBUF",
-    "SUPPORTED_MEDIA_TYPES",
-    "YAML",
-    "Conversion",
-    "MediaTypeOptions",
-    "negotiate_output_media_type",
-]
-
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 #: The media types that error messages list; custom resources have no protobuf encoding.
 SUPPORTED_MEDIA_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
 _REPRESENTATIONS = f"{SUPPORTED_MEDIA_TYPES}, {JSON};stream=watch, {PROTOBUF};stream=watch"
 
 
-class Conversion(Enum):
+class ResponseForm(Enum):
     """What objects are converted to before encoding (``as=`` in the Accept header)."""
 
     NONE = ""
@@ -33,16 +23,16 @@ class Conversion(Enum):
 
 
 _CONVERSIONS = {
-    "Table": Conversion.TABLE,
-    "PartialObjectMetadata": Conversion.PARTIAL_OBJECT_METADATA,
-    "PartialObjectMetadataList": Conversion.PARTIAL_OBJECT_METADATA,
+    "Table": ResponseForm.TABLE,
+    "PartialObjectMetadata": ResponseForm.PARTIAL_OBJECT_METADATA,
+    "PartialObjectMetadataList": ResponseForm.PARTIAL_OBJECT_METADATA,
 }
 
 
 class MediaTypeOptions(NamedTuple):
     """The negotiated media type (JSON, YAML or protobuf), and the conversion with its version of meta.k8s.io."""
 
-    conversion: Conversion
+    conversion: ResponseForm
     media_type: str
     version: str = "v1"
 
@@ -64,10 +54,10 @@ def negotiate_output_media_type(accept: str, *, has_protobuf: bool, has_conversi
             continue
         options = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         if "as" not in options:
-            return MediaTypeOptions(Conversion.NONE, media_type)
+            return MediaTypeOptions(ResponseForm.NONE, media_type)
         has_conversion = True
         conversion = _CONVERSIONS.get(options["as"])
-        if not has_conversions or (conversion is Conversion.TABLE and media_type == PROTOBUF):
+        if not has_conversions or (conversion is ResponseForm.TABLE and media_type == PROTOBUF):
             continue
         version = options.get("v", "v1")
         if conversion and options.get("g", "meta.k8s.io") == "meta.k8s.io" and version in ("v1", "v1beta1"):

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-__all__ = [
-    "MAGIC",
-    "InvalidMessage",
-    "NotProtobuf",
-    "UnsupportedKind",
-    "decode",
-    "delimited",
-    "encode",
-    "encode_event",
-]
-
 MAGIC = b"k8s\0"
 
 _TRUNCATED = "unexpected EOF"

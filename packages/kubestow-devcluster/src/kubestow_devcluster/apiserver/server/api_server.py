@@ -24,17 +24,19 @@ from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS, METRICS_KINDS
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
 from kubestow_devcluster.apiserver.security.authorization import RBAC, AlwaysAllow
-from kubestow_devcluster.apiserver.server.host_filter import DEFAULT_ACCEPT_HOSTS, HostFilter
-from kubestow_devcluster.apiserver.server.http_handler import HTTPHandler
-from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths, PathForwarder
+from kubestow_devcluster.apiserver.server.http_handler import (
+    DEFAULT_ACCEPT_HOSTS,
+    ForwardedPaths,
+    HostFilter,
+    HTTPHandler,
+    PathForwarder,
+)
 from kubestow_devcluster.apiserver.storage.database import Database
 from kubestow_devcluster.apiserver.storage.group_commit import GroupCommit
 from kubestow_devcluster.apiserver.storage.store import Store, compact_periodically
 
 if TYPE_CHECKING:
     from kubestow_devcluster.apiserver.server.pki import TLS
-
-__all__ = ["APIServer", "APIServerOptions", "AddressInUse", "wall_clock"]
 
 #: The loopback address to connect to when the server listens on all interfaces.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -49,7 +51,7 @@ class APIServerOptions:
     """Where the API server listens, and how clients authenticate.
 
     ``port`` 0 takes any free port. ``tls`` serves HTTPS. ``tokens``, or ``tls`` with CAs of client certificates,
-    enable authentication; without them every request from an accepted host is the administrator's (:mod:`host_filter`).
+    enable authentication; without them every request from an accepted host is the administrator's (``HostFilter``).
     ``rbac`` authorizes requests by the RBAC objects in the store, instead of allowing authenticated users everything.
     """
 

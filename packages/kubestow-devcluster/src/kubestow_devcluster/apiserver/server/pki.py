@@ -20,8 +20,6 @@ from kubestow.files import read_file
 from kubestow.http.certificates import CertificateAuthority, KeyPair
 from kubestow.http.tls import ServerTLS, TLSOptions
 
-__all__ = ["TLS", "serving_hosts"]
-
 _CA_NAME = "kubestow-ca"
 
 

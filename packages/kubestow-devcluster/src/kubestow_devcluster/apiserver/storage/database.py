@@ -23,8 +23,6 @@ from msgspec import structs
 from kubestow.errors import InputError
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
 
-__all__ = ["Database", "SelectableFields", "Writes"]
-
 #: The objects a transaction writes, by resource and key; None for a deleted one.
 Writes = Mapping[tuple[str, str], StoredObject | None]
 

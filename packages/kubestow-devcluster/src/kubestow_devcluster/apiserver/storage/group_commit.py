@@ -23,8 +23,6 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.storage.database import Database
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
 
-__all__ = ["GroupCommit", "StorageFailed"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -7,6 +7,8 @@ list at an earlier resourceVersion is the current state with the later events un
 
 This module does not depend on HTTP, JSON or Kubernetes kinds: an object is bytes plus the values that selectors match.
 It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`group_commit` persists it.
+
+The watch history is also dropped by its age, as kube-apiserver compacts etcd.
 """
 
 from __future__ import annotations

@@ -17,10 +17,7 @@ from kubestow.api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.behaviour.annotations import PROVISIONING
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-from kubestow_devcluster.controllers.storage.persistent_volume_claims import STORAGE_PROVISIONER
-from kubestow_devcluster.controllers.storage.persistent_volumes import PROVISIONED_BY
-
-__all__ = ["Provisioner"]
+from kubestow_devcluster.controllers.storage.volume_binding import PROVISIONED_BY, STORAGE_PROVISIONER
 
 
 class _TopologyError(Exception):

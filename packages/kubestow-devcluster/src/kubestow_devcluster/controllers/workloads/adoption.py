@@ -12,8 +12,6 @@ from kubestow_devcluster.component_base.stored_objects import new_controller_ref
 from kubestow_devcluster.controllers.controller import ObjectChange, PodController, key_of
 from kubestow_devcluster.controllers.pod_index import PodView
 
-__all__ = ["AdoptingController"]
-
 
 class AdoptingController(PodController):
     """A controller whose objects claim the pods that match their selector."""

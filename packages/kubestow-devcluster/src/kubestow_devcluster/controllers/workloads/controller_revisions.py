@@ -20,8 +20,6 @@ from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, key_of
 
-__all__ = ["ControllerRevisionHistory"]
-
 
 class ControllerRevisionHistory:
     """The revisions of the objects of one controller; ``hash_label`` is the label of a revision that has its hash."""

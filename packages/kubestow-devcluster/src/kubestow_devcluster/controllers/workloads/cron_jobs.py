@@ -21,8 +21,6 @@ from kubestow_devcluster.component_base.stored_objects import controller_of, new
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.workloads.jobs import finished_condition
 
-__all__ = ["CronJobController"]
-
 #: With this many missed times or more, a warning event is recorded.
 MANY_MISSED_TIMES = 100
 #: Seconds added to the time of the next reconciliation, so that it is not before the scheduled time.

@@ -2,30 +2,123 @@
 
 A pod is created with a required node affinity to its node, and the scheduler binds it. A rolling update deletes old
 pods within maxUnavailable; with maxSurge it creates the new pod of a node before it deletes the old one.
+
+A daemon pod should run on a node that its node name, node selector, required node affinity and tolerations allow. A pod
+that is already there continues to run if the only obstacle is an untolerated NoSchedule taint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
+import msgspec
+
+from kubestow.api import meta
+from kubestow.api.core import PodSpec, Taint
+from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 from kubestow.rules.workloads import REVISION_LABEL, daemon_pod_labels, require_node, tolerate_node_conditions
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLATE_GENERATION
 from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.component_base.stored_objects import uid_of
 from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
-from kubestow_devcluster.controllers.workloads.daemon_set_nodes import (
-    DaemonSetNodes,
-    EligibleNodes,
-)
 
-__all__ = ["DaemonSetController"]
+
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _Taints(msgspec.Struct, frozen=True):
+    taints: tuple[Taint, ...] = ()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """What of a node decides whether daemon pods belong there."""
+
+    metadata: _Labels = _Labels()
+    spec: _Taints = _Taints()
+
+
+class EligibleNodes(NamedTuple):
+    """Names of nodes: where a daemon pod should run, and where an existing one continues to (the former included)."""
+
+    should_run: Set[str]
+    should_continue_running: Set[str]
+
+
+class _DaemonPods:
+    """The eligible nodes of the pods with one spec, kept up to date node by node."""
+
+    def __init__(self, template: Object, nodes: dict[str, _Node]) -> None:
+        self.template = template
+        spec = dict(template)
+        tolerate_node_conditions(spec)
+        self._spec = meta.convert(PodSpec, spec)
+        self._should_run: set[str] = set()
+        self._should_continue: set[str] = set()
+        self.eligible = EligibleNodes(self._should_run, self._should_continue)
+        for name, node in nodes.items():
+            self.update(name, node)
+
+    def update(self, name: str, node: _Node | None) -> None:
+        """Judge a new or changed node; None for a deleted one."""
+        should_run = should_continue = False
+        if node is not None and self._spec.node_name in ("", name):
+            taints, tolerations = node.spec.taints, self._spec.tolerations
+            is_selected = selects_node(self._spec, name, node.metadata.labels)
+            should_continue = is_selected and not untolerated(taints, tolerations, effects=(NO_EXECUTE,))
+            should_run = should_continue and not untolerated(taints, tolerations, effects=(NO_SCHEDULE,))
+        for names, belongs in ((self._should_run, should_run), (self._should_continue, should_continue)):
+            if belongs:
+                names.add(name)
+            else:
+                names.discard(name)
+
+
+class DaemonSetNodes:
+    """The labels and taints of all nodes, and the eligible ones of each DaemonSet."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        #: By the DaemonSet's uid.
+        self._daemon_pods: dict[str, _DaemonPods] = {}
+
+    def update(self, event: WatchEvent) -> bool:
+        """Apply a change of a node. Returns whether it can change the eligible nodes of a DaemonSet."""
+        name = event.object.name
+        node = None if event.type == "DELETED" else meta.decode(_Node, event.object.data)
+        if self._nodes.get(name) == node:
+            return False
+        if node is None:
+            del self._nodes[name]
+        else:
+            self._nodes[name] = node
+        for pods in self._daemon_pods.values():
+            pods.update(name, node)
+        return True
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def eligible(self, uid: str, template: Object) -> EligibleNodes:
+        """The nodes for pods with the template's spec of the DaemonSet ``uid``, valid until the next change."""
+        pods = self._daemon_pods.get(uid)
+        if pods is None or pods.template != template:
+            pods = self._daemon_pods[uid] = _DaemonPods(template, self._nodes)
+        return pods.eligible
+
+    def discard(self, uid: str) -> None:
+        """Drop the eligible nodes of a deleted DaemonSet."""
+        self._daemon_pods.pop(uid, None)
+
 
 #: Pods created and pods deleted per reconciliation, at most.
 BURST_REPLICAS = 250
@@ -161,7 +254,7 @@ class DaemonSetController(AdoptingController):
             return finished + running[1:]
         old = [pod for pod in running if not state.is_updated(pod)]
         new = [pod for pod in running if state.is_updated(pod)]
-        is_replaced = bool(old and new) and (not old[0].is_ready or self.is_available(state.daemon_set, new[0]))
+        is_replaced = bool(old and new) and (not old[0].is_ready or self.check_availability(state.daemon_set, new[0]))
         return finished + new[1:] + old[0 if is_replaced else 1 :]
 
     def _begin_replacing(self, state: _SetState, node: str, pod: PodView) -> bool:
@@ -200,8 +293,8 @@ class DaemonSetController(AdoptingController):
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (available if self.is_available(state.daemon_set, old) else plan.delete).append(old)
-            elif new is None or old is not None or not self.is_available(state.daemon_set, new):
+                (available if self.check_availability(state.daemon_set, old) else plan.delete).append(old)
+            elif new is None or old is not None or not self.check_availability(state.daemon_set, new):
                 budget -= 1
         budget -= len(plan.delete)
         plan.delete += available[: max(0, budget)]
@@ -213,8 +306,8 @@ class DaemonSetController(AdoptingController):
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)
             if old is not None and new is None:
-                (available if self.is_available(state.daemon_set, old) else plan.create_on).append(node)
-            elif old is not None and new is not None and not self.is_available(state.daemon_set, new):
+                (available if self.check_availability(state.daemon_set, old) else plan.create_on).append(node)
+            elif old is not None and new is not None and not self.check_availability(state.daemon_set, new):
                 budget -= 1
         plan.create_on += available[: max(0, budget)]
         return plan
@@ -225,7 +318,7 @@ class DaemonSetController(AdoptingController):
         daemon_set, desired = state.daemon_set, state.eligible.should_run
         oldest = {node: pods[0] for node, pods in state.pods_by_node.items()}
         scheduled = [pod for node, pod in oldest.items() if node in desired]
-        available = sum(self.is_available(daemon_set, pod) for pod in scheduled)
+        available = sum(self.check_availability(daemon_set, pod) for pod in scheduled)
         status: Object = {
             "currentNumberScheduled": len(scheduled),
             "numberMisscheduled": sum(node in self._nodes and node not in desired for node in oldest),

@@ -7,9 +7,6 @@ ReplicaSets. A rollback is a change of the template like any other; it finds the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from kubestow.rules.owners import template_hash
 from kubestow.rules.workloads import POD_TEMPLATE_HASH, replica_set_of
 from kubestow_devcluster.apiserver import statuses
@@ -25,13 +22,13 @@ from kubestow_devcluster.component_base.stored_objects import (
     owner_refs_of,
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.workloads.deployment_status import (
+from kubestow_devcluster.controllers.workloads.rollouts import (
+    ReplicaSetSize,
     available_replicas,
     compute_status,
     max_surge_and_unavailable,
+    scale_proportionally,
 )
-
-__all__ = ["DeploymentController", "ReplicaSetSize", "scale_proportionally"]
 
 _PREFIX = "deployment.kubernetes.io/"
 _REVISION = f"{_PREFIX}revision"
@@ -334,43 +331,3 @@ def _revision(replica_set: Object) -> int:
 
 def _next_revision(replica_sets: list[Object]) -> int:
     return max([_revision(replica_set) for replica_set in replica_sets], default=0) + 1
-
-
-# -- proportional scaling ------------------------------------------------------------------------------------------
-
-
-class ReplicaSetSize(NamedTuple):
-    """The replicas of a ReplicaSet, and the Deployment's replicas plus maxSurge when it was last scaled."""
-
-    name: str
-    replicas: int
-    max_replicas: int
-
-
-def scale_proportionally(replica_sets: Sequence[ReplicaSetSize], allowed: int) -> dict[str, int]:
-    """The replicas of each set by name, ``allowed`` in total. ``replica_sets`` is ordered oldest first.
-
-    Each grows or shrinks in proportion to its size, so that scaling neither advances nor reverts a rolling update.
-    Rounding errors go to the largest. Of ReplicaSets of one size the newest grow first and the oldest shrink first.
-    """
-    missing = allowed - sum(replica_set.replicas for replica_set in replica_sets)
-    ordered = list(reversed(replica_sets)) if missing > 0 else list(replica_sets)
-    ordered.sort(key=lambda replica_set: replica_set.replicas, reverse=True)
-    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
-    remaining = missing
-    for replica_set in ordered:
-        step = _proportional_size(replica_set, allowed) - replica_set.replicas
-        step = min(step, remaining) if missing > 0 else max(step, remaining)
-        sizes[replica_set.name] += step
-        remaining -= step
-    if ordered:
-        largest = ordered[0].name
-        sizes[largest] = max(0, sizes[largest] + remaining)
-    return sizes
-
-
-def _proportional_size(replica_set: ReplicaSetSize, allowed: int) -> int:
-    """The size in proportion to the change of the total, rounded half away from zero."""
-    if replica_set.max_replicas <= 0:
-        return replica_set.replicas if allowed else 0
-    return (2 * replica_set.replicas * allowed + replica_set.max_replicas) // (2 * replica_set.max_replicas)

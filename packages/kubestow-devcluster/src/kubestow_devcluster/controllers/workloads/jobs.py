@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from kubestow.rules.workloads import COMPLETION_INDEX, completion_index_prefix
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition, with_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, with_condition
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import StatusError
@@ -21,10 +21,11 @@ from kubestow_devcluster.behaviour.annotations import DURATION
 from kubestow_devcluster.containers.container_commands import command_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
-from kubestow_devcluster.controllers.workloads.completion_indexes import CompletionIndexes
-from kubestow_devcluster.controllers.workloads.job_policies import failure_action, matched_success_rule
-
-__all__ = ["DEFAULT_DURATION", "JobController", "finished_condition"]
+from kubestow_devcluster.controllers.workloads.job_policies import (
+    CompletionIndexes,
+    failure_action,
+    matched_success_rule,
+)
 
 DEFAULT_DURATION = "1s"
 #: The environment variable with a pod's completion index.

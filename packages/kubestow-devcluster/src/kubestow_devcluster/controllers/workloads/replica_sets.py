@@ -9,13 +9,11 @@ from __future__ import annotations
 import heapq
 
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, key_of
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-
-__all__ = ["ReplicaSetController", "ReplicationControllerController"]
 
 #: Pods created or deleted per reconciliation.
 BURST_REPLICAS = 500
@@ -72,7 +70,7 @@ class ReplicaSetController(AdoptingController):
     def _available(self, replica_set: Object, pods: ControlledPods) -> int:
         if not replica_set["spec"].get("minReadySeconds"):
             return pods.ready
-        return sum(self.is_available(replica_set, pod) for pod in pods if pod.is_active)
+        return sum(self.check_availability(replica_set, pod) for pod in pods if pod.is_active)
 
     def _replica_failure(self, replica_set: Object, failure: statuses.StatusError) -> Object:
         """The ReplicaFailure condition. It keeps its first message: the pod name in it differs with each attempt."""

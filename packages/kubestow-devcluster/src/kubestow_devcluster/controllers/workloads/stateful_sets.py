@@ -3,6 +3,10 @@
 ``OrderedReady`` creates a pod only when all pods with lower ordinals are available, and deletes the one with the
 highest ordinal only when all others are; ``Parallel`` does not wait. A rolling update replaces pods from the highest
 ordinal down to the partition, within maxUnavailable. Each reconciliation takes the steps that the current state allows.
+
+Its pods have one PersistentVolumeClaim for each claim template, which outlives the pod.
+A claim without an owner is kept. Where the retention policy is Delete, the claim gets an owner reference to the set, or
+to a pod that is being scaled down, and the garbage collector deletes it with that owner.
 """
 
 from __future__ import annotations
@@ -12,17 +16,96 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kubestow.rules.workloads import REVISION_LABEL, mount_claims, stateful_pod_labels
+from kubestow.rules.workloads import REVISION_LABEL, mount_claims, stateful_pod_labels, stateful_set_claims
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange
+from kubestow_devcluster.apiserver.statuses import StatusError
+from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.component_base.stored_objects import is_terminating, new_controller_ref, owner_refs_of
+from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, PodController
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
-from kubestow_devcluster.controllers.workloads.stateful_set_claims import StatefulSetClaims
 
-__all__ = ["StatefulSetController"]
+
+class StatefulSetClaims:
+    """Creates claims and updates their owner references, for the StatefulSet controller."""
+
+    def __init__(self, controller: PodController) -> None:
+        self._controller, self._registry = controller, controller.registry
+        self._kind: Kind = controller.registry.scheme["persistentvolumeclaims"]
+
+    def ensure(self, stateful_set: Object, pod: str, uid: str = "") -> bool:
+        """Create the missing claims of a pod. Returns whether none of its claims is being deleted. Raises StatusError.
+
+        ``uid`` is the pod's, empty if the pod does not exist yet.
+        """
+        is_ready = True
+        for _, claim in stateful_set_claims(stateful_set, pod):
+            stored = self._find(stateful_set, claim["metadata"]["name"])
+            if stored is None:
+                self._create(stateful_set, pod, claim)
+            else:
+                is_ready = is_ready and not is_terminating(stored) and not _is_owned_by_former_pod(stored, pod, uid)
+        return is_ready
+
+    def update_owner_references(self, stateful_set: Object, pod: str, uid: str, *, is_condemned: bool) -> None:
+        """Make the owner references of a pod's claims those that the retention policy asks for."""
+        for _, claim in stateful_set_claims(stateful_set, pod):
+            stored = self._find(stateful_set, claim["metadata"]["name"])
+            if stored is None or is_terminating(stored):
+                continue
+            reference = self._owner_reference(stateful_set, pod, uid, is_condemned=is_condemned)
+            desired = {reference["uid"]} if reference else set()
+            managed = {stateful_set["metadata"]["uid"], uid}
+            if {owner.uid for owner in owner_refs_of(stored)} & managed != desired:
+                self._replace_references(stored, managed, [reference] if reference else [])
+
+    def _owner_reference(self, stateful_set: Object, pod: str, uid: str, *, is_condemned: bool) -> Object | None:
+        """The owner reference of a pod's claim by the set's retention policy; None if the claim is kept."""
+        policy = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
+        if is_condemned and policy["whenScaled"] == "Delete":
+            return new_controller_ref(self._controller.pod_kind, {"metadata": {"name": pod, "uid": uid}})
+        if policy["whenDeleted"] == "Delete":
+            return new_controller_ref(self._controller.kind, stateful_set)
+        return None
+
+    def _replace_references(self, stored: StoredObject, managed: set[str], references: list[Object]) -> None:
+        def replace(metadata: Object) -> None:
+            others = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in managed]
+            metadata["ownerReferences"] = [*others, *references]
+            if not metadata["ownerReferences"]:
+                del metadata["ownerReferences"]
+
+        self._controller.update_metadata(self._kind, stored.namespace, stored.name, replace)
+
+    def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
+        collection = self._registry.store.collection(self._kind.storage)
+        return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
+
+    def _create(self, stateful_set: Object, pod: str, claim: Object) -> None:
+        name = claim["metadata"]["name"]
+        reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
+        if reference is not None:
+            claim["metadata"]["ownerReferences"] = [reference]
+        claim = self._kind.struct.read(claim, [])
+        set_name = stateful_set["metadata"]["name"]
+        try:
+            self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
+        except StatusError as failure:
+            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
+            self._controller.record_warning(stateful_set, "FailedCreate", message)
+            raise
+        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
+        self._controller.record_event(stateful_set, "SuccessfulCreate", message)
+
+
+def _is_owned_by_former_pod(claim: StoredObject, pod: str, uid: str) -> bool:
+    """Whether the claim is owned by a deleted pod of the same name, and so will be deleted."""
+    return any(owner.kind == "Pod" and owner.name == pod and owner.uid != uid for owner in owner_refs_of(claim))
+
 
 #: Pods created per reconciliation.
 BATCH = 500
@@ -160,7 +243,7 @@ class StatefulSetController(AdoptingController):
             self.update_pod_metadata(
                 pod, lambda metadata: metadata.update(labels={**(metadata.get("labels") or {}), **labels})
             )
-        return not pod.is_terminating and self._is_available(state, pod)
+        return not pod.is_terminating and self._check_availability(state, pod)
 
     def _scale_down(self, state: _SetState) -> bool:
         """Delete condemned pods, highest ordinal first. Returns whether there are none left."""
@@ -168,7 +251,7 @@ class StatefulSetController(AdoptingController):
         # OrderedReady would wait for unhealthy pods for ever, so the unhealthy one with the lowest ordinal is deleted.
         first_unhealthy = unhealthy[-1] if unhealthy else None
         for pod in state.condemned:
-            must_wait = pod.is_terminating or (not self._is_available(state, pod) and pod is not first_unhealthy)
+            must_wait = pod.is_terminating or (not self._check_availability(state, pod) and pod is not first_unhealthy)
             if not pod.is_terminating and not (must_wait and state.is_ordered):
                 self.delete_pod(state.stateful_set, pod)
             if state.is_ordered:
@@ -184,7 +267,7 @@ class StatefulSetController(AdoptingController):
         available = {
             pod.name
             for pod in state.replicas.values()
-            if pod is not None and not pod.is_terminating and self._is_available(state, pod)
+            if pod is not None and not pod.is_terminating and self._check_availability(state, pod)
         }
         replicas = state.stateful_set["spec"]["replicas"]
         budget = max(1, scaled_value(max_unavailable, replicas, round_up=False)) - (replicas - len(available))
@@ -197,8 +280,8 @@ class StatefulSetController(AdoptingController):
                 budget -= 1
             self.delete_pod(state.stateful_set, pod)
 
-    def _is_available(self, state: _SetState, pod: PodView) -> bool:
-        return _is_running_and_ready(pod) and self.is_available(state.stateful_set, pod)
+    def _check_availability(self, state: _SetState, pod: PodView) -> bool:
+        return _is_running_and_ready(pod) and self.check_availability(state.stateful_set, pod)
 
     # Status
 
@@ -220,7 +303,7 @@ class StatefulSetController(AdoptingController):
         status |= {field: count for field, count in counts.items() if count}
         status |= {"currentRevision": current, "updateRevision": update}
         status["collisionCount"] = old.get("collisionCount", 0)
-        status["availableReplicas"] = sum(self._is_available(state, pod) for pod in pods)
+        status["availableReplicas"] = sum(self._check_availability(state, pod) for pod in pods)
         self.update_status(stateful_set, status)
 
     # Events

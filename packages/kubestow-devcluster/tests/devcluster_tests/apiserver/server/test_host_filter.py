@@ -14,7 +14,7 @@ from devcluster_tests.client import PODS, pod
 from kubestow.errors import InputError
 from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
-from kubestow_devcluster.apiserver.server.host_filter import HostFilter
+from kubestow_devcluster.apiserver.server.http_handler import HostFilter
 from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.cluster import DevCluster
 

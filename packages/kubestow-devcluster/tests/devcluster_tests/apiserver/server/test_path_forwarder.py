@@ -14,7 +14,7 @@ from yarl import URL
 
 from kubestow.http.messages import ALL_AUTHENTICATED, UserInfo
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
-from kubestow_devcluster.apiserver.server.path_forwarder import ForwardedPaths
+from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
 from kubestow_devcluster.cluster import DevCluster
 
 TOKENS = {"secret": UserInfo("developer", (ALL_AUTHENTICATED,))}

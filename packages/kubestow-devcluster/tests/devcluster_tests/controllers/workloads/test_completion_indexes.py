@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_devcluster.controllers.workloads.completion_indexes import CompletionIndexes
+from kubestow_devcluster.controllers.workloads.job_policies import CompletionIndexes
 
 numbers = st.sets(st.integers(0, 20))
 

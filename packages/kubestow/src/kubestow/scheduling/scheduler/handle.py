@@ -136,7 +136,7 @@ class QueueRequests:
 
 
 class SchedulerHandle(BaseHandle):
-    """What plugins can use of a running scheduler (:class:`~kubestow.framework.handle.BatchHandle`).
+    """What plugins can use of a running scheduler (:class:`~kubestow.framework.profile.BatchHandle`).
 
     ``profiles`` is filled as profiles are built, each from this handle. ``is_preempting`` tells whether the victims of
     the pod of a uid are still being evicted.

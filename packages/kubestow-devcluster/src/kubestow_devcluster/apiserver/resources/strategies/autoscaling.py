@@ -19,8 +19,6 @@ from kubestow_devcluster.apiserver.field_errors import (
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = ["HorizontalPodAutoscalerStrategy", "HorizontalPodAutoscalerV1Strategy"]
-
 _T = TypeVar("_T", list[Any], dict[str, Any])
 
 _DEFAULT_CPU_UTILIZATION = 80

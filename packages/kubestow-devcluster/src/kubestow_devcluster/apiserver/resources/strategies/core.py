@@ -25,7 +25,7 @@ from kubestow_devcluster.apiserver.field_errors import (
     unsupported_value,
 )
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import TAINT_EFFECTS
+from kubestow_devcluster.apiserver.resources.strategies.pod_specs import TAINT_EFFECTS
 from kubestow_devcluster.apiserver.schema.types import Object, struct_of
 
 _UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")

@@ -8,14 +8,12 @@ from kubestow.rules.defaults import default_pod_level_requests, merge_label_keys
 from kubestow.rules.pods import is_terminal, qos_class_of
 from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_value, invalid_value
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import (
+from kubestow_devcluster.apiserver.resources.strategies.pod_specs import (
     complete_pod_spec,
     default_pod_template,
+    validate_pod_spec,
 )
-from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
 from kubestow_devcluster.apiserver.schema.types import Object
-
-__all__ = ["PodStrategy", "PodTemplateStrategy"]
 
 _IMMUTABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

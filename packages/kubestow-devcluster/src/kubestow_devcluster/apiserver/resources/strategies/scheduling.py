@@ -8,6 +8,8 @@ custom resources whose definitions are built in; they are stored without a schem
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
 from kubestow.rules.defaults import default_resource_claim_spec
@@ -125,52 +127,43 @@ class WorkloadStrategy(RESTStrategy):
         return _validate_immutable_spec(new["spec"], old["spec"])
 
 
-class CustomPodGroupStrategy(RESTStrategy):
+class _SchemalessStrategy(RESTStrategy):
+    """Custom resources of which one number in the spec is validated."""
+
+    has_generation = True
+    kept_by_status_writes = ALL_CLIENT_METADATA
+    #: The field, the least and the greatest number, and the error beyond them.
+    field: ClassVar[str]
+    bounds: ClassVar[tuple[int, float]]
+    problem: ClassVar[str]
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        new.pop("status", None)
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec = new.get("spec", {})
+        if not isinstance(spec, dict):
+            return [invalid_value("spec", spec, "must be an object")]
+        path, number = f"spec.{self.field}", spec.get(self.field, 1)
+        if type(number) is not int:
+            return [invalid_value(path, number, "must be an integer")]
+        least, greatest = self.bounds
+        return [] if least <= number <= greatest else [invalid_value(path, number, self.problem)]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate(new)
+
+
+class CustomPodGroupStrategy(_SchemalessStrategy):
     """Pod groups of scheduling.x-k8s.io and scheduling.volcano.sh."""
 
-    has_generation = True
-    kept_by_status_writes = ALL_CLIENT_METADATA
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new.pop("status", None)
-
-    def validate(self, new: Object) -> list[FieldError]:
-        spec = new.get("spec", {})
-        if not isinstance(spec, dict):
-            return [invalid_value("spec", spec, "must be an object")]
-        minimum = spec.get("minMember", 1)
-        if type(minimum) is not int:
-            return [invalid_value("spec.minMember", minimum, "must be an integer")]
-        if minimum < 1:
-            return [invalid_value("spec.minMember", minimum, "should be greater than or equal to 1")]
-        return []
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+    field, bounds, problem = "minMember", (1, float("inf")), "should be greater than or equal to 1"
 
 
-class QueueStrategy(RESTStrategy):
+class QueueStrategy(_SchemalessStrategy):
     """Queues of scheduling.volcano.sh."""
 
-    has_generation = True
-    kept_by_status_writes = ALL_CLIENT_METADATA
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new.pop("status", None)
-
-    def validate(self, new: Object) -> list[FieldError]:
-        spec = new.get("spec", {})
-        if not isinstance(spec, dict):
-            return [invalid_value("spec", spec, "must be an object")]
-        weight = spec.get("weight", 1)
-        if type(weight) is not int:
-            return [invalid_value("spec.weight", weight, "must be an integer")]
-        if not 1 <= weight <= _MAX_QUEUE_WEIGHT:
-            return [invalid_value("spec.weight", weight, f"should be from 1 to {_MAX_QUEUE_WEIGHT}")]
-        return []
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+    field, bounds, problem = "weight", (1, _MAX_QUEUE_WEIGHT), f"should be from 1 to {_MAX_QUEUE_WEIGHT}"
 
 
 def _validate_group(spec: Object, path: str) -> list[FieldError]:

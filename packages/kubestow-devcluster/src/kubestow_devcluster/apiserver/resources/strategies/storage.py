@@ -6,14 +6,6 @@ from kubestow_devcluster.apiserver.field_errors import FieldError, forbidden_val
 from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
 from kubestow_devcluster.apiserver.schema.types import Object
 
-__all__ = [
-    "CSIDriverStrategy",
-    "PersistentVolumeClaimStrategy",
-    "PersistentVolumeStrategy",
-    "StorageClassStrategy",
-    "StorageObjectStrategy",
-]
-
 
 class PersistentVolumeStrategy(RESTStrategy):
     returns_deleted_object = True

@@ -20,11 +20,9 @@ from kubestow_devcluster.apiserver.field_errors import (
     unsupported_value,
 )
 from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
-from kubestow_devcluster.apiserver.kinds.int_or_percent import is_zero, validate_int_or_percent
 from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.kinds.object_meta import validate_labels
-from kubestow_devcluster.apiserver.resources.strategies.pod_spec_defaults import default_pod_template
-from kubestow_devcluster.apiserver.resources.strategies.pod_spec_validation import validate_pod_spec
+from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
+from kubestow_devcluster.apiserver.resources.strategies.pod_specs import default_pod_template, validate_pod_spec
 from kubestow_devcluster.apiserver.schema.types import Object
 
 

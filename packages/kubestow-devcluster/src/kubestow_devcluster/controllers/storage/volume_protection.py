@@ -1,6 +1,8 @@
-"""The protection controllers: remove the finalizers of terminating volumes and claims once they are not in use.
+"""Volumes and claims in use: protection controllers, and the claims of generic ephemeral volumes.
 
+The protection controllers remove the finalizers of terminating volumes and claims once they are not in use.
 A claim is in use while a bound pod that has not finished refers to it; a volume is in use while it is bound.
+The claims of generic ephemeral volumes are owned by their pod.
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kubestow.rules.claims import ephemeral_claim_name
+from kubestow.api.meta import decode
+from kubestow.api.storage import PersistentVolumeClaim
+from kubestow.rules.claims import ephemeral_claim, ephemeral_claim_name, ownership_problem
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
-from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
-
-__all__ = ["PVCProtectionController", "PVProtectionController"]
+from kubestow_devcluster.component_base.stored_objects import (
+    is_pod_finished,
+    is_terminating,
+    node_name_of,
+)
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 
 
 class _ClaimVolumeSource(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,3 +114,36 @@ class PVProtectionController(_ProtectionController):
 
     def is_in_use(self, key: str, current: Object) -> bool:
         return bool(current["status"].get("phase") == "Bound")
+
+
+_CLAIMS = "persistentvolumeclaims"
+
+
+class EphemeralVolumeController(Controller):
+    resource = "pods"
+    component = "ephemeral_volume"
+
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
+        if event.type == "ADDED" and b'"volumeClaimTemplate":' in event.object.data:
+            self.enqueue(change.key)
+
+    def reconcile(self, key: str) -> None:
+        pod = self.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        for volume in pod["spec"].get("volumes") or ():
+            if volume.get("ephemeral", {}).get("volumeClaimTemplate") is not None:
+                self._ensure_claim(pod, ephemeral_claim(pod["metadata"], volume))
+
+    def _ensure_claim(self, pod: Object, claim: Object) -> None:
+        namespace, kind = pod["metadata"]["namespace"], self.registry.scheme[_CLAIMS]
+        key = f"{namespace}/{claim['metadata']['name']}"
+        existing = self.registry.store.collection(_CLAIMS).get(key)
+        if existing is None:
+            self.registry.create(kind, namespace, kind.struct.read(claim, []))
+            return
+        found = decode(PersistentVolumeClaim, existing.data)
+        problem = ownership_problem(found, pod=key_of(pod), pod_uid=pod["metadata"]["uid"])
+        if problem is not None:
+            self.record_warning(pod, "WarningVolumeConflict", problem)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubestow_devcluster.apiserver.field_errors import FieldError
-from kubestow_devcluster.apiserver.patches.managed_fields import (
+from kubestow_devcluster.apiserver.managed_fields.managers import (
     FieldManager,
     FieldPath,
     Fieldset,
@@ -28,8 +28,6 @@ from kubestow_devcluster.apiserver.patches.managed_fields import (
 )
 from kubestow_devcluster.apiserver.schema.types import ListOf, Object, Struct, StructField, Type
 from kubestow_devcluster.apiserver.statuses import StatusError
-
-__all__ = ["server_side_apply", "undeclared_fields"]
 
 
 def server_side_apply(

@@ -1,7 +1,7 @@
-"""The status of a Deployment: replica counts and the conditions Available, Progressing and ReplicaFailure.
+"""The progress of a Deployment: replica counts, conditions, and proportional scaling.
 
-Progressing has the deadline: every progress updates its ``lastUpdateTime``, and without progress for
-``progressDeadlineSeconds`` it becomes False.
+The conditions are Available, Progressing and ReplicaFailure. Proportional scaling distributes a change of the replicas
+over the ReplicaSets during a rolling update.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from kubestow.api.formats.timestamps import timestamp
-from kubestow_devcluster.apiserver.kinds.conditions import get_condition, with_condition
-from kubestow_devcluster.apiserver.kinds.int_or_percent import scaled_value
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, scaled_value, with_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-
-__all__ = ["StatusUpdate", "available_replicas", "compute_status", "max_surge_and_unavailable"]
 
 _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
@@ -173,3 +171,36 @@ class _Progress:
         """Seconds until the deadline, plus one because timestamps are truncated to seconds."""
         deadline = timedelta(seconds=self.deployment["spec"]["progressDeadlineSeconds"] + 1)
         return (datetime.fromisoformat(progressing["lastUpdateTime"]) + deadline - now).total_seconds()
+
+
+class ReplicaSetSize(NamedTuple):
+    """The replicas of a ReplicaSet, and the Deployment's replicas plus maxSurge when it was last scaled."""
+
+    name: str
+    replicas: int
+    max_replicas: int
+
+
+def scale_proportionally(replica_sets: Sequence[ReplicaSetSize], allowed: int) -> dict[str, int]:
+    """The replicas of each set by name, ``allowed`` in total. ``replica_sets`` is ordered oldest first."""
+    missing = allowed - sum(replica_set.replicas for replica_set in replica_sets)
+    ordered = list(reversed(replica_sets)) if missing > 0 else list(replica_sets)
+    ordered.sort(key=lambda replica_set: replica_set.replicas, reverse=True)
+    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
+    remaining = missing
+    for replica_set in ordered:
+        step = _proportional_size(replica_set, allowed) - replica_set.replicas
+        step = min(step, remaining) if missing > 0 else max(step, remaining)
+        sizes[replica_set.name] += step
+        remaining -= step
+    if ordered:
+        largest = ordered[0].name
+        sizes[largest] = max(0, sizes[largest] + remaining)
+    return sizes
+
+
+def _proportional_size(replica_set: ReplicaSetSize, allowed: int) -> int:
+    """The size in proportion to the change of the total, rounded half away from zero."""
+    if replica_set.max_replicas <= 0:
+        return replica_set.replicas if allowed else 0
+    return (2 * replica_set.replicas * allowed + replica_set.max_replicas) // (2 * replica_set.max_replicas)

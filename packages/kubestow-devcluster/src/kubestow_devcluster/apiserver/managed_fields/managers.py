@@ -150,15 +150,15 @@ def _add_applied(
 
 
 @dataclass(slots=True)
-class Comparison:
+class FieldChanges:
     """The paths in which two objects differ: ``changed`` are added or modified, ``removed`` are not in the new one."""
 
     changed: list[FieldPath] = field(default_factory=list)
     removed: list[FieldPath] = field(default_factory=list)
 
 
-def compare(old: Object, new: Object, struct: Struct) -> Comparison:
-    comparison = Comparison()
+def compare(old: Object, new: Object, struct: Struct) -> FieldChanges:
+    comparison = FieldChanges()
     for key in {**old, **new}:
         if key in TYPE_META:
             continue
@@ -171,7 +171,7 @@ def compare(old: Object, new: Object, struct: Struct) -> Comparison:
 
 
 def _compare(
-    old: Any, new: Any, type_: Type, struct_field: StructField | None, path: FieldPath, comparison: Comparison
+    old: Any, new: Any, type_: Type, struct_field: StructField | None, path: FieldPath, comparison: FieldChanges
 ) -> None:
     if new is _ABSENT:
         comparison.removed.extend(_paths(old, type_, struct_field, path))
@@ -357,7 +357,7 @@ def record_update(old: Object | None, new: Object, struct: Struct, manager: Fiel
         metadata.pop("managedFields", None)
 
 
-def _updated_entries(entries: list[Object], comparison: Comparison, manager: FieldManager, time: str) -> list[Object]:
+def _updated_entries(entries: list[Object], comparison: FieldChanges, manager: FieldManager, time: str) -> list[Object]:
     """The entries after ``manager`` has taken the changed fields; removed fields have no owner."""
     result: list[Object] = []
     fieldset: Fieldset = {}
