@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kubestow.engine.input.cluster import Cluster
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.simulation.arrivals import Arrivals
-    from kubestow_lab.simulation.results.result import SimulationResult
+    from kubestow_lab.simulation.result import SimulationResult
     from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 
 __all__ = ["Arrivals", "Cluster", "SchedulerOptions", "Simulation", "SimulationOptions", "SimulationResult", "explain"]
@@ -28,7 +28,7 @@ _MODULES = {
     "SchedulerOptions": "kubestow.engine.pipeline.offline_scheduler",
     "Simulation": "kubestow_lab.simulation.simulation",
     "SimulationOptions": "kubestow_lab.simulation.simulation",
-    "SimulationResult": "kubestow_lab.simulation.results.result",
+    "SimulationResult": "kubestow_lab.simulation.result",
     "explain": "kubestow.engine.explanation.explain",
 }
 

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from kubestow.cli.output import print_data
+from kubestow.cli.output import print_blocks, print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kubestow_lab.scheduler_perf.result import BenchmarkResult
     from kubestow_lab.scheduler_perf.run import RunOptions
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["bench"]
 
-#: The line width without a terminal.
-_LOG_WIDTH = 150
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
 
 
@@ -248,32 +244,23 @@ def _print(result: BenchmarkResult, output: str) -> None:
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
         return
-    from kubestow_lab.scheduler_perf.result_tables import print_result
+    from kubestow_lab.scheduler_perf.result_page import result_blocks
 
-    print_result(_console(), result)
+    print_blocks(result_blocks(result))
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.result import compare, read_result
-    from kubestow_lab.scheduler_perf.result_tables import print_comparison
+    from kubestow_lab.scheduler_perf.result import compare_results, read_result
+    from kubestow_lab.scheduler_perf.result_page import comparison_blocks
 
-    comparison = compare(read_result(first), read_result(second), fail_above=fail_above)
+    comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:
         raise InputError(str(second), f"has no workload in common with {first}")
     if output in ("json", "yaml"):
         print_data(comparison.document(), output)
     else:
-        print_comparison(_console(), comparison)
+        print_blocks(comparison_blocks(comparison))
     return int(bool(comparison.regressions))
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _LOG_WIDTH
-    return console
 
 
 def _write(file: Path, text: str) -> None:

@@ -39,7 +39,7 @@ class WorkloadInput:
         if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
             raise click.UsageError("expected either --cluster, with or without --workload, or --trace")
         if self.trace is not None:
-            from kubestow_lab.simulation.trace import load_trace
+            from kubestow_lab.simulation.arrivals import load_trace
 
             cluster, arrivals = load_trace(self.trace, pods=self.pod_list, nodes=self.node_list)
         else:

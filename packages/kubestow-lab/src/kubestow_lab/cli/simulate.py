@@ -14,7 +14,7 @@ from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, r
 from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow_lab.simulation.results.result import SimulationResult
+    from kubestow_lab.simulation.result import SimulationResult
     from kubestow_lab.simulation.simulation import Simulation
 
 __all__ = ["simulate"]
@@ -57,7 +57,7 @@ def simulate(
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
     from kubestow_lab.flow.solvers import require_solvers
-    from kubestow_lab.simulation.results.outcomes import PodState
+    from kubestow_lab.simulation.outcomes import PodState
     from kubestow_lab.simulation.simulation import Simulation
 
     if not optimal and (cost_model or optimal_limit):
@@ -113,7 +113,7 @@ def _write_json(result: SimulationResult, simulation: Simulation, target: str) -
 def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -> None:
     import yaml
 
-    from kubestow_lab.simulation.results.manifests import resulting_objects
+    from kubestow_lab.simulation.manifests import resulting_objects
 
     objects = list(resulting_objects(result.api, simulation.cluster, simulation.arrivals))
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -126,19 +126,19 @@ def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -
 
 
 def _write_csv(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.results.files import write_csv
+    from kubestow_lab.simulation.result import write_csv
 
     report_written(write_csv(result, Path(target)))
 
 
 def _write_parquet(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.results.files import write_parquet
+    from kubestow_lab.simulation.result import write_parquet
 
     report_written(write_parquet(result, Path(target)))
 
 
 def _write_html(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.reports.simulation_report import simulation_report
+    from kubestow_lab.reports import simulation_report
 
     emit(simulation_report(result, simulation), target)
 

@@ -15,9 +15,9 @@ from enum import StrEnum
 import numpy as np
 
 from kubestow.api.core import Node
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
-from kubestow_lab.simulation.results.timeline import Sample
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
+from kubestow_lab.simulation.timeline import Sample
 
 __all__ = ["METRICS", "RESOURCE_METRICS", "Metric", "MetricChange", "Unit", "is_metric", "metric_lines", "metrics_of"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
+from kubestow_lab.simulation.outcomes import PodOutcome, PodState
 
 __all__ = ["Change", "DifferenceGroup", "PodDifference", "difference_groups", "pod_differences"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubestow.api.meta import convert
 from kubestow.descheduling.budgets import DryRunEvictions
-from kubestow.descheduling.dry_run.report import eviction_document
+from kubestow.descheduling.dry_run.loop_report import eviction_document
 from kubestow.descheduling.eviction import Eviction
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.objects import (

@@ -15,8 +15,8 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow_lab.flow.equivalence import why_not_modelled
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
 
 __all__ = ["EndState"]

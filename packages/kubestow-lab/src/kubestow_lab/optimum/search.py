@@ -22,8 +22,8 @@ from kubestow_lab.flow.equivalence import Formulation, formulate
 from kubestow_lab.flow.packing import Packing, PackingOptions, pack
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.optimum.end_state import EndState
-from kubestow_lab.simulation.results.gap import Figures, Gap, Move
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.gap import Figures, Gap, Move
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
 
 __all__ = ["OptimumOptions", "find_optimum"]

@@ -17,11 +17,11 @@ from kubestow_lab.scheduler_perf.phase import PhaseResult
 
 __all__ = [
     "BenchmarkResult",
-    "Comparison",
+    "ComparedFigure",
     "Machine",
-    "Row",
+    "ResultComparison",
     "WorkloadResult",
-    "compare",
+    "compare_results",
     "read_result",
     "this_machine",
     "write_result",
@@ -100,7 +100,7 @@ def read_result(file: Path) -> BenchmarkResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedFigure:
     """One figure of a workload in both results. ``decides`` tells whether it can make the comparison fail."""
 
     workload: str
@@ -124,12 +124,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     """All rows; ``regressions`` are those that are worse by more than the limit; ``unmatched`` the workloads that only
     one of the results has."""
 
-    rows: list[Row]
-    regressions: list[Row]
+    rows: list[ComparedFigure]
+    regressions: list[ComparedFigure]
     unmatched: list[str]
 
     def document(self) -> dict[str, Any]:
@@ -148,7 +148,9 @@ class Comparison:
         return {"rows": rows, "unmatched": self.unmatched}
 
 
-def compare(first: BenchmarkResult, second: BenchmarkResult, *, fail_above: float | None = None) -> Comparison:
+def compare_results(
+    first: BenchmarkResult, second: BenchmarkResult, *, fail_above: float | None = None
+) -> ResultComparison:
     """Compare the phases that both results have.
 
     Throughput, CPU time per pod and peak memory decide: those that are worse by more than the fraction ``fail_above``
@@ -158,7 +160,7 @@ def compare(first: BenchmarkResult, second: BenchmarkResult, *, fail_above: floa
     rows = [row for name, phase in phases.items() if name in others for row in _rows(name, phase, others[name])]
     limit = float("inf") if fail_above is None else fail_above
     regressions = [row for row in rows if row.decides and row.worse_by > limit]
-    return Comparison(rows, regressions, sorted(phases.keys() ^ others.keys()))
+    return ResultComparison(rows, regressions, sorted(phases.keys() ^ others.keys()))
 
 
 def _phases(result: BenchmarkResult) -> dict[str, PhaseResult]:
@@ -171,18 +173,18 @@ def _phases(result: BenchmarkResult) -> dict[str, PhaseResult]:
     return phases
 
 
-def _rows(name: str, first: PhaseResult, second: PhaseResult) -> Iterator[Row]:
-    yield Row(name, "pods/s", first.throughput, second.throughput, higher_is_better=True, decides=True)
+def _rows(name: str, first: PhaseResult, second: PhaseResult) -> Iterator[ComparedFigure]:
+    yield ComparedFigure(name, "pods/s", first.throughput, second.throughput, higher_is_better=True, decides=True)
     if first.latency is not None and second.latency is not None:
-        yield Row(name, "creation to bound p50, s", first.latency.p50, second.latency.p50)
-        yield Row(name, "creation to bound p99, s", first.latency.p99, second.latency.p99)
+        yield ComparedFigure(name, "creation to bound p50, s", first.latency.p50, second.latency.p50)
+        yield ComparedFigure(name, "creation to bound p99, s", first.latency.p99, second.latency.p99)
     usage, other = first.scheduler, second.scheduler
     if usage is None or other is None:
         return
     if usage.cpu_seconds_per_pod is not None and other.cpu_seconds_per_pod is not None:
-        yield Row(
+        yield ComparedFigure(
             name, "CPU per pod, ms", usage.cpu_seconds_per_pod * 1e3, other.cpu_seconds_per_pod * 1e3, decides=True
         )
     if usage.peak_memory is not None and other.peak_memory is not None:
         mib = 1024 * 1024
-        yield Row(name, "peak memory, MiB", usage.peak_memory / mib, other.peak_memory / mib, decides=True)
+        yield ComparedFigure(name, "peak memory, MiB", usage.peak_memory / mib, other.peak_memory / mib, decides=True)

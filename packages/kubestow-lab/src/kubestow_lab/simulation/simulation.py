@@ -33,11 +33,10 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.fragmentation import TypicalPods
-from kubestow_lab.simulation.results.outcomes import OutcomeRecorder, PodState
-from kubestow_lab.simulation.results.result import Busiest, NodeState, SimulationResult
-from kubestow_lab.simulation.results.timeline import RequestedAmounts, Timeline
+from kubestow_lab.simulation.outcomes import OutcomeRecorder, PodState
+from kubestow_lab.simulation.result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
 
 __all__ = ["Progress", "Simulation", "SimulationOptions"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from kubestow.engine.input.cluster import Cluster
 from kubestow.errors import InputError
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
 __all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]

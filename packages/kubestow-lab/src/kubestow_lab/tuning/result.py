@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow import config
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
 
 __all__ = ["Trial", "TuningResult"]
@@ -28,7 +30,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningResult:
+class TuningResult(Displayed):
     """All trials, the base configuration first. ``seed`` is that of the search."""
 
     objectives: tuple[str, ...]
@@ -97,27 +99,16 @@ class TuningResult:
 
         return pd.DataFrame(self.columns())
 
-    def __rich__(self) -> Any:
-        """The Pareto table for a terminal."""
-        from rich.console import Group
-        from rich.text import Text
-
-        from kubestow.reports.tables import plain_table
-
+    def blocks(self) -> tuple[Block, ...]:
+        """The Pareto table."""
         front, base = self.front, self.trials[0]
-        table = plain_table("trial", *self.objectives, "parameters", right=self.objectives)
+        table = Table("trial", *self.objectives, "parameters", right=self.objectives)
         for trial in [base, *(trial for trial in front if trial is not base)]:
             values = "\n".join(f"{name}: {value}" for name, value in trial.values.items())
-            table.add_row("base" if trial is base else str(trial.number), *_figures(trial.objectives), values)
+            table.add("base" if trial is base else str(trial.number), *_figures(trial.objectives), values)
         verdict = "no trial beats the base configuration" if base in front else "the base configuration is beaten"
         text = f"{len(self.trials) - 1:,} of {self.space.size:,} configurations tried; {verdict}"
-        return Group(Text(text), Text("not beaten in all objectives, and the base configuration:"), table)
-
-    def _repr_html_(self) -> str:
-        """The table for a notebook."""
-        from kubestow.reports.tables import as_html
-
-        return as_html(self.__rich__())
+        return Paragraph(text), Paragraph("not beaten in all objectives, and the base configuration:"), table
 
     def __repr__(self) -> str:
         """The numbers of trials."""

@@ -29,8 +29,8 @@ from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
 from kubestow.errors import InputError, InvalidSelector
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import PodOutcome, PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.what_if.pod_fates import Fate, NodeRemoval, PodFate
 

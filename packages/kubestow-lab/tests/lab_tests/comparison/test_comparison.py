@@ -20,10 +20,8 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ScorePlugin
-from kubestow_lab.comparison.compare import compare
-from kubestow_lab.comparison.comparison import Comparison
-from kubestow_lab.comparison.junit import as_junit
-from kubestow_lab.comparison.markdown import as_markdown
+from kubestow_lab.comparison.ci_reports import as_junit, as_markdown
+from kubestow_lab.comparison.comparison import Comparison, compare
 from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.comparison.pods import Change
 from kubestow_lab.simulation.arrivals import Arrivals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow_lab.comparison.pods import Change, difference_groups, pod_differences
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
+from kubestow_lab.simulation.outcomes import PodOutcome, PodState
 
 RUNNING, COMPLETED, PENDING, PREEMPTED = (
     PodState.RUNNING,

@@ -17,8 +17,8 @@ from kubestow.framework.status import Status
 from kubestow.testing import builders
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")

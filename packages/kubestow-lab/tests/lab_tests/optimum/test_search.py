@@ -13,15 +13,15 @@ from kubestow.engine.input.cluster import Cluster
 from kubestow.testing import builders
 from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.optimum.end_state import EndState
 from kubestow_lab.optimum.search import OptimumOptions, find_optimum
-from kubestow_lab.simulation.results.gap import Gap, Move
+from kubestow_lab.simulation.gap import Gap, Move
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

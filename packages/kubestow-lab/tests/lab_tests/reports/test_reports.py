@@ -19,10 +19,8 @@ from kubestow.engine.explanation.report import explanation_report
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.markup import Html, element, table
-from kubestow_lab.comparison.compare import compare
-from kubestow_lab.reports.comparison_report import comparison_report
-from kubestow_lab.reports.figures import MOST_PODS, pods_data
-from kubestow_lab.reports.simulation_report import simulation_report
+from kubestow_lab.comparison.comparison import compare
+from kubestow_lab.reports import MOST_PODS, comparison_report, pods_data, simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation
 from lab_tests.comparison.test_comparison import document

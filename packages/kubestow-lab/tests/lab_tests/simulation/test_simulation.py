@@ -24,14 +24,14 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.reports.tables import amount_text
+from kubestow.reports.model import amount_text
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.fragmentation import TypicalPods
-from kubestow_lab.simulation.results.manifests import resulting_objects
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.manifests import resulting_objects
+from kubestow_lab.simulation.outcomes import PodOutcome, PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Progress, Simulation, SimulationOptions
+from kubestow_lab.simulation.timeline import TypicalPods
 
 Object = dict[str, Any]
 

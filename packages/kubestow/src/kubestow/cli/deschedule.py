@@ -213,12 +213,7 @@ def _report(flags: Flags, run: LoopReport) -> int:
 
 
 def _print(flags: Flags, run: LoopReport) -> None:
-    from kubestow.descheduling.dry_run.report import document
+    from kubestow.descheduling.dry_run.loop_report import document
 
-    output, tables = flags["output"], None
-    if output == "table":
-        from kubestow.descheduling.dry_run.report_tables import render
-
-        tables = render(run)
-    print_result(lambda: document(run), tables, output)
+    print_result(lambda: document(run), run, flags["output"])
     sys.stdout.flush()

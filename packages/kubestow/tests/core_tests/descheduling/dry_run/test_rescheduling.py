@@ -11,8 +11,7 @@ import pytest
 from core_tests.descheduling.objects import NOW, OWNER, node, pod, policy
 from kubestow.api import core
 from kubestow.api.meta import convert
-from kubestow.descheduling.dry_run.loop_report import LoopReport, run_loop
-from kubestow.descheduling.dry_run.report import document
+from kubestow.descheduling.dry_run.loop_report import LoopReport, document, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, PredictedState, Rescheduler
 from kubestow.descheduling.eviction import RefusedBy
 from kubestow.descheduling.loop import Descheduler

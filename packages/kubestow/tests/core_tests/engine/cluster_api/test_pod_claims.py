@@ -20,9 +20,9 @@ from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.simulation.results.manifests import resulting_objects
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.manifests import resulting_objects
+from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.what_if.node_removal import drain, lose
 from kubestow_lab.what_if.pod_fates import Fate

@@ -22,6 +22,7 @@ from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 
 __all__ = ["resulting_objects"]
 
+
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
+
 __all__ = ["Figures", "Gap", "Move"]
+
 
 _SHOWN = 12
 
@@ -46,7 +50,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Displayed):
     """What the scheduler placed (``greedy``), rounds of min-cost flow, and the best placement found (``optimum``).
 
     ``found_by`` is ``optimum``, ``pinned`` (with pods that have constraints between nodes where they were), ``flow`` or
@@ -106,28 +110,22 @@ class Gap:
             "notEligible": dict(self.ineligible),
         }
 
-    def __rich__(self) -> Any:
-        """The tables for a terminal."""
-        from rich.console import Group
-        from rich.text import Text
-
-        from kubestow.reports.tables import plain_table
-
+    def blocks(self) -> Iterator[Block]:
+        """The placements side by side, what is known about the optimum, and the moves to it."""
         resources = list(self.greedy.utilisation)
-        figures = plain_table("placement", "placed", "pending", "nodes in use", "cost", *resources)
+        figures = Table("placement", "placed", "pending", "nodes in use", "cost", *resources)
         for each in (self.greedy, self.flow, self.optimum):
             shares = (f"{each.utilisation.get(name, 0.0):.1%}" for name in resources)
             numbers = (f"{number:,}" for number in (each.placed, each.pending, each.nodes_used, each.cost))
-            figures.add_row(each.name, *numbers, *shares)
-        parts: list[Any] = [Text(), figures, Text(self._verdict())]
+            figures.add(each.name, *numbers, *shares)
+        yield from (Paragraph(""), figures, Paragraph(self._verdict()))
         if moves := self.newly_placed + self.displaced + self.moved:
-            table = plain_table("pod", "from", "to", right=())
+            table = Table("pod", "from", "to", right=())
             for move in moves[:_SHOWN]:
-                table.add_row(move.pod, move.source or "pending", move.target or "pending")
+                table.add(move.pod, move.source or "pending", move.target or "pending")
             if len(moves) > _SHOWN:
-                table.add_row(f"… {len(moves) - _SHOWN:,} more", "", "")
-            parts.append(table)
-        return Group(*parts)
+                table.add(f"… {len(moves) - _SHOWN:,} more", "", "")
+            yield table
 
     def _verdict(self) -> str:
         """What is known about the optimum, in sentences."""

@@ -1,4 +1,4 @@
-"""The result of a simulation: who landed where, who stays pending and why, and the cluster over time.
+"""The result of a simulation: what became of each pod, the cluster over time, and what people see of it.
 
 It is plain data with several forms: tables of columns for data frames, CSV and Parquet, one JSON document, and the
 resulting cluster as Kubernetes objects. A notebook shows the same tables as the command line.
@@ -6,25 +6,31 @@ resulting cluster as Kubernetes objects. A notebook shows the same tables as the
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubestow_lab.simulation.results.outcomes import (
+from kubestow.errors import InputError
+from kubestow.reports.model import Block, Paragraph, Table, amount_text
+from kubestow.reports.terminal import Displayed
+from kubestow_lab.simulation.outcomes import (
     PendingGroup,
     PodOutcome,
     PodState,
     StartedPreemption,
     pending_groups,
 )
-from kubestow_lab.simulation.results.timeline import Sample
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+from kubestow_lab.simulation.timeline import Sample
 
 if TYPE_CHECKING:
-    from kubestow_lab.simulation.results.gap import Gap
+    from kubestow_lab.simulation.gap import Gap
 
-__all__ = ["TABLES", "Busiest", "NodeState", "SimulationResult"]
+__all__ = ["TABLES", "Busiest", "NodeState", "SimulationResult", "write_csv", "write_parquet"]
+
 
 Columns = dict[str, list[Any]]
 
@@ -51,7 +57,7 @@ class Busiest:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulationResult:
+class SimulationResult(Displayed):
     """What happened. ``outcomes`` are in order of arrival, preempted pods of the initial cluster included.
 
     ``timeline`` has amounts for each of ``resources``; ``run`` has the seed, the virtual seconds, and numbers of
@@ -153,22 +159,35 @@ class SimulationResult:
         }
         return document if self.gap is None else document | {"optimal": self.gap.as_json()}
 
-    def __rich__(self) -> Any:
-        """The tables for a terminal."""
-        from kubestow_lab.simulation.results.tables import render  # rich takes a while to import
+    def blocks(self) -> Iterator[Block]:
+        """The summary, the resources, who landed where, who is pending, and the gap to the optimum."""
+        yield Paragraph(self._headline())
+        yield self._resource_table()
+        if self.outcomes:
+            yield _pods(self.outcomes) if len(self.outcomes) <= _FEW_PODS else _owners(self.outcomes)
+        if groups := self.pending_groups():
+            yield _pending(groups)
+        if self.gap is not None:
+            yield from self.gap.blocks()
 
-        tables = render(self.outcomes, self.timeline[-1], self.resources, nodes=len(self.nodes))
-        if self.gap is None:
-            return tables
-        from rich.console import Group
+    def _headline(self) -> str:
+        states, last = Counter(outcome.state for outcome in self.outcomes), self.timeline[-1]
+        placed = states[PodState.RUNNING] + states[PodState.COMPLETED]
+        text = (
+            f"{placed:,} of {len(self.outcomes):,} pods placed; {last.nodes_used:,} of {len(self.nodes):,} nodes in use"
+            f" after {last.time:,.1f} s of virtual time"
+        )
+        preempted = states[PodState.PREEMPTED]
+        return f"{text}\n{preempted:,} pods preempted" if preempted else text
 
-        return Group(tables, self.gap)
-
-    def _repr_html_(self) -> str:
-        """The tables for a notebook."""
-        from kubestow.reports.tables import as_html
-
-        return as_html(self.__rich__())
+    def _resource_table(self) -> Table:
+        table, last = Table("resource", "requested", "allocatable", "share", "fragmentation"), self.timeline[-1]
+        for i, name in enumerate(self.resources):
+            requested, total = last.requested[i], last.allocatable[i]
+            share = f"{requested / total:.1%}" if total else "-"
+            amounts = (amount_text(name, requested), amount_text(name, total))
+            table.add(name, *amounts, share, f"{last.fragmentation[i]:.1%}")
+        return table
 
     def __repr__(self) -> str:
         """The numbers of pods by state."""
@@ -250,3 +269,87 @@ def _sample_row(sample: Sample, resources: Sequence[str]) -> dict[str, Any]:
 def _rounded(seconds: float | None) -> float | None:
     """Microseconds are enough, and hide the rounding errors of sums."""
     return None if seconds is None else round(seconds, 6)
+
+
+#: More pods than this are shown by owner, not one by one.
+_FEW_PODS = 30
+_MOST_GROUPS = 12
+
+
+def _pods(outcomes: Sequence[PodOutcome]) -> Table:
+    table = Table("namespace", "pod", "state", "node", right=())
+    for outcome in outcomes:
+        table.add(outcome.namespace, outcome.name, outcome.state.value, outcome.node or "-")
+    return table
+
+
+def _owners(outcomes: Sequence[PodOutcome]) -> Table:
+    """The numbers of pods by owner and state, for the owners with most pods."""
+    states: dict[str, Counter[PodState]] = {}
+    nodes: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        owner = _owner(outcome)
+        states.setdefault(owner, Counter())[outcome.state] += 1
+        if outcome.node:
+            nodes.setdefault(owner, set()).add(outcome.node)
+    table = Table("owner", "pods", *(state.value.lower() for state in PodState), "nodes")
+    largest = sorted(states, key=lambda owner: (-states[owner].total(), owner))
+    for owner in largest[:_MOST_GROUPS]:
+        counts = states[owner]
+        cells = (f"{counts[state]:,}" for state in PodState)
+        table.add(owner, f"{counts.total():,}", *cells, f"{len(nodes.get(owner, ())):,}")
+    if len(largest) > _MOST_GROUPS:
+        table.add(f"… {len(largest) - _MOST_GROUPS:,} more", *([""] * (len(PodState) + 2)))
+    return table
+
+
+def _owner(outcome: PodOutcome) -> str:
+    return f"{outcome.namespace} {outcome.owner or 'pods without owner'}"
+
+
+def _pending(groups: Sequence[PendingGroup]) -> Table:
+    table = Table("pending", "owner", "why", right=("pending",))
+    for group in groups[:_MOST_GROUPS]:
+        table.add(f"{len(group.pods):,}", group.owner or group.pods[0], group.message)
+    rest = groups[_MOST_GROUPS:]
+    if rest:
+        table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "")
+    return table
+
+
+def write_csv(result: SimulationResult, folder: Path) -> list[Path]:
+    """Write the tables as CSV files into a folder, which is created. Raises InputError if that fails."""
+    written = []
+    for table in TABLES:
+        columns, path = result.columns(table), _path(folder, table, ".csv")
+        try:
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows(zip(*columns.values(), strict=True))
+        except OSError as error:
+            raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+        written.append(path)
+    return written
+
+
+def write_parquet(result: SimulationResult, folder: Path) -> list[Path]:
+    """Write the tables as Parquet files into a folder; needs polars. Raises InputError without it."""
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        raise InputError("parquet", "needs polars, install kubestow-lab[polars]") from None
+    written = []
+    for table in TABLES:
+        path = _path(folder, table, ".parquet")
+        pl.DataFrame(result.columns(table), infer_schema_length=None).write_parquet(path)
+        written.append(path)
+    return written
+
+
+def _path(folder: Path, table: str, suffix: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be created: {error.strerror}") from None
+    return folder / f"{table}{suffix}"
