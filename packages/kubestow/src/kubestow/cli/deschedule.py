@@ -145,9 +145,8 @@ async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
 
 def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
     from kubestow.cli.output import print_input
-    from kubestow.descheduling.dry_run.loop_report import run_loop
+    from kubestow.descheduling.dry_run.loop_report import read_snapshot, run_loop
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
-    from kubestow.descheduling.dry_run.snapshots import read_snapshot
     from kubestow.descheduling.loop import Descheduler
     from kubestow.descheduling.policy import with_priority_thresholds
     from kubestow.engine.input.cluster import Cluster

@@ -35,6 +35,7 @@ __all__ = [
     "Problem",
     "Registry",
     "SortPlugin",
+    "evict_of_node",
 ]
 
 
@@ -151,3 +152,17 @@ class SortPlugin(DeschedulingPlugin, ABC):
 
 Registry = Mapping[str, type[DeschedulingPlugin]]
 """Plugin classes by name."""
+
+
+def evict_of_node(pods: Iterable[tuple[AssignedPod, str]], evictor: Evictor) -> bool:
+    """Evict pods of one node, each with the reason why, as far as the limits allow.
+
+    False if no pod at all can be evicted any more.
+    """
+    for pod, why in pods:
+        outcome = evictor.evict(pod, why)
+        if outcome.ends_plugin:
+            return False
+        if outcome.ends_node:
+            break
+    return True

@@ -12,9 +12,8 @@ from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.objects import Node, Pod
 from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.query_results import QueryResult
 from kubestow.descheduling.registry import find_plugins
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import QueryResult, Snapshot
 
 __all__ = ["NOW", "OWNER", "evicted", "loop", "node", "pod", "policy"]
 

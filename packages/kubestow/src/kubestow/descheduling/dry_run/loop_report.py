@@ -6,10 +6,12 @@ The report of a loop is shown in tables, and is plain data as ``document``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.dry_run.rescheduling import (
@@ -22,10 +24,13 @@ from kubestow.descheduling.dry_run.rescheduling import (
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, EvictionObserver
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.engine.input.documents import SourceObject
+from kubestow.engine.input.problems import Problems
+from kubestow.errors import InvalidObject
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 
-__all__ = ["LoopReport", "document", "eviction_document", "run_loop"]
+__all__ = ["LoopReport", "document", "eviction_document", "read_snapshot", "run_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +186,41 @@ def _with_prediction(run: LoopReport, eviction: Eviction) -> dict[str, Any]:
 def _prediction(prediction: Prediction) -> dict[str, Any]:
     fields = {"state": prediction.state.value, "pod": prediction.pod, "node": prediction.node}
     return {name: value for name, value in (fields | {"message": prediction.message}).items() if value}
+
+
+_CLUSTER_SCOPED = ("Node", "Namespace", "PriorityClass", "NodeMetrics")
+
+
+def read_snapshot(sources: Iterable[SourceObject], problems: Problems) -> tuple[Snapshot, list[SourceObject]]:
+    """A snapshot, and the objects that can be used, those of other kinds included.
+
+    Objects that cannot be decoded are reported and left out; of several with one name the first counts.
+    """
+    found: list[Any] = []
+    usable: list[SourceObject] = []
+    names: set[tuple[str, str, str]] = set()
+    for source in sources:
+        try:
+            obj = Snapshot.decoded(source.api_version, source.kind, source.raw)
+        except InvalidObject as error:
+            problems.report(source.subject, source.place, f"invalid {source.kind}: {error}")
+            continue
+        usable.append(source)
+        if obj is None or not obj.metadata.name:
+            continue
+        obj = _with_identity(obj, source.kind)
+        key = source.kind, obj.metadata.namespace, obj.metadata.name
+        if key not in names:
+            names.add(key)
+            found.append(obj)
+    return Snapshot.of(found), usable
+
+
+def _with_identity(obj: Any, kind: str) -> Any:
+    """The object with a namespace and a uid, as the simulated scheduler completes it."""
+    metadata = obj.metadata
+    namespace = "" if kind in _CLUSTER_SCOPED else metadata.namespace or "default"
+    if metadata.uid and metadata.namespace == namespace:
+        return obj
+    uid = metadata.uid or f"{kind}/{namespace}/{metadata.name}".lower()
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(metadata, namespace=namespace, uid=uid))

@@ -13,9 +13,8 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import UNLIMITED, RateLimit, TokenBucketRateLimiter, Transport
-from kubestow.descheduling.dry_run.loop_report import LoopReport, run_loop
+from kubestow.descheduling.dry_run.loop_report import LoopReport, read_snapshot, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
-from kubestow.descheduling.dry_run.snapshots import read_snapshot
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler, LoopResult
@@ -30,8 +29,7 @@ from kubestow.descheduling.program.reporting import (
     EvictionLog,
     EvictionObservers,
 )
-from kubestow.descheduling.query_results import QueryResult
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import QueryResult, Snapshot
 from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.input.documents import SourceObject
 from kubestow.engine.input.problems import Problems

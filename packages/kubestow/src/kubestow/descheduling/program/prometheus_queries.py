@@ -18,7 +18,7 @@ from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.policy import DeschedulerPolicy, ExtensionPoint, Prometheus
-from kubestow.descheduling.query_results import QueryResult, QuerySample
+from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.errors import APIError, InputError, Unreachable
 
 __all__ = ["query_results"]

@@ -10,10 +10,16 @@ import numpy as np
 from kubestow.api.meta import LabelSelector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.eviction_order import eviction_order
+from kubestow.descheduling.eviction import eviction_order
 from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
-from kubestow.descheduling.matching_pods import AntiAffinityTerm, MatchingPods, required_anti_affinity
-from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
+from kubestow.descheduling.pod_selection import (
+    AntiAffinityTerm,
+    MatchingPods,
+    Namespaces,
+    PodSelection,
+    required_anti_affinity,
+    selection_problems,
+)
 from kubestow.errors import InvalidSelector
 
 __all__ = ["RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingInterPodAntiAffinityArgs"]

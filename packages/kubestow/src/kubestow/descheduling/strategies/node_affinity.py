@@ -14,10 +14,9 @@ from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem, evict_of_node
 from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 from kubestow.errors import InvalidSelector
 
 __all__ = ["RemovePodsViolatingNodeAffinity", "RemovePodsViolatingNodeAffinityArgs"]

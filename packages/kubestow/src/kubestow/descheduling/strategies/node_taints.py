@@ -10,9 +10,8 @@ from kubestow.api.core import Taint
 from kubestow.api.meta import LabelSelector
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 from kubestow.rules.matching import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 
 __all__ = ["RemovePodsViolatingNodeTaints", "RemovePodsViolatingNodeTaintsArgs"]

@@ -10,10 +10,9 @@ import msgspec
 
 from kubestow.api.core import PodCondition
 from kubestow.api.meta import LabelSelector
-from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
+from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, exit_codes, reasons
 from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.container_states import exit_codes, reasons
 from kubestow.rules.pods import TERMINAL_PHASES
 
 __all__ = ["PodLifeTime", "PodLifeTimeArgs"]

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from kubestow.api.meta import LabelSelector
-from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, restarts, waiting_reasons
+from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.container_states import restarts, waiting_reasons
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 
 __all__ = ["RemovePodsHavingTooManyRestarts", "RemovePodsHavingTooManyRestartsArgs"]
 
