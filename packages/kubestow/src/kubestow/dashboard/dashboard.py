@@ -7,16 +7,10 @@ from typing import Any
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.dashboard.counterfactuals import CounterfactualSearches
+from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
-from kubestow.dashboard.node_details import node_details
-from kubestow.dashboard.pod_details import PodDetails
-from kubestow.dashboard.queue_pages import QueuePages
-from kubestow.dashboard.queue_rows import QueueRows
-from kubestow.dashboard.sections.decisions import DecisionsSection
-from kubestow.dashboard.sections.gangs import GangsSection
-from kubestow.dashboard.sections.nodes import NodesSection
-from kubestow.dashboard.sections.queue import QueueSection
-from kubestow.dashboard.sections.section import Section
+from kubestow.dashboard.queue_pages import QueuePages, QueueRows
+from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, Section
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.recent_preemptions import RecentPreemptions

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubestow.dashboard.sections.section import Section
+from kubestow.dashboard.sections import Section
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock

@@ -1,8 +1,4 @@
-"""One pod: its attempts, what every plugin says of every node now, and what a preemption would cost where.
-
-Plugins are run on the live cache as in a scheduling cycle, without assuming the pod or evicting any. A pod that is on a
-node is evaluated as if it was not there.
-"""
+"""What is read on request about one pod or node: attempts, place in the queue, free amounts, pods."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, evaluate_nodes
 from kubestow.engine.pipeline.offline_scheduler import unbound
@@ -26,10 +23,12 @@ from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
 from kubestow.observability.recent_preemptions import Candidate, RecentPreemptions
 from kubestow.plugins.default_preemption.candidates import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
+from kubestow.rules.requests import PODS
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["PodDetails"]
+__all__ = ["PodDetails", "node_details"]
+
 
 #: Nodes for which preemption is tried, candidates that are shown, and victims of each.
 _MOST_DRY_RUNS, _MOST_CANDIDATES, _MOST_VICTIMS = 256, 20, 50
@@ -177,4 +176,49 @@ def _evaluation(evaluated: EvaluatedNodes) -> dict[str, Any]:
             }
             for found in evaluated.scores
         ],
+    }
+
+
+_MOST_PODS = 512
+
+
+def node_details(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """A node with its pods, those with the highest priority first; None for an unknown node.
+
+    Amounts are in millicores, bytes and counts.
+    """
+    table = cluster.nodes
+    row = table.rows.get(name)
+    if row is None:
+        return None
+    allocatable, requested = table.allocatable.at(row), table.requested.at(row)
+    amounts = {
+        resource: {"allocatable": amount, "requested": requested.get(resource, 0)}
+        for resource, amount in allocatable.items()
+        if amount or requested.get(resource)
+    }
+    amounts[PODS] = {
+        "allocatable": int(table.allowed_pods.values[row]),
+        "requested": int(table.pod_count.values[row]),
+    }
+    pods = sorted(table.pods[row].values(), key=lambda info: (-info.priority, info.key))
+    node = table.objects[row]
+    return {
+        "name": name,
+        "labels": node.metadata.labels,
+        "cordoned": node.spec.unschedulable,
+        "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.spec.taints],
+        "amounts": amounts,
+        "podCount": len(pods),
+        "pods": [
+            {
+                "pod": info.key,
+                "priority": info.priority,
+                "requests": {resource: amount for resource, amount in info.requests.items() if amount},
+                "assumed": cluster.is_assumed(info.uid),
+                "terminating": info.terminating,
+            }
+            for info in pods[:_MOST_PODS]
+        ],
+        "nominated": [info.key for info in cluster.nominated_pods(name)],
     }
