@@ -130,8 +130,7 @@ def cluster_capacity() -> None:
 
 def _template(podspec: str) -> Any:
     """The pod template of a file or URL. Raises InputError."""
-    from kubestow.engine.input.documents import parse_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow_lab.capacity.pod_template import PodTemplate
 
     found = list(parse_objects(_read(podspec), podspec, Problems(strict=True)))

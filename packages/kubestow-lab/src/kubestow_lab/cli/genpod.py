@@ -60,8 +60,7 @@ def genpod_script() -> None:
 
 
 def _from_files(paths: tuple[str, ...], namespace: str) -> tuple[Object, list[Object]]:
-    from kubestow.engine.input.documents import read_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, read_objects
 
     sources = list(read_objects(paths, Problems(strict=True)))
     namespaces = [

@@ -16,10 +16,9 @@ from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
 from kubestow.engine.input.cluster import Cluster, InputSummary
-from kubestow.engine.input.documents import SourceObject, read_objects
+from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.expansion import Expansion, Replica, expand, generated_suffix
 from kubestow.engine.input.object_defaults import with_default_class
-from kubestow.engine.input.problems import Problems
 from kubestow.errors import InputError, InvalidObject
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow_lab.workloads import gpu, openb

@@ -26,8 +26,8 @@ from kubestow.api.core import Node, Taint
 from kubestow.api.formats import quantity
 from kubestow.api.meta import ObjectMeta, convert
 from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.engine.input.object_defaults import with_defaults
-from kubestow.engine.input.yaml_file import convert_part, read_yaml
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.rules.requests import requests_by_spec

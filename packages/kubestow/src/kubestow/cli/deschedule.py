@@ -150,8 +150,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     from kubestow.descheduling.loop import Descheduler
     from kubestow.descheduling.policy import with_priority_thresholds
     from kubestow.engine.input.cluster import Cluster
-    from kubestow.engine.input.documents import read_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, read_objects
     from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie
 

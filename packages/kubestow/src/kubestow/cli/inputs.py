@@ -231,8 +231,7 @@ class LiveObjects:
     def cluster(self, subject: str) -> Cluster:
         """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
         from kubestow.engine.input.cluster import Cluster
-        from kubestow.engine.input.documents import parse_objects
-        from kubestow.engine.input.problems import Problems
+        from kubestow.engine.input.documents import Problems, parse_objects
 
         problems = Problems()
         sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))

@@ -146,8 +146,7 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     """A List of all objects, one per line, and their numbers by kind."""
     import msgspec
 
-    from kubestow.engine.input.documents import parse_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow.engine.input.redaction import redacted
 
     counts: Counter[str] = Counter()

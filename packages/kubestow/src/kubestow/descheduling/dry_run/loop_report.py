@@ -24,8 +24,7 @@ from kubestow.descheduling.dry_run.rescheduling import (
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, EvictionObserver
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.snapshot import Snapshot
-from kubestow.engine.input.documents import SourceObject
-from kubestow.engine.input.problems import Problems
+from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.errors import InvalidObject
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed

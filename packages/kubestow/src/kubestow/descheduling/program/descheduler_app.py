@@ -31,8 +31,7 @@ from kubestow.descheduling.program.reporting import (
 )
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
 from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.input.documents import SourceObject
-from kubestow.engine.input.problems import Problems
+from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields

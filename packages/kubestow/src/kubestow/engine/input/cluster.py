@@ -18,9 +18,8 @@ from kubestow.api.meta import convert, decode, without_nulls
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
-from kubestow.engine.input.documents import SourceObject, read_objects
+from kubestow.engine.input.documents import Problem, Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
-from kubestow.engine.input.problems import Problem, Problems
 from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.pods import is_terminal
 from kubestow.rules.requests import limits_by_spec

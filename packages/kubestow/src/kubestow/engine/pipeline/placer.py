@@ -10,12 +10,13 @@ import msgspec
 
 from kubestow import config
 from kubestow.api.core import Pod
+from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.cluster_api.object_writes import VersionedStore
+from kubestow.engine.cluster_api.volume_controller import bind_reserved_volumes
 from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.pipeline.assumed_volumes import bind_assumed_volumes
-from kubestow.engine.pipeline.cached_objects import put_objects
-from kubestow.engine.pipeline.offline_scheduler import is_attempted
+from kubestow.engine.pipeline.offline_scheduler import is_attempted, put_objects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.profile import Profile, Registry, build_profile
@@ -24,7 +25,8 @@ from kubestow.scheduling.decision.node_selection import RandomTie, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 
-__all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer"]
+__all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer", "bind_assumed_volumes"]
+
 
 #: The first profile decides about all pods; cluster-capacity calls it default-scheduler.
 SCHEDULER_NAME = "default-scheduler"
@@ -138,3 +140,15 @@ class Placer:
     def _restore(self, evictions: tuple[Eviction, ...]) -> None:
         for eviction in evictions:
             self.cache.put_pod(eviction.pod.on(eviction.node_name))
+
+
+def bind_assumed_volumes(cache: ClusterCache) -> None:
+    """Confirm the volumes and claims that Reserve assumed, as the volume controller would."""
+    volumes, claims = cache.catalog(PersistentVolume), cache.catalog(PersistentVolumeClaim)
+    for volume in volumes.assumed():
+        volumes.restore("", volume.metadata.name)
+        volumes.put(volume)
+    for claim in claims.assumed():
+        claims.restore(claim.metadata.namespace, claim.metadata.name)
+        claims.put(claim)
+    bind_reserved_volumes(VersionedStore(volumes), VersionedStore(claims))
