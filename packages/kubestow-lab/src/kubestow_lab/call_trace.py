@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
 from kubestow.framework.plugin_caller import PluginObserver
@@ -86,7 +86,7 @@ class Trace(Displayed):
         return Paragraph(f"pod {self.pod}: {self.outcome}\n"), table
 
 
-def trace(cluster: Cluster, pod: str, options: SchedulerOptions | None = None) -> Trace:
+def trace(cluster: ClusterObjects, pod: str, options: SchedulerOptions | None = None) -> Trace:
     """Trace the pod ``namespace/name``. The other pending pods of the cluster take no part.
 
     Raises InputError for an unknown pod, ConfigurationError, and PluginError when a plugin cannot be constructed.

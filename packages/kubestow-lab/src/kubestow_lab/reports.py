@@ -29,13 +29,13 @@ from kubestow.reports.model import (
 )
 from kubestow.reports.page import as_page
 from kubestow_lab.comparison import tables
-from kubestow_lab.comparison.comparison import Comparison
-from kubestow_lab.comparison.pods import Change
+from kubestow_lab.comparison.comparison import SimulationComparison
+from kubestow_lab.comparison.pods import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
-from kubestow_lab.simulation.outcomes import PendingGroup, PodOutcome, PodState
+from kubestow_lab.simulation.outcomes import OutcomeState, PendingPods, PodOutcome
 from kubestow_lab.simulation.result import NodeState, SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
-from kubestow_lab.simulation.timeline import Sample
+from kubestow_lab.simulation.timeline import ClusterSample
 
 __all__ = ["MOST_PODS", "comparison_report", "pods_data", "simulation_report"]
 
@@ -62,7 +62,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     ]
     if groups:
         sections.append(Section("Pending pods", list(_pending(groups, decisions)), anchor="pending"))
-    if result.preemptions or result.count(PodState.PREEMPTED):
+    if result.preemptions or result.count(OutcomeState.PREEMPTED):
         sections.append(Section("Preemptions", list(_preemptions(result))))
     note = (
         "In order of arrival." if len(result.outcomes) <= MOST_PODS else f"The first {MOST_PODS:,}; pending ones first."
@@ -92,11 +92,11 @@ def _node_maps(result: SimulationResult) -> list[dict[str, Any]]:
 
 def _headline_figures(result: SimulationResult) -> list[tuple[str, str]]:
     states = Counter(outcome.state for outcome in result.outcomes)
-    placed = states[PodState.RUNNING] + states[PodState.COMPLETED]
+    placed = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
     return [
         ("pods placed", f"{placed:,} of {len(result.outcomes):,}"),
-        ("pods pending", f"{states[PodState.PENDING]:,}"),
-        ("pods preempted", f"{states[PodState.PREEMPTED]:,}"),
+        ("pods pending", f"{states[OutcomeState.PENDING]:,}"),
+        ("pods preempted", f"{states[OutcomeState.PREEMPTED]:,}"),
         ("nodes in use at the end", f"{result.timeline[-1].nodes_used:,} of {len(result.nodes):,}"),
     ]
 
@@ -119,7 +119,7 @@ def _resources(result: SimulationResult) -> Table:
     return table
 
 
-def _pending(groups: Sequence[PendingGroup], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
+def _pending(groups: Sequence[PendingPods], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
     total = sum(len(group.pods) for group in groups)
     yield Paragraph(f"{total:,} pods by owner and reason, the largest group first.", note=True)
     for group in groups[:_MOST_GROUPS]:
@@ -136,7 +136,7 @@ def _pending(groups: Sequence[PendingGroup], decisions: Mapping[str, Explanation
 
 
 def _decisions(
-    result: SimulationResult, simulation: Simulation, groups: Sequence[PendingGroup]
+    result: SimulationResult, simulation: Simulation, groups: Sequence[PendingPods]
 ) -> dict[str, Explanation]:
     """The decision about the first pod of each of the largest groups, by the name of the pod."""
     cluster = simulation.cluster_after(result)
@@ -147,7 +147,7 @@ def _decisions(
 
 
 def _preemptions(result: SimulationResult) -> Iterator[Block]:
-    victims = [outcome for outcome in result.outcomes if outcome.state is PodState.PREEMPTED]
+    victims = [outcome for outcome in result.outcomes if outcome.state is OutcomeState.PREEMPTED]
     yield Paragraph(f"{len(result.preemptions):,} preemptions evicted {len(victims):,} pods.", note=True)
     if result.preemptions:
         headings, right = (
@@ -171,7 +171,7 @@ def _preemptions(result: SimulationResult) -> Iterator[Block]:
 # -- a comparison ----------------------------------------------------------------------------------------------------
 
 
-def comparison_report(comparison: Comparison, checked: Sequence[CheckedThreshold] = ()) -> str:
+def comparison_report(comparison: SimulationComparison, checked: Sequence[CheckedThreshold] = ()) -> str:
     """The page: thresholds, metrics, both clusters over time and at the end, and the pods that differ."""
     baseline, candidate = comparison.baseline, comparison.candidate
     sections: list[Section | Figure] = [Section("Summary", list(_comparison_summary(comparison)))]
@@ -213,15 +213,15 @@ def _node_map(role: str, result: SimulationResult) -> dict[str, Any]:
     return _nodes_data(f"{role} with most pods, after {busiest.time:,.0f} s", result, busiest.nodes)
 
 
-def _comparison_summary(comparison: Comparison) -> Iterator[Block]:
-    pending = [side.result.count(PodState.PENDING) for side in (comparison.baseline, comparison.candidate)]
+def _comparison_summary(comparison: SimulationComparison) -> Iterator[Block]:
+    pending = [side.result.count(OutcomeState.PENDING) for side in (comparison.baseline, comparison.candidate)]
     yield Cards(
         [
             ("pods pending, baseline", f"{pending[0]:,}"),
             ("pods pending, candidate", f"{pending[1]:,}"),
-            ("pods that lose", f"{comparison.count(Change.LOST):,}"),
-            ("pods that win", f"{comparison.count(Change.WON):,}"),
-            ("pods on another node", f"{comparison.count(Change.MOVED):,}"),
+            ("pods that lose", f"{comparison.count(PodChange.LOST):,}"),
+            ("pods that win", f"{comparison.count(PodChange.WON):,}"),
+            ("pods on another node", f"{comparison.count(PodChange.MOVED):,}"),
         ]
     )
     yield Paragraph(tables.headline(comparison.pods) + ".")
@@ -230,7 +230,7 @@ def _comparison_summary(comparison: Comparison) -> Iterator[Block]:
             yield Paragraph(f"Remark: {side.name}: {remark}", note=True)
 
 
-def _metrics(comparison: Comparison) -> Table:
+def _metrics(comparison: SimulationComparison) -> Table:
     """All metrics, with the changes of those that differ."""
     table = Table("metric", "baseline", "candidate", "change", "", right=("baseline", "candidate", "change"))
     for found in comparison.metrics.values():
@@ -240,7 +240,7 @@ def _metrics(comparison: Comparison) -> Table:
     return table
 
 
-def _differences(comparison: Comparison) -> Iterator[Block]:
+def _differences(comparison: SimulationComparison) -> Iterator[Block]:
     groups = comparison.groups()
     for group in groups[:_MOST_DIFFERENCES]:
         owner = f"{group.namespace} {group.owner or 'pods without owner'}"
@@ -321,7 +321,7 @@ def _nodes_data(name: str, result: SimulationResult, nodes: Sequence[NodeState])
 def pods_data(outcomes: Sequence[PodOutcome]) -> dict[str, Any]:
     """At most :data:`MOST_PODS` pods; ``left_out`` is the number of others."""
     if len(outcomes) > MOST_PODS:
-        order = (PodState.PENDING, PodState.PREEMPTED, PodState.RUNNING, PodState.COMPLETED)
+        order = (OutcomeState.PENDING, OutcomeState.PREEMPTED, OutcomeState.RUNNING, OutcomeState.COMPLETED)
         outcomes = sorted(outcomes, key=lambda outcome: order.index(outcome.state))
     shown = outcomes[:MOST_PODS]
     nodes, owners, messages = _Index(), _Index(), _Index()
@@ -351,7 +351,7 @@ class _Index:
         return self.values.setdefault(text, len(self.values))
 
 
-def _share(sample: Sample, index: int) -> float:
+def _share(sample: ClusterSample, index: int) -> float:
     total = sample.allocatable[index]
     return sample.requested[index] / total if total else 0.0
 

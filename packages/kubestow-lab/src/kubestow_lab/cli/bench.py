@@ -182,7 +182,7 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
 class _WorkloadProgress:
     """One line per workload on standard error, with the operation that is executed. Use as ``with``.
 
-    Implements :class:`kubestow_lab.scheduler_perf.session.Progress`. Shows nothing where standard error is not a
+    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`. Shows nothing where standard error is not a
     terminal.
     """
 

@@ -14,9 +14,9 @@ from kubestow.errors import InputError
 from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-    from kubestow_lab.comparison.comparison import Comparison
+    from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 
 __all__ = ["compare"]
@@ -135,7 +135,7 @@ def _parsed(thresholds: Sequence[str]) -> list[Threshold]:
         raise click.UsageError(f"--fail-if: {error}") from None
 
 
-def _check_metrics(thresholds: Sequence[Threshold], cluster: Cluster) -> None:
+def _check_metrics(thresholds: Sequence[Threshold], cluster: ClusterObjects) -> None:
     """Refuse metrics of resources that the cluster does not have, before anything is simulated."""
     resources = {name for node in cluster.nodes for name in node.status.allocatable} - {"pods"}
     try:
@@ -158,7 +158,7 @@ def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
 # -- forms of output -------------------------------------------------------------------------------------------------
 
 
-def _write(form: str, target: str, found: Comparison, checked: Sequence[CheckedThreshold]) -> None:
+def _write(form: str, target: str, found: SimulationComparison, checked: Sequence[CheckedThreshold]) -> None:
     match form:
         case "table":
             from kubestow.reports.terminal import View

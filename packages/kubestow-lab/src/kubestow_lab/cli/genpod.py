@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from kubestow.cli.ending import bad_input_is_status_1
-from kubestow.cli.inputs import Connection, connection_options
+from kubestow.cli.inputs import ClusterConnection, connection_options
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
 
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 @output_option("yaml", "json")
 @click.option("--verbose", is_flag=True, help="Accepted for compatibility; it changes nothing.")
 @bad_input_is_status_1
-def genpod(clusters: tuple[str, ...], connection: Connection, namespace: str, output: str, verbose: bool) -> int:
+def genpod(clusters: tuple[str, ...], connection: ClusterConnection, namespace: str, output: str, verbose: bool) -> int:
     """Print a pod whose requests and limits are the least maxima of the namespace's LimitRanges for pods."""
     from kubestow_lab.capacity.limit_range_pod import limit_range_pod
 
@@ -81,7 +81,7 @@ def _metadata(source: SourceObject) -> Object:
     return source.manifest.get("metadata") or {}
 
 
-def _from_cluster(connection: Connection, namespace: str) -> tuple[Object, list[Object]]:
+def _from_cluster(connection: ClusterConnection, namespace: str) -> tuple[Object, list[Object]]:
     async def fetch() -> tuple[bytes, bytes]:
         from kubestow.client.rest.transport import Transport
         from kubestow.process import WallClock

@@ -13,7 +13,7 @@ from kubestow.cli.inputs import grouped_options
 from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster import ClusterObjects
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import SimulationOptions
 
@@ -31,9 +31,9 @@ class WorkloadInput:
     node_list: str
     strict: bool
 
-    def read(self) -> tuple[Cluster, Arrivals]:
+    def read(self) -> tuple[ClusterObjects, Arrivals]:
         """The cluster and the workload; what was read is printed on standard error. Raises InputError."""
-        from kubestow.engine.input.cluster import Cluster
+        from kubestow.engine.input.cluster import ClusterObjects
         from kubestow_lab.simulation.arrivals import Arrivals
 
         if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
@@ -43,7 +43,7 @@ class WorkloadInput:
 
             cluster, arrivals = load_trace(self.trace, pods=self.pod_list, nodes=self.node_list)
         else:
-            cluster = Cluster.load(*self.clusters, strict=self.strict)
+            cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
             arrivals = (
                 Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
             )

@@ -57,7 +57,7 @@ def simulate(
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
     from kubestow_lab.flow.solvers import require_solvers
-    from kubestow_lab.simulation.outcomes import PodState
+    from kubestow_lab.simulation.outcomes import OutcomeState
     from kubestow_lab.simulation.simulation import Simulation
 
     if not optimal and (cost_model or optimal_limit):
@@ -82,7 +82,7 @@ def simulate(
         click.echo(f"remark: {remark}", err=True)
     for form, target in outputs:
         _WRITERS[form](result, simulated, target)
-    pending = result.count(PodState.PENDING)
+    pending = result.count(OutcomeState.PENDING)
     if max_pending is not None and pending > max_pending:
         click.echo(f"kubestow: {pending} pods are pending, more than --max-pending={max_pending}", err=True)
         return 1

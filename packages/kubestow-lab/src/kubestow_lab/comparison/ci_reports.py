@@ -10,8 +10,8 @@ from kubestow.reports.model import Block, Heading, Paragraph, Span
 from kubestow.reports.text import as_markdown as as_text
 from kubestow.reports.text import code_span
 from kubestow_lab.comparison import tables
-from kubestow_lab.comparison.comparison import Comparison
-from kubestow_lab.comparison.pods import Change
+from kubestow_lab.comparison.comparison import SimulationComparison
+from kubestow_lab.comparison.pods import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
 __all__ = ["as_junit", "as_markdown"]
@@ -22,12 +22,12 @@ _SUITE = "kubestow compare"
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def as_markdown(comparison: Comparison, checked: Sequence[CheckedThreshold] = ()) -> str:
+def as_markdown(comparison: SimulationComparison, checked: Sequence[CheckedThreshold] = ()) -> str:
     """The thresholds, the metrics that move, and the pods that differ by change and owner."""
     return as_text(_blocks(comparison, checked))
 
 
-def _blocks(comparison: Comparison, checked: Sequence[CheckedThreshold]) -> Iterator[Block]:
+def _blocks(comparison: SimulationComparison, checked: Sequence[CheckedThreshold]) -> Iterator[Block]:
     baseline, candidate = code_span(comparison.baseline.name), code_span(comparison.candidate.name)
     yield Heading(f"Scheduling: {baseline} (baseline) and {candidate} (candidate)")
     if checked:
@@ -41,7 +41,7 @@ def _blocks(comparison: Comparison, checked: Sequence[CheckedThreshold]) -> Iter
         yield tables.groups_table(groups, most=_MOST_GROUPS)
 
 
-def as_junit(comparison: Comparison, checked: Sequence[CheckedThreshold] = ()) -> str:
+def as_junit(comparison: SimulationComparison, checked: Sequence[CheckedThreshold] = ()) -> str:
     """One test case for each threshold, the metrics as properties.
 
     A threshold that is crossed is a failure that names the pods that lose.
@@ -67,12 +67,12 @@ def as_junit(comparison: Comparison, checked: Sequence[CheckedThreshold] = ()) -
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _details(comparison: Comparison) -> str:
+def _details(comparison: SimulationComparison) -> str:
     lines = [tables.headline(comparison.pods)]
     lines += [
         f"{group.change.value}: {', '.join(group.pods)}: {group.reason}"
         for group in comparison.groups()
-        if group.change is Change.LOST
+        if group.change is PodChange.LOST
     ]
     return _valid("\n".join(lines))
 

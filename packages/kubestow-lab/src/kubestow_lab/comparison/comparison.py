@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import Block
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
 from kubestow_lab.comparison.pods import (
-    Change,
     DifferenceGroup,
+    PodChange,
     PodDifference,
     difference_groups,
     pod_differences,
@@ -25,9 +25,9 @@ from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.result import SimulationResult
-from kubestow_lab.simulation.simulation import Progress, Simulation, SimulationOptions
+from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
 
-__all__ = ["Comparison", "Side", "compare"]
+__all__ = ["Side", "SimulationComparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Displayed):
+class SimulationComparison(Displayed):
     """A baseline, a candidate, and what differs. In a notebook and with rich it shows as tables."""
 
     baseline: Side
@@ -50,12 +50,12 @@ class Comparison(Displayed):
     metrics: Mapping[str, MetricChange]
 
     @classmethod
-    def of(cls, baseline: Side, candidate: Side) -> Comparison:
+    def of(cls, baseline: Side, candidate: Side) -> SimulationComparison:
         """Compare two results."""
         pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes)
         changes = Counter(difference.change for difference in pods)
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
-        for name, change in (("lost", Change.LOST), ("won", Change.WON), ("moved", Change.MOVED)):
+        for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
         names = sorted(before.keys() & after.keys(), key=_position)
         return cls(
@@ -65,7 +65,7 @@ class Comparison(Displayed):
             {name: MetricChange(name, _metric(name), before[name], after[name]) for name in names},
         )
 
-    def count(self, change: Change) -> int:
+    def count(self, change: PodChange) -> int:
         """How many pods have a change."""
         return sum(1 for difference in self.pods if difference.change is change)
 
@@ -110,7 +110,7 @@ class Comparison(Displayed):
                 }
                 for name, found in self.metrics.items()
             },
-            "changes": {change.value: self.count(change) for change in Change},
+            "changes": {change.value: self.count(change) for change in PodChange},
             "pods": [
                 {
                     "namespace": difference.outcome.namespace,
@@ -130,7 +130,7 @@ class Comparison(Displayed):
 
     def __repr__(self) -> str:
         """The numbers of pods by change."""
-        changes = ", ".join(f"{self.count(change):,} {change.value}" for change in Change)
+        changes = ", ".join(f"{self.count(change):,} {change.value}" for change in PodChange)
         return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
 
 
@@ -162,15 +162,15 @@ def _rounded(value: float) -> float:
 
 
 def compare(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     arrivals: Arrivals | None = None,
     *,
     baseline: SchedulerOptions,
     candidate: SchedulerOptions,
     options: SimulationOptions | None = None,
     names: Sequence[str] = ("baseline", "candidate"),
-    progress: Callable[[Progress], None] = lambda progress: None,
-) -> Comparison:
+    progress: Callable[[SimulationProgress], None] = lambda progress: None,
+) -> SimulationComparison:
     """Simulate two schedulers, with the same options and seed, and compare the results.
 
     ``baseline`` and ``candidate`` are configuration, plugin classes and feature gates; both may have plugins of one
@@ -190,9 +190,9 @@ def compare(
     ]
     results = [simulation.run(partial(_of_both, progress, number)) for number, simulation in enumerate(simulations)]
     sides = [Side(name, result) for name, result in zip(names, results, strict=True)]
-    return Comparison.of(*sides)
+    return SimulationComparison.of(*sides)
 
 
-def _of_both(progress: Callable[[Progress], None], simulation: int, done: Progress) -> None:
+def _of_both(progress: Callable[[SimulationProgress], None], simulation: int, done: SimulationProgress) -> None:
     """Report the progress of the first or second simulation as that of both."""
-    progress(Progress(simulation * done.total + done.pods, 2 * done.total, done.time))
+    progress(SimulationProgress(simulation * done.total + done.pods, 2 * done.total, done.time))

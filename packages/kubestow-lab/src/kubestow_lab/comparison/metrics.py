@@ -15,9 +15,9 @@ from enum import StrEnum
 import numpy as np
 
 from kubestow.api.core import Node
-from kubestow_lab.simulation.outcomes import PodState
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.result import SimulationResult
-from kubestow_lab.simulation.timeline import Sample
+from kubestow_lab.simulation.timeline import ClusterSample
 
 __all__ = ["METRICS", "RESOURCE_METRICS", "Metric", "MetricChange", "Unit", "is_metric", "metric_lines", "metrics_of"]
 
@@ -125,9 +125,9 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
     outcomes, timeline = result.outcomes, result.timeline
     waits = [outcome.bound - outcome.arrived for outcome in outcomes if outcome.bound is not None]
     values: dict[str, float] = {
-        "pending": result.count(PodState.PENDING),
-        "placed": result.count(PodState.RUNNING) + result.count(PodState.COMPLETED),
-        "preempted": result.count(PodState.PREEMPTED),
+        "pending": result.count(OutcomeState.PENDING),
+        "placed": result.count(OutcomeState.RUNNING) + result.count(OutcomeState.COMPLETED),
+        "preempted": result.count(OutcomeState.PREEMPTED),
         "preemptions": result.run["preemptions"],
         "attempts": result.run["attempts"],
         "meanPending": _mean(timeline, [sample.pending for sample in timeline]),
@@ -157,12 +157,12 @@ def _resource_metrics(result: SimulationResult) -> Iterator[tuple[str, float]]:
         yield f"imbalance.{resource}", float(np.std(of_nodes)) if of_nodes else 0.0
 
 
-def _share(sample: Sample, index: int) -> float:
+def _share(sample: ClusterSample, index: int) -> float:
     total = sample.allocatable[index]
     return sample.requested[index] / total if total else 0.0
 
 
-def _mean(timeline: Sequence[Sample], values: Sequence[float]) -> float:
+def _mean(timeline: Sequence[ClusterSample], values: Sequence[float]) -> float:
     """The mean over time of a value of each sample; a sample is valid until the next one."""
     seconds = timeline[-1].time - timeline[0].time
     if not seconds:
@@ -177,7 +177,7 @@ def _zone_skew(result: SimulationResult, nodes: Iterable[Node]) -> float:
     zones = sorted({zone for zone in zone_of.values() if zone is not None})
     counts: dict[tuple[str, str], Counter[str]] = {}
     for outcome in result.outcomes:
-        placed = outcome.state in (PodState.RUNNING, PodState.COMPLETED)
+        placed = outcome.state in (OutcomeState.RUNNING, OutcomeState.COMPLETED)
         zone = zone_of.get(outcome.node) if placed and outcome.owner else None
         if zone is not None:
             counts.setdefault((outcome.namespace, outcome.owner), Counter())[zone] += 1

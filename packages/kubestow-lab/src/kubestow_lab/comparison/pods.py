@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubestow_lab.simulation.outcomes import PodOutcome, PodState
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 
-__all__ = ["Change", "DifferenceGroup", "PodDifference", "difference_groups", "pod_differences"]
+__all__ = ["DifferenceGroup", "PodChange", "PodDifference", "difference_groups", "pod_differences"]
 
 _Key = tuple[str, int]
 
 
-class Change(StrEnum):
+class PodChange(StrEnum):
     """What the candidate changes for a pod."""
 
     #: Pending in the candidate, placed in the baseline.
@@ -36,7 +36,7 @@ class Change(StrEnum):
 class PodDifference:
     """A pod and its outcomes; None where a simulation has no such pod, or left it on the node that it had before."""
 
-    change: Change
+    change: PodChange
     baseline: PodOutcome | None
     candidate: PodOutcome | None
 
@@ -51,7 +51,7 @@ class PodDifference:
     def reason(self) -> str:
         """Why the pod is pending where it is, empty if it is pending in neither."""
         for outcome in (self.candidate, self.baseline):
-            if outcome is not None and outcome.state is PodState.PENDING:
+            if outcome is not None and outcome.state is OutcomeState.PENDING:
                 return outcome.message
         return ""
 
@@ -60,7 +60,7 @@ class PodDifference:
 class DifferenceGroup:
     """The pods of one owner (kind/name, empty for none) with the same change and reason, as namespace/name."""
 
-    change: Change
+    change: PodChange
     namespace: str
     owner: str
     reason: str
@@ -84,13 +84,13 @@ def pod_differences(baseline: Iterable[PodOutcome], candidate: Iterable[PodOutco
 
 
 def difference_groups(differences: Iterable[PodDifference]) -> list[DifferenceGroup]:
-    """The differences by change, owner and reason, in the order of :class:`Change`, largest group first."""
-    groups: dict[tuple[Change, str, str, str], list[str]] = {}
+    """The differences by change, owner and reason, in the order of :class:`PodChange`, largest group first."""
+    groups: dict[tuple[PodChange, str, str, str], list[str]] = {}
     for difference in differences:
         outcome = difference.outcome
         key = (difference.change, outcome.namespace, outcome.owner, difference.reason)
         groups.setdefault(key, []).append(outcome.key)
-    order = list(Change)
+    order = list(PodChange)
     found = [DifferenceGroup(*key, tuple(pods)) for key, pods in groups.items()]
     return sorted(found, key=lambda g: (order.index(g.change), -len(g.pods), g.namespace, g.owner, g.reason))
 
@@ -104,20 +104,20 @@ def _keyed(outcomes: Iterable[PodOutcome]) -> Iterator[tuple[_Key, PodOutcome]]:
         yield (outcome.key, number), outcome
 
 
-def _change(baseline: PodOutcome | None, candidate: PodOutcome | None) -> Change | None:
+def _change(baseline: PodOutcome | None, candidate: PodOutcome | None) -> PodChange | None:
     states = [None if outcome is None else outcome.state for outcome in (baseline, candidate)]
-    if states[0] is states[1] is PodState.PENDING:
+    if states[0] is states[1] is OutcomeState.PENDING:
         return None
-    if states[1] is PodState.PREEMPTED and states[0] is not PodState.PREEMPTED:
-        return Change.PREEMPTED
-    if states[0] is PodState.PREEMPTED and states[1] is not PodState.PREEMPTED:
-        return Change.SPARED
+    if states[1] is OutcomeState.PREEMPTED and states[0] is not OutcomeState.PREEMPTED:
+        return PodChange.PREEMPTED
+    if states[0] is OutcomeState.PREEMPTED and states[1] is not OutcomeState.PREEMPTED:
+        return PodChange.SPARED
     if baseline is None:
-        return Change.ADDED
+        return PodChange.ADDED
     if candidate is None:
-        return Change.MISSING
-    if states[1] is PodState.PENDING:
-        return Change.LOST
-    if states[0] is PodState.PENDING:
-        return Change.WON
-    return Change.MOVED if baseline.node != candidate.node else None
+        return PodChange.MISSING
+    if states[1] is OutcomeState.PENDING:
+        return PodChange.LOST
+    if states[0] is OutcomeState.PENDING:
+        return PodChange.WON
+    return PodChange.MOVED if baseline.node != candidate.node else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubestow.reports.model import Block, Paragraph, Span, Table
 from kubestow_lab.comparison.metrics import MetricChange, Unit
-from kubestow_lab.comparison.pods import Change, DifferenceGroup, PodDifference, difference_groups
+from kubestow_lab.comparison.pods import DifferenceGroup, PodChange, PodDifference, difference_groups
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
 __all__ = [
@@ -27,13 +27,13 @@ _ALWAYS_SHOWN = ("pending", "placed")
 #: So many pods of a group are named, and so many groups are shown on a terminal.
 _PODS_NAMED, _MOST_GROUPS = 3, 15
 _WORDING = {
-    Change.LOST: "{} pending in the candidate only",
-    Change.WON: "{} pending in the baseline only",
-    Change.PREEMPTED: "{} preempted in the candidate only",
-    Change.SPARED: "{} preempted in the baseline only",
-    Change.MOVED: "{} on another node",
-    Change.ADDED: "{} in the candidate only",
-    Change.MISSING: "{} in the baseline only",
+    PodChange.LOST: "{} pending in the candidate only",
+    PodChange.WON: "{} pending in the baseline only",
+    PodChange.PREEMPTED: "{} preempted in the candidate only",
+    PodChange.SPARED: "{} preempted in the baseline only",
+    PodChange.MOVED: "{} on another node",
+    PodChange.ADDED: "{} in the candidate only",
+    PodChange.MISSING: "{} in the baseline only",
 }
 
 

@@ -18,7 +18,7 @@ from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry, implements
 from kubestow.rules.pods import is_terminal
@@ -79,8 +79,8 @@ def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
     return estimate(_cluster(case), template, configuration, registry=registry, options=options)
 
 
-def _cluster(case: CapacityCase) -> Cluster:
-    cluster = Cluster()
+def _cluster(case: CapacityCase) -> ClusterObjects:
+    cluster = ClusterObjects()
     for plural, objects in case.cluster.items():
         resource = _RESOURCES[plural]
         for manifest in objects:

@@ -24,7 +24,7 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 from kubestow_lab.demo.apiserver_process import apiserver_process
-from kubestow_lab.scheduler_perf.clusters import APIServerCluster, Cluster
+from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
 from kubestow_lab.scheduler_perf.in_memory_cluster import InMemoryCluster
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, ProcessUsage, SchedulerProbe
@@ -36,7 +36,7 @@ from kubestow_lab.scheduler_perf.scheduler_process import (
     scheduler_process,
     supported_gates,
 )
-from kubestow_lab.scheduler_perf.session import ExecutionOptions, Progress, Session, WorkloadFailed
+from kubestow_lab.scheduler_perf.session import ExecutionOptions, RunProgress, Session, WorkloadFailed
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["ExternalScheduler", "RunOptions", "check", "run_workload"]
@@ -76,7 +76,7 @@ class _Target:
     ``failed`` waits for the end of the scheduler and raises.
     """
 
-    cluster: Cluster
+    cluster: ClusterUnderTest
     probe: SchedulerProbe
     cluster_name: str
     scheduler_name: str
@@ -85,7 +85,7 @@ class _Target:
     cleans_up: bool = False
 
 
-async def run_workload(plan: WorkloadPlan, options: RunOptions, progress: Progress) -> WorkloadResult:
+async def run_workload(plan: WorkloadPlan, options: RunOptions, progress: RunProgress) -> WorkloadResult:
     """Run one workload. Raises KubestowError if it does not get to its end."""
     try:
         return await _run(plan, options, progress)
@@ -99,7 +99,7 @@ def _first_cause(error: Exception) -> Exception:
     return error
 
 
-async def _run(plan: WorkloadPlan, options: RunOptions, progress: Progress) -> WorkloadResult:
+async def _run(plan: WorkloadPlan, options: RunOptions, progress: RunProgress) -> WorkloadResult:
     started = datetime.now(UTC)
     begin = time.monotonic()
     async with _target(plan, options) as target:

@@ -15,7 +15,7 @@ from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
-from kubestow.engine.input.cluster import Cluster, InputSummary
+from kubestow.engine.input.cluster import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.expansion import Expansion, Replica, expand, generated_suffix
 from kubestow.engine.input.object_defaults import with_default_class
@@ -59,7 +59,7 @@ class Arrivals:
     attribution: str = ""
 
     @classmethod
-    def load(cls, *paths: str | Path, cluster: Cluster, strict: bool = False) -> Arrivals:
+    def load(cls, *paths: str | Path, cluster: ClusterObjects, strict: bool = False) -> Arrivals:
         """Read a workload from manifests: pods, and controllers, whose pods are created as they would create them.
 
         Objects that belong to a controller of the same input are left to it. Pods are new: nodes and statuses are
@@ -89,7 +89,7 @@ class _Named(msgspec.Struct):
 class _Loader:
     """Expands and admits the objects of one workload."""
 
-    def __init__(self, cluster: Cluster, problems: Problems) -> None:
+    def __init__(self, cluster: ClusterObjects, problems: Problems) -> None:
         self._cluster, self._problems = cluster, problems
         self._arrivals = Arrivals()
         self._names = {(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
@@ -300,7 +300,9 @@ def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
     return seconds
 
 
-def load_trace(folder: str | Path, *, pods: str = "default", nodes: str = "gpu_node") -> tuple[Cluster, Arrivals]:
+def load_trace(
+    folder: str | Path, *, pods: str = "default", nodes: str = "gpu_node"
+) -> tuple[ClusterObjects, Arrivals]:
     """The cluster and the pods of a trace; ``pods`` and ``nodes`` are short names of lists, such as ``gpuspec33``.
 
     Raises InputError for missing and invalid files.
@@ -310,8 +312,8 @@ def load_trace(folder: str | Path, *, pods: str = "default", nodes: str = "gpu_n
         return _cluster(files.nodes), _arrivals(files.pods)
 
 
-def _cluster(path: Path) -> Cluster:
-    cluster = Cluster(nodes=[convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(path)])
+def _cluster(path: Path) -> ClusterObjects:
+    cluster = ClusterObjects(nodes=[convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(path)])
     cluster.summary.read["Node"] = len(cluster.nodes)
     return cluster
 

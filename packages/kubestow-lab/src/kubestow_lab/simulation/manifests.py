@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.engine.cluster_api.replacements import original_uid
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource
@@ -41,7 +41,7 @@ _SIMULATED_STATUS = (
 )
 
 
-def resulting_objects(api: SimulatedCluster, cluster: Cluster, arrivals: Arrivals) -> Iterator[Object]:
+def resulting_objects(api: SimulatedCluster, cluster: ClusterObjects, arrivals: Arrivals) -> Iterator[Object]:
     """All objects of the simulated cluster in API JSON form: nodes, namespaces, other objects, and pods last.
 
     Custom resources and what admission reads are as in the input.

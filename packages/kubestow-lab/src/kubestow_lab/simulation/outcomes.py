@@ -15,16 +15,16 @@ from kubestow_lab.simulation.arrivals import Arrival
 
 __all__ = [
     "OutcomeRecorder",
-    "PendingGroup",
+    "OutcomeState",
+    "PendingPods",
     "PodOutcome",
-    "PodState",
     "StartedPreemption",
     "outcome_of",
     "pending_groups",
 ]
 
 
-class PodState(StrEnum):
+class OutcomeState(StrEnum):
     """Where a pod is at the end of a simulation."""
 
     #: On its node.
@@ -50,7 +50,7 @@ class PodOutcome:
     owner: str
     priority: int
     arrived: float
-    state: PodState = PodState.PENDING
+    state: OutcomeState = OutcomeState.PENDING
     node: str = ""
     bound: float | None = None
     ended: float | None = None
@@ -64,7 +64,7 @@ class PodOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingGroup:
+class PendingPods:
     """Pending pods of one owner with the same message; ``pods`` are namespace/name."""
 
     owner: str
@@ -120,9 +120,9 @@ class OutcomeRecorder(Observer):
     def pod_ended(self, pod: Pod) -> None:
         """A pod has run for its duration."""
         outcome = self.outcomes[pod.metadata.uid]
-        if outcome.state is PodState.PENDING:
+        if outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
-        outcome.state, outcome.ended = PodState.COMPLETED, self._now()
+        outcome.state, outcome.ended = OutcomeState.COMPLETED, self._now()
         self._on_change()
 
     def pod_evicted(self, pod: Pod) -> None:
@@ -130,9 +130,9 @@ class OutcomeRecorder(Observer):
         outcome = self.outcomes.get(pod.metadata.uid)
         if outcome is None:
             outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0)
-        elif outcome.state is PodState.PENDING:
+        elif outcome.state is OutcomeState.PENDING:
             self.counts.pending -= 1
-        outcome.state, outcome.node, outcome.ended = PodState.PREEMPTED, pod.spec.node_name, self._now()
+        outcome.state, outcome.node, outcome.ended = OutcomeState.PREEMPTED, pod.spec.node_name, self._now()
         self._on_change()
 
     # -- what the scheduler reports ------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class OutcomeRecorder(Observer):
         outcome = self.outcomes.get(queued.info.uid)
         if outcome is None:
             return
-        outcome.state, outcome.node, outcome.bound, outcome.message = PodState.RUNNING, node_name, self._now(), ""
+        outcome.state, outcome.node, outcome.bound, outcome.message = OutcomeState.RUNNING, node_name, self._now(), ""
         self.counts.pending -= 1
         self._on_change()
 
@@ -176,11 +176,11 @@ def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
     )
 
 
-def pending_groups(outcomes: Iterable[PodOutcome]) -> list[PendingGroup]:
+def pending_groups(outcomes: Iterable[PodOutcome]) -> list[PendingPods]:
     """The pending pods by owner and message, largest group first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
-        if outcome.state is PodState.PENDING:
+        if outcome.state is OutcomeState.PENDING:
             groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
-    found = [PendingGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
+    found = [PendingPods(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
     return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))

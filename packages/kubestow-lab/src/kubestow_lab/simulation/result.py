@@ -17,14 +17,14 @@ from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.simulation.outcomes import (
-    PendingGroup,
+    OutcomeState,
+    PendingPods,
     PodOutcome,
-    PodState,
     StartedPreemption,
     pending_groups,
 )
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
-from kubestow_lab.simulation.timeline import Sample
+from kubestow_lab.simulation.timeline import ClusterSample
 
 if TYPE_CHECKING:
     from kubestow_lab.simulation.gap import Gap
@@ -68,7 +68,7 @@ class SimulationResult(Displayed):
 
     outcomes: tuple[PodOutcome, ...]
     nodes: tuple[NodeState, ...]
-    timeline: tuple[Sample, ...]
+    timeline: tuple[ClusterSample, ...]
     resources: tuple[str, ...]
     api: SimulatedCluster
     run: Mapping[str, Any]
@@ -79,7 +79,7 @@ class SimulationResult(Displayed):
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
-    def count(self, state: PodState) -> int:
+    def count(self, state: OutcomeState) -> int:
         """How many pods are in a state at the end."""
         return sum(1 for outcome in self.outcomes if outcome.state is state)
 
@@ -95,13 +95,13 @@ class SimulationResult(Displayed):
         """The unusable share of the free amount of each resource at the end (see :mod:`.fragmentation`)."""
         return dict(zip(self.resources, self.timeline[-1].fragmentation, strict=True))
 
-    def pending_groups(self) -> list[PendingGroup]:
+    def pending_groups(self) -> list[PendingPods]:
         """The pending pods by owner and message, largest group first."""
         return pending_groups(self.outcomes)
 
     def pods_per_node(self) -> Counter[str]:
         """How many pods of the simulation run on each node."""
-        return Counter(outcome.node for outcome in self.outcomes if outcome.state is PodState.RUNNING)
+        return Counter(outcome.node for outcome in self.outcomes if outcome.state is OutcomeState.RUNNING)
 
     # -- forms -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class SimulationResult(Displayed):
             "kind": "SimulationResult",
             "run": dict(self.run),
             "summary": {
-                "pods": {state.value.lower(): self.count(state) for state in PodState},
+                "pods": {state.value.lower(): self.count(state) for state in OutcomeState},
                 "nodes": len(self.nodes),
                 "nodesUsed": last.nodes_used,
                 "resources": {
@@ -172,12 +172,12 @@ class SimulationResult(Displayed):
 
     def _headline(self) -> str:
         states, last = Counter(outcome.state for outcome in self.outcomes), self.timeline[-1]
-        placed = states[PodState.RUNNING] + states[PodState.COMPLETED]
+        placed = states[OutcomeState.RUNNING] + states[OutcomeState.COMPLETED]
         text = (
             f"{placed:,} of {len(self.outcomes):,} pods placed; {last.nodes_used:,} of {len(self.nodes):,} nodes in use"
             f" after {last.time:,.1f} s of virtual time"
         )
-        preempted = states[PodState.PREEMPTED]
+        preempted = states[OutcomeState.PREEMPTED]
         return f"{text}\n{preempted:,} pods preempted" if preempted else text
 
     def _resource_table(self) -> Table:
@@ -191,7 +191,7 @@ class SimulationResult(Displayed):
 
     def __repr__(self) -> str:
         """The numbers of pods by state."""
-        states = ", ".join(f"{self.count(state):,} {state.value.lower()}" for state in PodState)
+        states = ", ".join(f"{self.count(state):,} {state.value.lower()}" for state in OutcomeState)
         return f"<SimulationResult: {len(self.outcomes):,} pods on {len(self.nodes):,} nodes: {states}>"
 
 
@@ -252,7 +252,7 @@ def _node_row(state: NodeState) -> dict[str, Any]:
     return {"name": state.name, "pods": state.pods, **amounts}
 
 
-def _sample_row(sample: Sample, resources: Sequence[str]) -> dict[str, Any]:
+def _sample_row(sample: ClusterSample, resources: Sequence[str]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "time": _rounded(sample.time),
         "pods": sample.pods,
@@ -285,21 +285,21 @@ def _pods(outcomes: Sequence[PodOutcome]) -> Table:
 
 def _owners(outcomes: Sequence[PodOutcome]) -> Table:
     """The numbers of pods by owner and state, for the owners with most pods."""
-    states: dict[str, Counter[PodState]] = {}
+    states: dict[str, Counter[OutcomeState]] = {}
     nodes: dict[str, set[str]] = {}
     for outcome in outcomes:
         owner = _owner(outcome)
         states.setdefault(owner, Counter())[outcome.state] += 1
         if outcome.node:
             nodes.setdefault(owner, set()).add(outcome.node)
-    table = Table("owner", "pods", *(state.value.lower() for state in PodState), "nodes")
+    table = Table("owner", "pods", *(state.value.lower() for state in OutcomeState), "nodes")
     largest = sorted(states, key=lambda owner: (-states[owner].total(), owner))
     for owner in largest[:_MOST_GROUPS]:
         counts = states[owner]
-        cells = (f"{counts[state]:,}" for state in PodState)
+        cells = (f"{counts[state]:,}" for state in OutcomeState)
         table.add(owner, f"{counts.total():,}", *cells, f"{len(nodes.get(owner, ())):,}")
     if len(largest) > _MOST_GROUPS:
-        table.add(f"… {len(largest) - _MOST_GROUPS:,} more", *([""] * (len(PodState) + 2)))
+        table.add(f"… {len(largest) - _MOST_GROUPS:,} more", *([""] * (len(OutcomeState) + 2)))
     return table
 
 
@@ -307,7 +307,7 @@ def _owner(outcome: PodOutcome) -> str:
     return f"{outcome.namespace} {outcome.owner or 'pods without owner'}"
 
 
-def _pending(groups: Sequence[PendingGroup]) -> Table:
+def _pending(groups: Sequence[PendingPods]) -> Table:
     table = Table("pending", "owner", "why", right=("pending",))
     for group in groups[:_MOST_GROUPS]:
         table.add(f"{len(group.pods):,}", group.owner or group.pods[0], group.message)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 
-__all__ = ["RequestedAmounts", "Sample", "Timeline", "TypicalPods"]
+__all__ = ["ClusterSample", "RequestedAmounts", "Timeline", "TypicalPods"]
 
 
 #: The share of the pods that the typical shapes cover, and their maximum number.
@@ -71,7 +71,7 @@ def _copies(requests: Iterable[Requests]) -> Iterable[tuple[Requests, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ClusterSample:
     """The cluster at ``time``, in seconds since the start.
 
     ``pods`` are placed, ``pending`` are not, ``nodes_used`` have pods. ``requested``, ``allocatable`` and
@@ -112,7 +112,7 @@ class Timeline:
         self._stride = max(1, stride)
         self._changes = 0
         self.resources: Sequence[str] = ()
-        self.samples: list[Sample] = []
+        self.samples: list[ClusterSample] = []
         self.busiest: RequestedAmounts | None = None
         self._most_pods = -1
 
@@ -127,7 +127,7 @@ class Timeline:
         if not self.resources:
             self.resources = sorted(self._cluster.nodes.allocatable.names(), key=_order)
         nodes = self._cluster.all_nodes()
-        sample = Sample(
+        sample = ClusterSample(
             time=time,
             pods=int(nodes.pod_count.sum()),
             pending=self._pending(),

@@ -21,7 +21,7 @@ from typing import Any
 
 from kubestow import config
 from kubestow.configuration_file import read_configuration
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.registry import find_plugins
@@ -63,7 +63,7 @@ class TuningOptions:
 class _Problem:
     """What all trials have in common. It is sent to other processes."""
 
-    cluster: Cluster
+    cluster: ClusterObjects
     arrivals: Arrivals
     base: config.KubeSchedulerConfiguration
     plugins: tuple[type[Plugin], ...]
@@ -94,7 +94,7 @@ class _Problem:
 
 
 def tune(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     arrivals: Arrivals,
     space: SearchSpace,
     configuration: Configuration = None,

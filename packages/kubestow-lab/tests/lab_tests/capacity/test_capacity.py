@@ -9,7 +9,7 @@ import pytest
 
 from core_tests.engine.input.manifests import cluster, container, node, pod
 from kubestow import config
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
@@ -29,7 +29,7 @@ def template_manifest(name: str = "small", *, cpu: str = "500m", **spec: Any) ->
     return manifest
 
 
-def capacity(within: Cluster, manifest: Object, **options: Any) -> Capacity:
+def capacity(within: ClusterObjects, manifest: Object, **options: Any) -> Capacity:
     return estimate(
         within,
         PodTemplate(manifest, "pod.yaml"),

@@ -9,7 +9,7 @@ import pytest
 
 from core_tests.engine.input.manifests import cluster, node, pod
 from kubestow import config
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
@@ -20,7 +20,7 @@ from kubestow_lab.capacity.report import mix_document, mix_text
 from lab_tests.capacity.test_capacity import Object, template_manifest
 
 
-def mix(within: Cluster, *manifests: Object, max_limit: int = 0, **options: Any) -> CapacityMix:
+def mix(within: ClusterObjects, *manifests: Object, max_limit: int = 0, **options: Any) -> CapacityMix:
     return estimate_mix(
         within,
         [PodTemplate(manifest, "pod.yaml") for manifest in manifests],

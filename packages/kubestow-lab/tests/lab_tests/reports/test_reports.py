@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod, workload
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.report import explanation_report
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.markup import Html, element, table
 from kubestow_lab.comparison.comparison import compare
@@ -45,7 +45,7 @@ def names(name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return [full, small, evicted], [urgent, tall]
 
 
-def inputs(folder: Path, name: str) -> tuple[Cluster, Arrivals]:
+def inputs(folder: Path, name: str) -> tuple[ClusterObjects, Arrivals]:
     objects, pods = names(name)
     within = cluster(folder, *objects)
     return within, arrivals(folder, *pods, within=within)

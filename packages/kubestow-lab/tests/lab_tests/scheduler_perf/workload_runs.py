@@ -24,7 +24,7 @@ from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow_lab.scheduler_perf.catalog import Selection, plans
-from kubestow_lab.scheduler_perf.clusters import APIServerCluster, Cluster
+from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult, ProcessUsage, SchedulerProbe
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
@@ -97,7 +97,7 @@ async def _run_on_server(plan: WorkloadPlan) -> tuple[list[PhaseResult], dict[st
         return phases, await _left(cluster)
 
 
-async def _left(cluster: Cluster) -> dict[str, list[str]]:
+async def _left(cluster: ClusterUnderTest) -> dict[str, list[str]]:
     kinds = [("v1", "Node"), ("v1", "PersistentVolume"), ("resource.k8s.io/v1", "ResourceSlice")]
     listed = {kind: await cluster.list_objects(version, kind) for version, kind in kinds}
     # A volume that is being deleted waits for the controller that removes its finalizer.

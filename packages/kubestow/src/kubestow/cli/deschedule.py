@@ -149,7 +149,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
     from kubestow.descheduling.loop import Descheduler
     from kubestow.descheduling.policy import with_priority_thresholds
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster import ClusterObjects
     from kubestow.engine.input.documents import Problems, read_objects
     from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie
@@ -158,7 +158,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     problems = Problems()
     snapshot, usable = read_snapshot(read_objects(flags["cluster"], problems), problems)
     policy = with_priority_thresholds(policy, snapshot.priority_classes, subject=str(flags["policy-config-file"]))
-    cluster = Cluster.of_sources(usable, problems, subject=", ".join(flags["cluster"]))
+    cluster = ClusterObjects.of_sources(usable, problems, subject=", ".join(flags["cluster"]))
     if cluster.summary.problems:
         print_input("cluster", cluster.summary)
     known = {pod.metadata.uid for pod in cluster.pods}

@@ -189,7 +189,7 @@ def main() -> None:
 
 def _explain(stream: BinaryIO) -> dict[str, Any]:
     from kubestow.engine.explanation.explain import explain_group
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
     messages = _read(stream)
@@ -198,7 +198,7 @@ def _explain(stream: BinaryIO) -> dict[str, Any]:
     for number, batch in messages:
         collections[number].extend(batch)
     options = SchedulerOptions(search.configuration, search.plugins, search.gates)
-    explanation = explain_group(Cluster.of(*collections), search.pods, options)
+    explanation = explain_group(ClusterObjects.of(*collections), search.pods, options)
     return {
         "pod": explanation.first.pod,
         "pods": len(search.pods),

@@ -10,7 +10,7 @@ from kubestow.dashboard.counterfactuals import CounterfactualSearches
 from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows
-from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, Section
+from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, StreamSection
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.recent_preemptions import RecentPreemptions
@@ -41,7 +41,7 @@ class Dashboard:
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
-    def _sections(self) -> Sequence[Section]:
+    def _sections(self) -> Sequence[StreamSection]:
         return (
             NodesSection(self._scheduler.cluster),
             QueueSection(self._scheduler, self._queue_rows()),

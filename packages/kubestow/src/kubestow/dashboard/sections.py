@@ -29,10 +29,10 @@ from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["DecisionsSection", "GangsSection", "NodesSection", "QueueSection", "Section", "WholeSection"]
+__all__ = ["DecisionsSection", "GangsSection", "NodesSection", "QueueSection", "StreamSection", "WholeSection"]
 
 
-class Section(Protocol):
+class StreamSection(Protocol):
     """One part of what all viewers see, as plain data under its ``name``."""
 
     name: str
@@ -45,7 +45,7 @@ class Section(Protocol):
 
 
 class WholeSection(ABC):
-    """Implements :class:`Section` for content of which viewers are sent all when any of it has changed."""
+    """Implements :class:`StreamSection` for content of which viewers are sent all when any of it has changed."""
 
     def __init__(self) -> None:
         self._content: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class NodesSection:
     """The nodes of the scheduler cache as columns: names, labels and taints by code, amounts by resource.
 
     Labels and taints are sent again as a whole when any node's change; amounts by row, as they change. Implements
-    :class:`Section`.
+    :class:`StreamSection`.
     """
 
     name = "nodes"
@@ -246,7 +246,7 @@ class DecisionsSection:
     """What the scheduler has decided: attempts per second with their results, latency and reasons, and the attempts.
 
     All of it is counted from the recent attempts that are kept anyway. The seconds before the first viewer therefore
-    have the last eight attempts of each pod only. Implements :class:`Section`.
+    have the last eight attempts of each pod only. Implements :class:`StreamSection`.
     """
 
     name = "decisions"

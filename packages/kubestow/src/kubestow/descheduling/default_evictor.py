@@ -17,7 +17,7 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.budgets import Budgets
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.eviction import PREFER_NO_EVICTION
-from kubestow.descheduling.interface import FilterPlugin, PreEvictionFilterPlugin, Problem
+from kubestow.descheduling.interface import ArgumentProblem, FilterPlugin, PreEvictionFilterPlugin
 from kubestow.descheduling.node_fit import Mask, NodeFit
 from kubestow.descheduling.pod_selection import selector_problems
 from kubestow.errors import InvalidSelector
@@ -131,31 +131,31 @@ def protections(args: DefaultEvictorArgs) -> frozenset[str]:
     return frozenset(name for name, applies in switches.items() if applies)
 
 
-def problems(args: DefaultEvictorArgs) -> Iterator[Problem]:
+def problems(args: DefaultEvictorArgs) -> Iterator[ArgumentProblem]:
     """The mistakes in the arguments."""
     threshold = args.priority_threshold
     if threshold is not None and threshold.value is not None and threshold.name:
-        yield Problem(
+        yield ArgumentProblem(
             "priorityThreshold", "priority threshold misconfigured, only one of priorityThreshold fields can be set"
         )
     if args.no_eviction_policy not in ("", PREFERRED, MANDATORY):
-        yield Problem("noEvictionPolicy", f'noEvictionPolicy accepts only ["{PREFERRED}" "{MANDATORY}"] values')
+        yield ArgumentProblem("noEvictionPolicy", f'noEvictionPolicy accepts only ["{PREFERRED}" "{MANDATORY}"] values')
     if args.min_replicas < 0:
-        yield Problem("minReplicas", f"must be 0 or more, got {args.min_replicas}")
+        yield ArgumentProblem("minReplicas", f"must be 0 or more, got {args.min_replicas}")
     if args.min_pod_age is not None and args.min_pod_age < Duration():
-        yield Problem("minPodAge", f"must be 0 or more, got {args.min_pod_age}")
+        yield ArgumentProblem("minPodAge", f"must be 0 or more, got {args.min_pod_age}")
     if args.node_selector:
         try:
             parse_selector(args.node_selector)
         except InvalidSelector as error:
-            yield Problem("nodeSelector", str(error))
+            yield ArgumentProblem("nodeSelector", str(error))
     yield from selector_problems("labelSelector", args.label_selector)
     yield from selector_problems("namespaceLabelSelector", args.namespace_label_selector)
     if args.pod_protections.names_any:
         yield from _protection_problems(args)
 
 
-def _protection_problems(args: DefaultEvictorArgs) -> Iterator[Problem]:
+def _protection_problems(args: DefaultEvictorArgs) -> Iterator[ArgumentProblem]:
     given = args.pod_protections
     switches = (
         args.evict_local_storage_pods,
@@ -166,7 +166,7 @@ def _protection_problems(args: DefaultEvictorArgs) -> Iterator[Problem]:
         args.ignore_pods_without_pdb,
     )
     if any(switches):
-        yield Problem(
+        yield ArgumentProblem(
             "podProtections",
             "cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled",
         )
@@ -178,21 +178,21 @@ def _protection_problems(args: DefaultEvictorArgs) -> Iterator[Problem]:
         for index, name in enumerate(names):
             if name not in known:
                 text = f'invalid pod protection policy in {label}: "{name}". Valid options are: [{" ".join(known)}]'
-                yield Problem(f"podProtections.{field}[{index}]", text)
+                yield ArgumentProblem(f"podProtections.{field}[{index}]", text)
     for field, label, names, _ in reversed(lists):
         if len(set(names)) < len(names):
-            yield Problem(f"podProtections.{field}", f"PodProtections.{label} contains duplicate entries")
+            yield ArgumentProblem(f"podProtections.{field}", f"PodProtections.{label} contains duplicate entries")
     if PODS_WITH_PVC in given.extra_enabled:
         yield from _storage_class_problems(given)
 
 
-def _storage_class_problems(given: PodProtections) -> Iterator[Problem]:
+def _storage_class_problems(given: PodProtections) -> Iterator[ArgumentProblem]:
     config = given.config.pods_with_pvc if given.config else None
     for index, storage_class in enumerate(config.protected_storage_classes if config else ()):
         if not storage_class.name:
             path = f"PodsWithPVC.protectedStorageClasses[{index}]"
             text = f"PodProtections.Config.PodsWithPVC.ProtectedStorageClasses[{index}] name cannot be empty"
-            yield Problem(f"podProtections.config.{path}.name", text)
+            yield ArgumentProblem(f"podProtections.config.{path}.name", text)
 
 
 _EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -210,7 +210,7 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
     Args = DefaultEvictorArgs
 
     @classmethod
-    def validate(cls, args: DefaultEvictorArgs) -> Iterable[Problem]:
+    def validate(cls, args: DefaultEvictorArgs) -> Iterable[ArgumentProblem]:
         return problems(args)
 
     def __init__(self, args: DefaultEvictorArgs) -> None:

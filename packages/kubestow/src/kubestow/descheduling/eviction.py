@@ -25,8 +25,8 @@ __all__ = [
     "EvictionBackend",
     "EvictionLimits",
     "EvictionObserver",
-    "Evictions",
-    "Outcome",
+    "EvictionOutcome",
+    "LoopEvictions",
     "Refusal",
     "RefusedBy",
     "eviction_order",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Outcome(Enum):
+class EvictionOutcome(Enum):
     """What became of a request to evict a pod."""
 
     EVICTED = "evicted"
@@ -46,17 +46,17 @@ class Outcome(Enum):
     @property
     def evicted(self) -> bool:
         """Whether the pod was evicted."""
-        return self is Outcome.EVICTED
+        return self is EvictionOutcome.EVICTED
 
     @property
     def ends_node(self) -> bool:
         """Whether no other pod of the node can be evicted in this loop either."""
-        return self in (Outcome.NODE_LIMIT, Outcome.TOTAL_LIMIT)
+        return self in (EvictionOutcome.NODE_LIMIT, EvictionOutcome.TOTAL_LIMIT)
 
     @property
     def ends_plugin(self) -> bool:
         """Whether no pod at all can be evicted in this loop any more."""
-        return self is Outcome.TOTAL_LIMIT
+        return self is EvictionOutcome.TOTAL_LIMIT
 
 
 class RefusedBy(StrEnum):
@@ -112,7 +112,7 @@ class EvictionObserver:
     def refused(self, eviction: Eviction) -> None:
         """An eviction was refused; ``eviction.refusal`` says why."""
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         """A limit of the policy, of ``most`` pods, prevented an eviction."""
 
     def plugin_started(self, profile: str, plugin: str) -> None:
@@ -132,7 +132,7 @@ class EvictionLimits:
 
 
 @dataclass(slots=True)
-class Evictions:
+class LoopEvictions:
     """The evictions of one loop, over all profiles, and its refused ones."""
 
     cluster: ClusterState
@@ -144,11 +144,11 @@ class Evictions:
     _per_node: Counter[str] = field(default_factory=Counter)
     _per_namespace: Counter[str] = field(default_factory=Counter)
 
-    def evict(self, eviction: Eviction) -> Outcome:
+    def evict(self, eviction: Eviction) -> EvictionOutcome:
         """Evict a pod unless a limit is reached or the backend refuses."""
         pod = eviction.pod
         if not self.cluster.contains(pod):
-            return Outcome.REFUSED  # evicted earlier in this loop
+            return EvictionOutcome.REFUSED  # evicted earlier in this loop
         for outcome, count, most in self._limits_of(pod):
             if most is not None and count >= most:
                 self.observer.limited(eviction, outcome, most)
@@ -158,20 +158,20 @@ class Evictions:
             refused = replace(eviction, refusal=refusal)
             self.refused.append(refused)
             self.observer.refused(refused)
-            return Outcome.REFUSED
+            return EvictionOutcome.REFUSED
         self.evicted.append(eviction)
         self._per_node[pod.node_name] += 1
         self._per_namespace[pod.namespace] += 1
         self.cluster.remove(pod)
         self.observer.evicted(eviction)
-        return Outcome.EVICTED
+        return EvictionOutcome.EVICTED
 
-    def _limits_of(self, pod: AssignedPod) -> tuple[tuple[Outcome, int, int | None], ...]:
+    def _limits_of(self, pod: AssignedPod) -> tuple[tuple[EvictionOutcome, int, int | None], ...]:
         """The limits that apply to a pod in the order in which they are checked, each with the evictions so far."""
         return (
-            (Outcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
-            (Outcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
-            (Outcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
+            (EvictionOutcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
+            (EvictionOutcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
+            (EvictionOutcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
         )
 
 

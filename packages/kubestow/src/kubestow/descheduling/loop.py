@@ -19,8 +19,8 @@ from kubestow.descheduling.eviction import (
     EvictionBackend,
     EvictionLimits,
     EvictionObserver,
-    Evictions,
-    Outcome,
+    EvictionOutcome,
+    LoopEvictions,
 )
 from kubestow.descheduling.interface import (
     BalancePlugin,
@@ -37,13 +37,13 @@ from kubestow.descheduling.policy import DeschedulerPolicy, DeschedulerProfile, 
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import KubestowError, PluginError
 
-__all__ = ["Descheduler", "LoopResult", "Profile", "ProfileEvictor"]
+__all__ = ["Descheduler", "DeschedulingProfile", "LoopResult", "ProfileEvictor"]
 
 
 T = TypeVar("T", bound=DeschedulingPlugin)
 
 
-class Profile:
+class DeschedulingProfile:
     """The plugins of one profile by extension point, in their order; a plugin is one object at all of its points."""
 
     def __init__(self, profile: DeschedulerProfile, registry: Registry) -> None:
@@ -86,10 +86,10 @@ def _built(plugin: type[DeschedulingPlugin], args: Any) -> DeschedulingPlugin:
 class ProfileEvictor:
     """The evictor of one plugin in one loop; implements :class:`kubestow.descheduling.interface.Evictor`."""
 
-    profile: Profile
+    profile: DeschedulingProfile
     plugin: str
     cluster: ClusterState
-    evictions: Evictions
+    evictions: LoopEvictions
     grace_period: int | None = None
 
     @cached_property
@@ -126,7 +126,7 @@ class ProfileEvictor:
             return sorted(pods, key=lambda pod: tuple(plugin.sort_key(pod, self.cluster) for plugin in sorting))
         return list(pods) if key is None else sorted(pods, key=key)
 
-    def evict(self, pod: AssignedPod, message: str = "", *, reason: str = "") -> Outcome:
+    def evict(self, pod: AssignedPod, message: str = "", *, reason: str = "") -> EvictionOutcome:
         """Evict a pod unless a limit or the backend is against it; no filter is applied here."""
         eviction = Eviction(pod, self.profile.name, self.plugin, message, reason, self.grace_period)
         return self.evictions.evict(eviction)
@@ -164,7 +164,7 @@ class Descheduler:
             namespace=policy.max_no_of_pods_to_evict_per_namespace,
             total=policy.max_no_of_pods_to_evict_total,
         )
-        self._profiles = [Profile(profile, registry) for profile in policy.profiles]
+        self._profiles = [DeschedulingProfile(profile, registry) for profile in policy.profiles]
 
     def run(
         self,
@@ -192,7 +192,7 @@ class Descheduler:
         cluster = ClusterState(snapshot, now=now, node_selector=self._node_selector)
         if len(cluster.ready) < _LEAST_NODES:
             return LoopResult((), (), too_few_nodes=True)
-        evictions = Evictions(cluster, backend, self._limits, observer)
+        evictions = LoopEvictions(cluster, backend, self._limits, observer)
         errors: list[PluginError] = []
         for profile, plugin, point, strategy in self._strategies():
             evictor = ProfileEvictor(profile, plugin, cluster, evictions, self._grace_period)
@@ -206,7 +206,7 @@ class Descheduler:
             observer.plugin_finished(profile.name, plugin)
         return LoopResult(evictions.evicted, evictions.refused, errors)
 
-    def _strategies(self) -> Iterator[tuple[Profile, str, str, Callable[[ClusterState, Evictor], None]]]:
+    def _strategies(self) -> Iterator[tuple[DeschedulingProfile, str, str, Callable[[ClusterState, Evictor], None]]]:
         """The strategies in the order in which they run, each with its profile, its name and its extension point."""
         for profile in self._profiles:
             for descheduling in profile.deschedule:

@@ -13,7 +13,7 @@ from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod
-from kubestow.descheduling.interface import Problem
+from kubestow.descheduling.interface import ArgumentProblem
 from kubestow.errors import InvalidSelector
 
 __all__ = [
@@ -34,20 +34,22 @@ class Namespaces(msgspec.Struct, frozen=True, rename="camel"):
     exclude: tuple[str, ...] = ()
 
 
-def selection_problems(namespaces: Namespaces | None, label_selector: LabelSelector | None = None) -> Iterator[Problem]:
+def selection_problems(
+    namespaces: Namespaces | None, label_selector: LabelSelector | None = None
+) -> Iterator[ArgumentProblem]:
     """The mistakes in ``namespaces`` and ``labelSelector``."""
     if namespaces is not None and namespaces.include and namespaces.exclude:
-        yield Problem("namespaces", "only one of Include/Exclude namespaces can be set")
+        yield ArgumentProblem("namespaces", "only one of Include/Exclude namespaces can be set")
     yield from selector_problems("labelSelector", label_selector)
 
 
-def selector_problems(path: str, selector: LabelSelector | None) -> Iterator[Problem]:
+def selector_problems(path: str, selector: LabelSelector | None) -> Iterator[ArgumentProblem]:
     """The mistake in a label selector at a path, if it has one."""
     if selector is not None:
         try:
             compile_selector(selector)
         except InvalidSelector as error:
-            yield Problem(path, f"failed to get label selectors from strategy's params: {error}")
+            yield ArgumentProblem(path, f"failed to get label selectors from strategy's params: {error}")
 
 
 class PodSelection:

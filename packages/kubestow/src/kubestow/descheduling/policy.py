@@ -42,7 +42,7 @@ __all__ = [
     "PluginConfig",
     "PluginSet",
     "Plugins",
-    "Prometheus",
+    "PrometheusOptions",
     "load_policy",
     "with_priority_thresholds",
 ]
@@ -121,7 +121,7 @@ class AuthToken(msgspec.Struct, frozen=True, rename="camel"):
     secret_reference: SecretReference | None = None
 
 
-class Prometheus(msgspec.Struct, frozen=True, rename="camel"):
+class PrometheusOptions(msgspec.Struct, frozen=True, rename="camel"):
     """A Prometheus server."""
 
     url: str = ""
@@ -132,7 +132,7 @@ class MetricsProvider(msgspec.Struct, frozen=True):
     """A source of measured utilization."""
 
     source: str = ""
-    prometheus: Prometheus | None = None
+    prometheus: PrometheusOptions | None = None
 
 
 class DeschedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
@@ -149,9 +149,9 @@ class DeschedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
     grace_period_seconds: _Int64 | None = None
 
     @property
-    def prometheus(self) -> Prometheus | None:
+    def prometheus(self) -> PrometheusOptions | None:
         """The Prometheus server that measures utilization."""
-        return next((each.prometheus for each in self.metrics_providers if each.source == "Prometheus"), None)
+        return next((each.prometheus for each in self.metrics_providers if each.source == _PROMETHEUS), None)
 
     @property
     def uses_metrics_server(self) -> bool:
@@ -358,7 +358,7 @@ def _metrics_errors(policy: DeschedulerPolicy) -> Iterator[FieldError]:
             yield from _prometheus_errors(provider.prometheus, f"metricsProviders[{index}].prometheus")
 
 
-def _prometheus_errors(prometheus: Prometheus | None, path: str) -> Iterator[FieldError]:
+def _prometheus_errors(prometheus: PrometheusOptions | None, path: str) -> Iterator[FieldError]:
     if prometheus is None:
         yield FieldError(path, "prometheus configuration is required when prometheus source is enabled")
         return

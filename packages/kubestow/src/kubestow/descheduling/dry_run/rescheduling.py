@@ -22,7 +22,7 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
 from kubestow.engine.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
 from kubestow.engine.cluster_api.replacements import replacement
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
 from kubestow.engine.pipeline.placer import bind_assumed_volumes
 from kubestow.framework.cycle_state import CycleState
@@ -124,7 +124,7 @@ class Rescheduler:
     """
 
     def __init__(
-        self, cluster: Cluster, options: SchedulerOptions, *, now: datetime, ties: TieBreak | None = None
+        self, cluster: ClusterObjects, options: SchedulerOptions, *, now: datetime, ties: TieBreak | None = None
     ) -> None:
         self._scheduler = OfflineScheduler(cluster, options, ties=ties)
         self._cache, self._now = self._scheduler.cache, now
@@ -137,18 +137,18 @@ class Rescheduler:
         #: The pods that were pending and have got a node, with their nodes.
         self.admitted: list[tuple[PodInfo, str]] = []
 
-    def evict(self, uid: str) -> Trial:
+    def evict(self, uid: str) -> PlacementTrial:
         """Evict a pod and have it come back; the trial is to be committed or undone before the next one."""
         pod = self._placed.get(uid)
         placed = self._cache.placed_pod(uid)
         if pod is None or placed is None:
-            return Trial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
+            return PlacementTrial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
         evicted = placed.info
         self._cache.remove_pod(uid)
         claims = _ClaimsOfEviction(self._cache, pod)
         admitted = list(self._admit(evicted.priority))
         prediction, placement = self._replace(pod, claims)
-        return Trial(self, evicted, admitted, prediction, placement, claims)
+        return PlacementTrial(self, evicted, admitted, prediction, placement, claims)
 
     def _replace(self, pod: Pod, claims: _ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
         """What becomes of an evicted pod, and where its replacement is put."""
@@ -201,7 +201,7 @@ class Rescheduler:
         runtime.run_unreserve_plugins(placement.state, info, placement.node)
         self._cache.forget(info.uid)
 
-    def commit(self, trial: Trial) -> None:
+    def commit(self, trial: PlacementTrial) -> None:
         """Let an eviction stand."""
         self.admitted += [(placement.info, placement.node) for placement in trial.admitted]
         admitted = {placement.info.uid for placement in trial.admitted}
@@ -209,7 +209,7 @@ class Rescheduler:
         if any(placement.info.spec.volumes for placement in trial.placements):
             bind_assumed_volumes(self._cache)
 
-    def undo(self, trial: Trial) -> None:
+    def undo(self, trial: PlacementTrial) -> None:
         """Put an evicted pod back."""
         for placement in reversed(trial.placements):
             self._remove(placement)
@@ -220,7 +220,7 @@ class Rescheduler:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PlacementTrial:
     """An eviction on trial: the evicted pod, the pending pods that took its room, and what becomes of it."""
 
     rescheduler: Rescheduler

@@ -30,7 +30,7 @@ from kubestow.descheduling.program.reporting import (
     EvictionObservers,
 )
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
@@ -225,7 +225,7 @@ class DeschedulerApp:
         now, mode = self._clock.now(), self._options.mode
         if mode is None or not snapshot.nodes:
             return run_loop(descheduler, snapshot, now=now, backend=backend, observer=observer)
-        cluster = Cluster.of_sources(usable, problems, subject="the cluster")
+        cluster = ClusterObjects.of_sources(usable, problems, subject="the cluster")
         return run_loop(
             descheduler,
             snapshot,

@@ -11,7 +11,7 @@ from kubestow.api.meta import LabelSelector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.eviction import eviction_order
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor
 from kubestow.descheduling.pod_selection import (
     AntiAffinityTerm,
     MatchingPods,
@@ -39,7 +39,7 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
     Args = RemovePodsViolatingInterPodAntiAffinityArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> Iterable[Problem]:
+    def validate(cls, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> Iterable[ArgumentProblem]:
         return selection_problems(args.namespaces, args.label_selector)
 
     def __init__(self, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kubestow.api.formats import quantity
 from kubestow.api.formats.quantity import Quantity
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import Problem
+from kubestow.descheduling.interface import ArgumentProblem
 from kubestow.descheduling.objects import Node
 from kubestow.descheduling.pod_selection import Namespaces
 from kubestow.descheduling.snapshot import QuerySample
@@ -22,8 +22,8 @@ from kubestow.rules.requests import CPU, MEMORY, PODS, Amounts
 __all__ = [
     "METRIC_RESOURCE",
     "MeasurementError",
-    "NodeUsage",
     "Thresholds",
+    "Utilization",
     "first_of",
     "first_threshold_problem",
     "measured_node",
@@ -37,25 +37,27 @@ Thresholds = Mapping[str, float]
 """Per cent by resource name."""
 
 
-def first_of(problems: Iterator[Problem]) -> Iterator[Problem]:
+def first_of(problems: Iterator[ArgumentProblem]) -> Iterator[ArgumentProblem]:
     """The first problem only, as later ones may follow from it."""
     return islice(problems, 1)
 
 
-def first_threshold_problem(path: str, thresholds: Thresholds) -> Problem | None:
+def first_threshold_problem(path: str, thresholds: Thresholds) -> ArgumentProblem | None:
     """The first mistake of thresholds, None if there is none."""
     if not thresholds:
-        return Problem(path, "no resource threshold is configured")
+        return ArgumentProblem(path, "no resource threshold is configured")
     for name, percent in thresholds.items():
         if not 0 <= percent <= 100:
-            return Problem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
+            return ArgumentProblem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
     return None
 
 
-def namespace_problems(namespaces: Namespaces | None) -> Iterator[Problem]:
+def namespace_problems(namespaces: Namespaces | None) -> Iterator[ArgumentProblem]:
     """The mistake in ``evictableNamespaces``, if it has one."""
     if namespaces is not None and namespaces.include:
-        yield Problem("evictableNamespaces.include", "only Exclude namespaces can be set, inclusion is not supported")
+        yield ArgumentProblem(
+            "evictableNamespaces.include", "only Exclude namespaces can be set, inclusion is not supported"
+        )
 
 
 _MEASURED = (CPU, MEMORY)
@@ -159,7 +161,7 @@ METRIC_RESOURCE = "MetricResource"
 _BASIC = (CPU, MEMORY, PODS)
 
 
-class NodeUsage:
+class Utilization:
     """The usage of the ready nodes of a cluster: of CPU, memory, pods, and the resources that have thresholds.
 
     With a Prometheus ``query`` it is the usage of METRIC_RESOURCE alone, and what pods use of it is not known.

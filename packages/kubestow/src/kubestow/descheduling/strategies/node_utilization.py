@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from kubestow.api.core import Taint
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.eviction import Outcome, eviction_order
-from kubestow.descheduling.interface import BalancePlugin, Evictor, Problem
+from kubestow.descheduling.eviction import EvictionOutcome, eviction_order
+from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evictor
 from kubestow.descheduling.pod_selection import Namespaces
 from kubestow.descheduling.strategies.node_usage import (
     METRIC_RESOURCE,
-    NodeUsage,
     Thresholds,
+    Utilization,
     first_of,
     first_threshold_problem,
     namespace_problems,
@@ -46,7 +46,7 @@ class Balancing:
         self,
         cluster: ClusterState,
         evictor: Evictor,
-        usage: NodeUsage,
+        usage: Utilization,
         destinations: NDArray[np.intp],
         capacity: Mapping[str, NDArray[np.int64]],
         *,
@@ -92,9 +92,9 @@ class Balancing:
         position: int,
         used: dict[str, int],
         is_done: Callable[[int, Mapping[str, int]], bool],
-    ) -> Outcome:
+    ) -> EvictionOutcome:
         """Evict pods of one node, until it is done or the room is used up. The outcome of the last eviction."""
-        evicted, outcome = 0, Outcome.REFUSED
+        evicted, outcome = 0, EvictionOutcome.REFUSED
         for pod in self._evictor.in_order(pods, key=eviction_order):
             if is_done(position, used) or not self._has_room() or evicted == self._node_limit:
                 break
@@ -195,7 +195,7 @@ class LowNodeUtilization(BalancePlugin):
     Args = LowNodeUtilizationArgs
 
     @classmethod
-    def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[Problem]:
+    def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
         return first_of(_low_problems(args))
 
     @classmethod
@@ -205,7 +205,7 @@ class LowNodeUtilization(BalancePlugin):
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: LowNodeUtilizationArgs = self.args
         measured = args.metrics_utilization is not None
-        usage = NodeUsage(cluster, args.thresholds, measured=measured, query=args.query)
+        usage = Utilization(cluster, args.thresholds, measured=measured, query=args.query)
         thresholds: Thresholds = args.thresholds
         targets: Thresholds = args.target_thresholds
         if args.use_deviation_thresholds:
@@ -233,43 +233,43 @@ class LowNodeUtilization(BalancePlugin):
         balancing.run(fullest_first.tolist(), evictor.filter, is_below_target)
 
 
-def _low_problems(args: LowNodeUtilizationArgs) -> Iterator[Problem]:
+def _low_problems(args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
     yield from namespace_problems(args.evictable_namespaces)
     for path, thresholds in (("thresholds", args.thresholds), ("targetThresholds", args.target_thresholds)):
         if problem := first_threshold_problem(path, thresholds):
-            yield Problem(problem.path, f"{path} config is not valid: {problem.message}")
+            yield ArgumentProblem(problem.path, f"{path} config is not valid: {problem.message}")
     if args.thresholds.keys() != args.target_thresholds.keys():
-        yield Problem("targetThresholds", _DIFFERENT)
+        yield ArgumentProblem("targetThresholds", _DIFFERENT)
         return
     for name, percent in args.thresholds.items():
         if percent > args.target_thresholds[name] and not args.use_deviation_thresholds:
             text = f"thresholds' {name} percentage is greater than targetThresholds'"
-            yield Problem(f"thresholds.{name}", text)
+            yield ArgumentProblem(f"thresholds.{name}", text)
     if args.number_of_nodes < 0:
-        yield Problem("numberOfNodes", f"must be 0 or more, got {args.number_of_nodes}")
+        yield ArgumentProblem("numberOfNodes", f"must be 0 or more, got {args.number_of_nodes}")
     limit = args.eviction_limits.node if args.eviction_limits else None
     if limit is not None and limit < 0:
-        yield Problem("evictionLimits.node", f"must be 0 or more, got {limit}")
+        yield ArgumentProblem("evictionLimits.node", f"must be 0 or more, got {limit}")
     if args.metrics_utilization is not None:
         yield from _metrics_problems(args.metrics_utilization)
     if args.query and args.thresholds.keys() != {METRIC_RESOURCE}:
         names = ", ".join(args.thresholds)
-        yield Problem("thresholds", f"expected {METRIC_RESOURCE} alone, which the query measures, got {names}")
+        yield ArgumentProblem("thresholds", f"expected {METRIC_RESOURCE} alone, which the query measures, got {names}")
 
 
-def _metrics_problems(metrics: MetricsUtilization) -> Iterator[Problem]:
+def _metrics_problems(metrics: MetricsUtilization) -> Iterator[ArgumentProblem]:
     if metrics.source == _KUBERNETES_METRICS and metrics.metrics_server:
         text = f'it is not allowed to set both "{_KUBERNETES_METRICS}" source and metricsServer'
-        yield Problem("metricsUtilization", text)
+        yield ArgumentProblem("metricsUtilization", text)
     if metrics.source == _KUBERNETES_METRICS and metrics.prometheus is not None:
         text = f'prometheus configuration is not allowed to set when source is set to "{_KUBERNETES_METRICS}"'
-        yield Problem("metricsUtilization.prometheus", text)
+        yield ArgumentProblem("metricsUtilization.prometheus", text)
     if metrics.source == _PROMETHEUS and not (metrics.prometheus and metrics.prometheus.query):
         text = f'prometheus query is required when metrics source is set to "{_PROMETHEUS}"'
-        yield Problem("metricsUtilization.prometheus.query", text)
+        yield ArgumentProblem("metricsUtilization.prometheus.query", text)
     if not metrics.metrics_server and metrics.source not in (_KUBERNETES_METRICS, _PROMETHEUS):
         text = f'expected {_KUBERNETES_METRICS} or {_PROMETHEUS}, got "{metrics.source}"'
-        yield Problem("metricsUtilization.source", text)
+        yield ArgumentProblem("metricsUtilization.source", text)
 
 
 _ONLY_THRESHOLDING_RESOURCES = "OnlyThresholdingResources"
@@ -291,12 +291,12 @@ class HighNodeUtilization(BalancePlugin):
     Args = HighNodeUtilizationArgs
 
     @classmethod
-    def validate(cls, args: HighNodeUtilizationArgs) -> Iterator[Problem]:
+    def validate(cls, args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
         return first_of(_high_problems(args))
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: HighNodeUtilizationArgs = self.args
-        usage = NodeUsage(cluster, args.thresholds)
+        usage = Utilization(cluster, args.thresholds)
         is_low = usage.below(args.thresholds)
         low, others = np.flatnonzero(is_low), np.flatnonzero(usage.schedulable & ~is_low)
         if len(low) <= max(0, args.number_of_nodes) or len(low) == len(usage.rows) or not len(others):
@@ -321,12 +321,12 @@ class HighNodeUtilization(BalancePlugin):
         return any(name in container.resources.requests for container in containers for name in args.thresholds)
 
 
-def _high_problems(args: HighNodeUtilizationArgs) -> Iterator[Problem]:
+def _high_problems(args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
     yield from namespace_problems(args.evictable_namespaces)
     if problem := first_threshold_problem("thresholds", args.thresholds):
         yield problem
     for index, mode in enumerate(args.eviction_modes):
         if mode != _ONLY_THRESHOLDING_RESOURCES:
-            yield Problem(f"evictionModes[{index}]", f"invalid eviction mode {mode}")
+            yield ArgumentProblem(f"evictionModes[{index}]", f"invalid eviction mode {mode}")
     if args.number_of_nodes < 0:
-        yield Problem("numberOfNodes", f"must be 0 or more, got {args.number_of_nodes}")
+        yield ArgumentProblem("numberOfNodes", f"must be 0 or more, got {args.number_of_nodes}")

@@ -18,7 +18,7 @@ from kubestow.api.meta import convert, decode, without_nulls
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
-from kubestow.engine.input.documents import Problem, Problems, SourceObject, read_objects
+from kubestow.engine.input.documents import InputProblem, Problems, SourceObject, read_objects
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.pods import is_terminal
@@ -26,7 +26,7 @@ from kubestow.rules.requests import limits_by_spec
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["Cluster", "InputSummary", "custom_objects"]
+__all__ = ["ClusterObjects", "InputSummary", "custom_objects"]
 
 _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
@@ -69,7 +69,7 @@ class InputSummary:
     ignored: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     finished_pods: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[InputProblem, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """The summary for people, without the problems themselves."""
@@ -91,7 +91,7 @@ def _counts(counter: Counter[str]) -> str:
 
 
 @dataclass(slots=True)
-class Cluster:
+class ClusterObjects:
     """Nodes, pods, and the other objects that the scheduler reads, in the order in which they were read.
 
     Pods keep their nodes; those without one are pending. Finished pods are left out. ``sources`` are the same objects
@@ -109,7 +109,7 @@ class Cluster:
     newest: datetime | None = None
 
     @classmethod
-    def load(cls, *paths: str | Path, strict: bool = False) -> Cluster:
+    def load(cls, *paths: str | Path, strict: bool = False) -> ClusterObjects:
         """Read a cluster from files and folders: JSON or YAML, as ``kubectl get -A -o json`` prints it.
 
         Objects that cannot be used are left out and listed in ``summary.problems``. Raises InputError for a file that
@@ -119,7 +119,7 @@ class Cluster:
         return cls.of_sources(read_objects(paths, problems), problems, subject=", ".join(map(str, paths)))
 
     @classmethod
-    def of_sources(cls, sources: Iterable[SourceObject], problems: Problems, *, subject: str) -> Cluster:
+    def of_sources(cls, sources: Iterable[SourceObject], problems: Problems, *, subject: str) -> ClusterObjects:
         """A cluster of encoded objects, with the ``problems`` found while they were read. Raises InputError."""
         with gc_tuning.paused():
             cluster = _Loader(problems).load(sources)
@@ -133,7 +133,7 @@ class Cluster:
         return cluster
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], pods: Iterable[Pod] = (), objects: Iterable[Any] = ()) -> Cluster:
+    def of(cls, nodes: Iterable[Node], pods: Iterable[Pod] = (), objects: Iterable[Any] = ()) -> ClusterObjects:
         """A cluster of decoded objects."""
         return cls(list(nodes), list(pods), list(objects))
 
@@ -144,7 +144,7 @@ class Cluster:
         pods: Iterable[Pod] | None = None,
         objects: Iterable[Any] | None = None,
         custom_resources: Iterable[SourceObject] | None = None,
-    ) -> Cluster:
+    ) -> ClusterObjects:
         """This cluster with other nodes, pods, objects or custom resources, at the same time; without ``sources``."""
         return replace(
             self,
@@ -213,7 +213,7 @@ class _Loader:
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
-        self._cluster = Cluster()
+        self._cluster = ClusterObjects()
         #: Where each object was first seen, by kind, namespace and name.
         self._places: dict[tuple[str, str, str], SourceObject] = {}
         #: Pods are checked against nodes and priority classes, which may come after them.
@@ -221,7 +221,7 @@ class _Loader:
         self._shapes = Shapes()
         self._shapes_in_use: set[Shape] = set()
 
-    def load(self, sources: Iterable[SourceObject]) -> Cluster:
+    def load(self, sources: Iterable[SourceObject]) -> ClusterObjects:
         for source in sources:
             self._load(source)
         names = {node.metadata.name for node in self._cluster.nodes}

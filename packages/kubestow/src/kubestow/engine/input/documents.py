@@ -6,9 +6,9 @@ A file holds one object, a List (``kubectl get -o json`` or ``-o yaml``), or sev
 Objects stay encoded: their bytes are decoded into the struct of their kind, without a detour through dictionaries, and
 a million of them fit into memory.
 
-One unusable object does not spoil a dump of thousands, so it is left out, reported and counted as a :class:`Problem`.
-With ``strict``, the first problem refuses the whole input. A file that does not parse is always refused: it may be
-truncated, and half a cluster would give wrong results.
+One unusable object does not spoil a dump of thousands, so it is left out, reported and counted as an
+:class:`InputProblem`. With ``strict``, the first problem refuses the whole input. A file that does not parse is always
+refused: it may be truncated, and half a cluster would give wrong results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 
-__all__ = ["Problem", "Problems", "SourceObject", "convert_part", "parse_objects", "read_objects", "read_yaml"]
+__all__ = ["InputProblem", "Problems", "SourceObject", "convert_part", "parse_objects", "read_objects", "read_yaml"]
 
 
 _SUFFIXES = (".json", ".yaml", ".yml")
@@ -233,7 +233,7 @@ def _text(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class InputProblem:
     """Why an object was left out: its file, its ``place`` there (a line or ``items[3]``), and what is wrong."""
 
     subject: str
@@ -250,15 +250,15 @@ class Problems:
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-        self._found: list[Problem] = []
+        self._found: list[InputProblem] = []
 
     def report(self, subject: str, place: str, text: str) -> None:
         """Keep a problem. Raises InputError if strict."""
         if self.strict:
             raise InputError(subject, text, place=place)
-        self._found.append(Problem(subject, place, text))
+        self._found.append(InputProblem(subject, place, text))
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[InputProblem]:
         """In the order in which they were found."""
         return iter(self._found)
 

@@ -15,7 +15,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.configuration_file import read_configuration
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
@@ -70,7 +70,7 @@ class OfflineScheduler:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         options: SchedulerOptions,
         *,
         without: Pod | None = None,
@@ -90,7 +90,7 @@ class OfflineScheduler:
         self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
         self._load(cluster, without)
 
-    def _load(self, cluster: Cluster, without: Pod | None) -> None:
+    def _load(self, cluster: ClusterObjects, without: Pod | None) -> None:
         put_objects(self.cache, cluster, self.profiles.values())
         for pod in cluster.pods:
             if pod is not without:
@@ -113,7 +113,7 @@ class OfflineScheduler:
         return profile
 
 
-def find_pod(cluster: Cluster, name: str) -> Pod:
+def find_pod(cluster: ClusterObjects, name: str) -> Pod:
     """The pod that is called ``namespace/name``, or ``name`` in the namespace default. Raises InputError."""
     namespace, _, pod_name = name.rpartition("/")
     wanted = f"{namespace or 'default'}/{pod_name}"
@@ -155,7 +155,7 @@ def _key(pod: Pod) -> str:
 
 def put_objects(
     cache: ClusterCache,
-    cluster: Cluster,
+    cluster: ClusterObjects,
     profiles: Iterable[Profile],
     *,
     excluded_nodes: frozenset[str] = frozenset(),

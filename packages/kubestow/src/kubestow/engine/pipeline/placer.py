@@ -15,7 +15,7 @@ from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.object_writes import VersionedStore
 from kubestow.engine.cluster_api.volume_controller import bind_reserved_volumes
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import is_attempted, put_objects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.framework.cycle_state import CycleState
@@ -25,7 +25,7 @@ from kubestow.scheduling.decision.node_selection import RandomTie, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 
-__all__ = ["SCHEDULER_NAME", "Eviction", "Placement", "Placer", "bind_assumed_volumes"]
+__all__ = ["SCHEDULER_NAME", "PlacementResult", "Placer", "PreemptedPod", "bind_assumed_volumes"]
 
 
 #: The first profile decides about all pods; cluster-capacity calls it default-scheduler.
@@ -33,7 +33,7 @@ SCHEDULER_NAME = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class PreemptedPod:
     """A pod that was evicted from its node for a pod of higher priority."""
 
     pod: PodInfo
@@ -42,13 +42,13 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacementResult:
     """A pod on the node that was chosen for it, and what had to be evicted before."""
 
     pod: PodInfo
     node_name: str
     state: CycleState
-    evictions: tuple[Eviction, ...] = ()
+    evictions: tuple[PreemptedPod, ...] = ()
 
 
 class Placer:
@@ -61,7 +61,7 @@ class Placer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         configuration: config.KubeSchedulerConfiguration,
         registry: Registry,
         gates: config.FeatureGates,
@@ -102,18 +102,18 @@ class Placer:
             pod = msgspec.structs.replace(pod, spec=spec)
         return self.cache.shapes.info(pod)
 
-    def place(self, info: PodInfo, *, preempt: bool = False) -> Placement | Status:
+    def place(self, info: PodInfo, *, preempt: bool = False) -> PlacementResult | Status:
         """Place a pod on the node that the profile chooses, with its volumes; the status says why it fits on none.
 
         With ``preempt``, pods that the profile's PostFilter plugins choose are evicted first.
         """
         decision = self._pipeline.decide(info)
-        evictions: tuple[Eviction, ...] = ()
+        evictions: tuple[PreemptedPod, ...] = ()
         if preempt and isinstance(decision, Unschedulable) and decision.post_filter.preempts:
             nomination = decision.post_filter.nomination
             assert nomination is not None
             node_name = nomination.nominated_node_name or ""
-            evictions = tuple(Eviction(victim, node_name, info) for victim in nomination.victims)
+            evictions = tuple(PreemptedPod(victim, node_name, info) for victim in nomination.victims)
             for eviction in evictions:
                 self.cache.remove_pod(eviction.pod.uid)
             decision = self._pipeline.decide(info)
@@ -124,20 +124,20 @@ class Placer:
         self.cache.assume(info, decision.node_name)
         status = runtime.run_reserve_plugins(decision.state, info, decision.node_name)
         if not status.ok:
-            self.undo(Placement(info, decision.node_name, decision.state, evictions))
+            self.undo(PlacementResult(info, decision.node_name, decision.state, evictions))
             return status
         if info.spec.volumes:
             bind_assumed_volumes(self.cache)
-        return Placement(info, decision.node_name, decision.state, evictions)
+        return PlacementResult(info, decision.node_name, decision.state, evictions)
 
-    def undo(self, placement: Placement) -> None:
+    def undo(self, placement: PlacementResult) -> None:
         """Take a pod off its node and put back what was evicted for it. Volumes that were bound stay bound."""
         info = placement.pod
         self.profile.runtime.run_unreserve_plugins(placement.state, info, placement.node_name)
         self.cache.forget(info.uid)
         self._restore(placement.evictions)
 
-    def _restore(self, evictions: tuple[Eviction, ...]) -> None:
+    def _restore(self, evictions: tuple[PreemptedPod, ...]) -> None:
         for eviction in evictions:
             self.cache.put_pod(eviction.pod.on(eviction.node_name))
 

@@ -19,7 +19,7 @@ from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
 from kubestow.descheduling.policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
 
@@ -30,7 +30,7 @@ HERE: Object = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
 
 def rescheduler(nodes: Iterable[Object], pods: Iterable[Object]) -> Rescheduler:
     live = (p for p in pods if p["status"]["phase"] not in ("Succeeded", "Failed"))
-    cluster = Cluster.of([convert(core.Node, n) for n in nodes], [convert(core.Pod, p) for p in live])
+    cluster = ClusterObjects.of([convert(core.Node, n) for n in nodes], [convert(core.Pod, p) for p in live])
     return Rescheduler(cluster, SchedulerOptions(), now=NOW, ties=FirstByName())
 
 
