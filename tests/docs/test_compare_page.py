@@ -10,8 +10,8 @@ import pytest
 
 from core_tests.engine.input.manifests import node, workload, write
 from kubestow_lab.cli.compare import compare as command
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
-from kubestow_lab.comparison.pods import PodChange
+from kubestow_lab.comparison.pod_differences import PodChange
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.comparison.thresholds import Threshold
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")

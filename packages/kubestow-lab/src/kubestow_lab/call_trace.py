@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
 from kubestow.framework.plugin_caller import PluginObserver

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation
-from kubestow.engine.explanation.report import decision_blocks
+from kubestow.engine.explanation.explanation_report import decision_blocks
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import (
     Block,
@@ -30,11 +30,11 @@ from kubestow.reports.model import (
 from kubestow.reports.page import as_page
 from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.comparison import SimulationComparison
-from kubestow_lab.comparison.pods import PodChange
+from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 from kubestow_lab.simulation.outcomes import OutcomeState, PendingPods, PodOutcome
-from kubestow_lab.simulation.result import NodeState, SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
 
 __all__ = ["MOST_PODS", "comparison_report", "pods_data", "simulation_report"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ReservePlugin, ScorePlugin

@@ -18,8 +18,8 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
-from kubestow.engine.pipeline.placer import SCHEDULER_NAME, PlacementResult, Placer
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.pod_placer import SCHEDULER_NAME, PlacementResult, Placer
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.node_selection import FirstByName, RandomTie, TieBreak

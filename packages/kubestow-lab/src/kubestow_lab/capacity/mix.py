@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from kubestow import config, gc_tuning
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
-from kubestow.engine.pipeline.placer import PlacementResult, Placer, PreemptedPod
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.pod_placer import PlacementResult, Placer, PreemptedPod
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
 from kubestow.framework.status import SUCCESS, Status

@@ -17,9 +17,9 @@ from kubestow.cli.output import print_blocks, print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from kubestow_lab.scheduler_perf.result import BenchmarkResult
-    from kubestow_lab.scheduler_perf.run import RunOptions
+    from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
+    from kubestow_lab.scheduler_perf.workload_run import RunOptions
 
 __all__ = ["bench"]
 
@@ -105,7 +105,7 @@ def bench(
     a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
     workload fails.
     """
-    from kubestow_lab.scheduler_perf.catalog import Selection, plans
+    from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     write_html = _html_file(output)
@@ -141,8 +141,8 @@ def _html_file(output: str) -> Path | None:
 
 
 def _run_options(options: Mapping[str, Any]) -> RunOptions:
-    from kubestow_lab.scheduler_perf.run import ExternalScheduler, RunOptions
     from kubestow_lab.scheduler_perf.session import ExecutionOptions
+    from kubestow_lab.scheduler_perf.workload_run import ExternalScheduler, RunOptions
 
     kubeconfig, core, external = options["kubeconfig"], options["core"], options["external_scheduler"]
     if core and (kubeconfig or external):
@@ -163,8 +163,8 @@ def _run_options(options: Mapping[str, Any]) -> RunOptions:
 
 async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> BenchmarkResult:
     """Check all workloads, then run them in turn; one that fails does not stop the others. Raises InputError."""
-    from kubestow_lab.scheduler_perf.result import BenchmarkResult, this_machine
-    from kubestow_lab.scheduler_perf.run import check, run_workload
+    from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult, this_machine
+    from kubestow_lab.scheduler_perf.workload_run import check, run_workload
 
     for plan in selected:
         check(plan)
@@ -238,7 +238,7 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 def _print(result: BenchmarkResult, output: str) -> None:
     if output in ("json", "yaml"):
-        from kubestow_lab.scheduler_perf.result import write_result
+        from kubestow_lab.scheduler_perf.benchmark_result import write_result
 
         print_data(json.loads(write_result(result)), output)
         for name, error in result.failures.items():
@@ -250,7 +250,7 @@ def _print(result: BenchmarkResult, output: str) -> None:
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.result import compare_results, read_result
+    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, read_result
     from kubestow_lab.scheduler_perf.result_page import comparison_blocks
 
     comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)

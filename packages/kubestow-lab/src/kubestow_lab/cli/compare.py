@@ -11,10 +11,10 @@ from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import ClusterObjects
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold

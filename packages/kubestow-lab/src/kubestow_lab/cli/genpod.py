@@ -31,7 +31,7 @@ Object = dict[str, Any]
 @bad_input_is_status_1
 def genpod(clusters: tuple[str, ...], connection: ClusterConnection, namespace: str, output: str, verbose: bool) -> int:
     """Print a pod whose requests and limits are the least maxima of the namespace's LimitRanges for pods."""
-    from kubestow_lab.capacity.limit_range_pod import limit_range_pod
+    from kubestow_lab.capacity.pod_template import limit_range_pod
 
     if clusters and connection.is_given:
         raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")

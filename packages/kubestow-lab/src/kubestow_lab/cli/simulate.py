@@ -11,11 +11,11 @@ import click
 from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
-from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow_lab.simulation.result import SimulationResult
     from kubestow_lab.simulation.simulation import Simulation
+    from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["simulate"]
 
@@ -93,7 +93,7 @@ def _with_gap(simulation: Simulation, result: SimulationResult, cost_model: str,
     """The result with the gap to the optimal placement. Raises InputError without OR-Tools, and PluginError."""
     import dataclasses
 
-    from kubestow_lab.optimum.search import OptimumOptions, find_optimum
+    from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
 
     options = OptimumOptions(cost_model=cost_model, limit=limit, seed=simulation.options.seed)
     return dataclasses.replace(result, gap=find_optimum(simulation, result, options))
@@ -126,13 +126,13 @@ def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -
 
 
 def _write_csv(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.result import write_csv
+    from kubestow_lab.simulation.simulation_result import write_csv
 
     report_written(write_csv(result, Path(target)))
 
 
 def _write_parquet(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.result import write_parquet
+    from kubestow_lab.simulation.simulation_result import write_parquet
 
     report_written(write_parquet(result, Path(target)))
 

@@ -11,7 +11,7 @@ from kubestow.reports.text import as_markdown as as_text
 from kubestow.reports.text import code_span
 from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.comparison import SimulationComparison
-from kubestow_lab.comparison.pods import PodChange
+from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
 __all__ = ["as_junit", "as_markdown"]

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import Block
 from kubestow.reports.terminal import Displayed
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
-from kubestow_lab.comparison.pods import (
+from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
     PodDifference,
     difference_groups,
     pod_differences,
 )
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
 from kubestow_lab.comparison.tables import comparison_blocks
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import PodOutcome
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["Side", "SimulationComparison", "compare"]
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubestow.reports.model import Block, Paragraph, Span, Table
-from kubestow_lab.comparison.metrics import MetricChange, Unit
-from kubestow_lab.comparison.pods import DifferenceGroup, PodChange, PodDifference, difference_groups
+from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference, difference_groups
+from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
 __all__ = [

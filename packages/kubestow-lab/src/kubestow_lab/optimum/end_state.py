@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow_lab.flow.equivalence import why_not_modelled
 from kubestow_lab.simulation.outcomes import OutcomeState
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["EndState"]
 

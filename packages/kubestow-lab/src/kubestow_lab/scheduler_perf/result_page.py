@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table
 from kubestow.reports.page import as_page
+from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult, ResultComparison, WorkloadResult
 from kubestow_lab.scheduler_perf.phase import PhaseResult
-from kubestow_lab.scheduler_perf.result import BenchmarkResult, ResultComparison, WorkloadResult
 from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 
 __all__ = ["comparison_blocks", "html_page", "result_blocks"]

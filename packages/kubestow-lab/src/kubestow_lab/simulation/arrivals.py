@@ -15,7 +15,7 @@ from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
-from kubestow.engine.input.cluster import ClusterObjects, InputSummary
+from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.expansion import Expansion, Replica, expand, generated_suffix
 from kubestow.engine.input.object_defaults import with_default_class

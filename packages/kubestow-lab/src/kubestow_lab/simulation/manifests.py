@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.api.core import Pod
 from kubestow.engine.cluster_api.replacements import original_uid
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource

@@ -22,7 +22,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.configuration_file import read_configuration
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
-from kubestow.engine.input.cluster import ClusterObjects, custom_objects
+from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -34,8 +34,8 @@ from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
-from kubestow_lab.simulation.result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
 
 __all__ = ["Simulation", "SimulationOptions", "SimulationProgress"]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow_lab.simulation.outcomes import OutcomeState
-from kubestow_lab.simulation.result import SimulationResult
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
 __all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]

@@ -21,9 +21,9 @@ import numpy as np
 from kubestow import gc_tuning
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.volume_controller import with_bound_volumes
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.engine.pipeline.placer import Placer
+from kubestow.engine.pipeline.pod_placer import Placer
 from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName

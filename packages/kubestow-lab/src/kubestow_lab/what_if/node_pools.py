@@ -25,7 +25,7 @@ import msgspec
 from kubestow.api.core import Node, Taint
 from kubestow.api.formats import quantity
 from kubestow.api.meta import ObjectMeta, convert
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.engine.input.object_defaults import with_defaults
 from kubestow.engine.pipeline.offline_scheduler import similar

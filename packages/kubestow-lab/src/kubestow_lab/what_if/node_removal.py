@@ -25,13 +25,13 @@ from kubestow.api.selectors import NOTHING, Selector, compile_selector
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from kubestow.engine.cluster_api.pod_claims import belongs_to, released, with_own_claims
 from kubestow.engine.cluster_api.replacements import replacement, replacing_controller
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
 from kubestow.errors import InputError, InvalidSelector
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.pod_fates import Fate, NodeRemoval, PodFate
 
 __all__ = ["drain", "lose", "nodes_in_zone", "nodes_named"]

@@ -15,15 +15,15 @@ from rich.console import Console
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod, workload
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ScorePlugin
 from kubestow_lab.comparison.ci_reports import as_junit, as_markdown
 from kubestow_lab.comparison.comparison import SimulationComparison, compare
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
-from kubestow_lab.comparison.pods import PodChange
+from kubestow_lab.comparison.pod_differences import PodChange
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import SimulationOptions, SimulationProgress
 

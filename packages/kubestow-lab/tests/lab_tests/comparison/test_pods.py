@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow_lab.comparison.pods import PodChange, difference_groups, pod_differences
+from kubestow_lab.comparison.pod_differences import PodChange, difference_groups, pod_differences
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 
 RUNNING, COMPLETED, PENDING, PREEMPTED = (

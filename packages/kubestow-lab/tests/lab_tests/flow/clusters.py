@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
 __all__ = ["infos", "scheduler_of"]

@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ReservePlugin
@@ -18,8 +18,8 @@ from kubestow.testing import builders
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.testing import builders
 from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.outcomes import OutcomeState
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.optimum.end_state import EndState
-from kubestow_lab.optimum.search import OptimumOptions, find_optimum
+from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
 from kubestow_lab.simulation.gap import Gap, Move
 
 HOSTNAME = "kubernetes.io/hostname"

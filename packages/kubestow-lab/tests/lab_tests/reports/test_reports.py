@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod, workload
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.explanation.report import explanation_report
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.explanation.explanation_report import explanation_report
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.markup import Html, element, table
 from kubestow_lab.comparison.comparison import compare

@@ -10,8 +10,7 @@ import pytest
 
 from kubestow.cli import main
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
-from kubestow_lab.scheduler_perf.result import (
+from kubestow_lab.scheduler_perf.benchmark_result import (
     BenchmarkResult,
     Machine,
     WorkloadResult,
@@ -20,6 +19,7 @@ from kubestow_lab.scheduler_perf.result import (
     this_machine,
     write_result,
 )
+from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
 from kubestow_lab.scheduler_perf.result_page import html_page
 from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 from kubestow_lab.scheduler_perf.statistics import Distribution

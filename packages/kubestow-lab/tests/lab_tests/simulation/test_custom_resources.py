@@ -12,7 +12,7 @@ import pytest
 
 from kubestow.api.custom import CustomObject
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.engine.virtual_time import EPOCH
 from kubestow.errors import InputError
@@ -24,8 +24,8 @@ from kubestow_lab.optimum.end_state import EndState
 from kubestow_lab.reports import simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
-from kubestow_lab.tuning.search import tune
 from kubestow_lab.tuning.search_space import SearchSpace
+from kubestow_lab.tuning.tuning_search import tune
 from kubestow_lab.what_if.node_count import nodes_needed
 from kubestow_lab.what_if.node_pools import NodePool, pool_like
 from kubestow_lab.what_if.node_removal import drain

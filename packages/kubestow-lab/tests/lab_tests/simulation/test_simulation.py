@@ -19,7 +19,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
@@ -29,8 +29,8 @@ from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.simulation.manifests import resulting_objects
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import TypicalPods
 
 Object = dict[str, Any]

@@ -13,16 +13,16 @@ import pytest
 from core_tests.engine.input.manifests import arrivals, cluster, node, workload
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, ScorePlugin, Scores
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import NAMES
-from kubestow_lab.tuning.result import Trial, TuningResult
-from kubestow_lab.tuning.search import TuningOptions, tune
 from kubestow_lab.tuning.search_space import SearchSpace
+from kubestow_lab.tuning.tuning_result import Trial, TuningResult
+from kubestow_lab.tuning.tuning_search import TuningOptions, tune
 
 LABEL = "node.kubernetes.io/instance-type"
 STRATEGY = {"args": {"NodeResourcesFit": {"scoringStrategy.type": ["LeastAllocated", "MostAllocated"]}}}

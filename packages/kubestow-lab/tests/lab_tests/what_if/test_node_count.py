@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload
 from kubestow import config
 from kubestow.api.core import Node
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry

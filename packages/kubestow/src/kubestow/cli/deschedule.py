@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.flags.command import FlagCommand, Flags
-from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
+from kubestow.cli.flags.descheduler_flags import DESCHEDULE
 from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from kubestow.descheduling.descheduler_policy import DeschedulerPolicy
     from kubestow.descheduling.dry_run.loop_report import LoopReport
     from kubestow.descheduling.dry_run.rescheduling import Mode
     from kubestow.descheduling.interface import DeschedulingPlugin
-    from kubestow.descheduling.policy import DeschedulerPolicy
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 __all__ = ["deschedule"]
@@ -36,7 +36,7 @@ def deschedule(flags: Flags) -> int:
     With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
     scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
     """
-    from kubestow.descheduling.registry import find_plugins
+    from kubestow.descheduling.plugin_registry import find_plugins
 
     if flags["policy-config-file"] is None:
         raise InputError("--policy-config-file", "must be set")
@@ -57,7 +57,7 @@ def deschedule(flags: Flags) -> int:
 
 
 def _policy(file: Path, registry: dict[str, type[DeschedulingPlugin]]) -> DeschedulerPolicy:
-    from kubestow.descheduling.policy import load_policy
+    from kubestow.descheduling.descheduler_policy import load_policy
 
     try:
         text = file.read_bytes()
@@ -145,11 +145,11 @@ async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
 
 def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
     from kubestow.cli.output import print_input
+    from kubestow.descheduling.descheduler_policy import with_priority_thresholds
     from kubestow.descheduling.dry_run.loop_report import read_snapshot, run_loop
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
     from kubestow.descheduling.loop import Descheduler
-    from kubestow.descheduling.policy import with_priority_thresholds
-    from kubestow.engine.input.cluster import ClusterObjects
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.input.documents import Problems, read_objects
     from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie

@@ -60,7 +60,7 @@ def explain(
     comparison = None if versus is None else _compare(found, node, versus)
     for form, target in outputs:
         if form == "html":
-            from kubestow.engine.explanation.report import explanation_report
+            from kubestow.engine.explanation.explanation_report import explanation_report
 
             emit(explanation_report(found), target)
             continue

@@ -21,7 +21,7 @@ from kubestow.errors import APIError
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
     from kubestow.client.rest.transport import Transport
-    from kubestow.engine.input.cluster import ClusterObjects
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 __all__ = [
@@ -115,7 +115,7 @@ class ClusterInput:
 
         Raises InputError, APIError and Unreachable.
         """
-        from kubestow.engine.input.cluster import ClusterObjects
+        from kubestow.engine.input.cluster_objects import ClusterObjects
 
         connection = ClusterConnection(self.kubeconfig, self.context, self.master)
         if self.clusters and connection.is_given:
@@ -230,7 +230,7 @@ class LiveObjects:
 
     def cluster(self, subject: str) -> ClusterObjects:
         """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
-        from kubestow.engine.input.cluster import ClusterObjects
+        from kubestow.engine.input.cluster_objects import ClusterObjects
         from kubestow.engine.input.documents import Problems, parse_objects
 
         problems = Problems()

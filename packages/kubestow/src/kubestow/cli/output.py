@@ -13,7 +13,7 @@ import click
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import InputSummary
+    from kubestow.engine.input.cluster_objects import InputSummary
     from kubestow.reports.model import Block
 
 __all__ = [

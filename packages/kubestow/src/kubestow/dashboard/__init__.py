@@ -6,7 +6,8 @@
     queue_pages      pods in the queue as plain data, page by page, and searched
     details          one pod: its attempts, every plugin's results on every node, preemption candidates; one node:
                      its pods, and what is free
-    counterfactuals  the changes that would make a pod fit, searched for in a process of its own
+    counterfactual_searches
+                     the changes that would make a pod fit, searched for in a process of its own
     plain_words      the scheduler's reasons in plain words
     page_files       the files of the page, compressed
 

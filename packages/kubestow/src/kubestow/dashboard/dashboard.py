@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.dashboard.counterfactuals import CounterfactualSearches
+from kubestow.dashboard.counterfactual_searches import CounterfactualSearches
 from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows

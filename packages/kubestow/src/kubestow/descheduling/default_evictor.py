@@ -214,7 +214,10 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
         return problems(args)
 
     def __init__(self, args: DefaultEvictorArgs) -> None:
-        """The threshold in ``args`` has a value; see :func:`kubestow.descheduling.policy.with_priority_thresholds`."""
+        """The threshold in ``args`` has a value.
+
+        See :func:`kubestow.descheduling.descheduler_policy.with_priority_thresholds`.
+        """
         super().__init__(args)
         self._protections = protections(args)
         self._shape_rules = list(self._rules_of_shapes(args))

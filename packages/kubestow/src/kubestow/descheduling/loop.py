@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from kubestow import gc_tuning
 from kubestow.api.selector_text import parse_selector
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, DeschedulerProfile, ExtensionPoint
 from kubestow.descheduling.eviction import (
     Eviction,
     EvictionBackend,
@@ -33,7 +34,6 @@ from kubestow.descheduling.interface import (
     Registry,
     SortPlugin,
 )
-from kubestow.descheduling.policy import DeschedulerPolicy, DeschedulerProfile, ExtensionPoint
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import KubestowError, PluginError
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.dashboard.counterfactuals import SearchFailed
+from kubestow.dashboard.counterfactual_searches import SearchFailed
 from kubestow.dashboard.event_stream import TooManyViewers
 from kubestow.dashboard.page_files import INDEX, PageFile, page_file
 from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, StatusError

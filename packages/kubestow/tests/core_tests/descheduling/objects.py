@@ -8,11 +8,11 @@ from typing import Any
 
 from kubestow.api.meta import convert
 from kubestow.descheduling.budgets import DryRunEvictions
+from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
 
 __all__ = ["NOW", "OWNER", "evicted", "loop", "node", "pod", "policy"]

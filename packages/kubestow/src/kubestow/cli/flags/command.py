@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from kubestow.cli.command_group import usage_error_text, version_option
-from kubestow.cli.flags.catalog import RUN, Flag, FlagCatalog
+from kubestow.cli.flags.scheduler_flags import RUN, Flag, FlagCatalog
 from kubestow.cli.flags.values import BOOL
 from kubestow.errors import ConfigurationError, InputError
 

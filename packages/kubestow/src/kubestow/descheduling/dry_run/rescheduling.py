@@ -22,9 +22,9 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
 from kubestow.engine.cluster_api.pod_claims import belongs_to, claims_of, released, with_own_claims
 from kubestow.engine.cluster_api.replacements import replacement
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
-from kubestow.engine.pipeline.placer import bind_assumed_volumes
+from kubestow.engine.pipeline.pod_placer import bind_assumed_volumes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable

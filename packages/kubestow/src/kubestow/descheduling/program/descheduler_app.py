@@ -13,12 +13,12 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import UNLIMITED, RateLimit, TokenBucketRateLimiter, Transport
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, with_priority_thresholds
 from kubestow.descheduling.dry_run.loop_report import LoopReport, read_snapshot, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler, LoopResult
-from kubestow.descheduling.policy import DeschedulerPolicy, with_priority_thresholds
 from kubestow.descheduling.program.api_evictions import APIEvictions
 from kubestow.descheduling.program.cluster_lists import list_cluster
 from kubestow.descheduling.program.descheduler_metrics import DeschedulerMetrics, EvictionMetrics, descheduler_mux
@@ -30,7 +30,7 @@ from kubestow.descheduling.program.reporting import (
     EvictionObservers,
 )
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable

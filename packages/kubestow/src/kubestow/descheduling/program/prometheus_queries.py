@@ -16,8 +16,8 @@ from kubestow.api.meta import UNDECODABLE
 from kubestow.client.http_json import JSONServer, query_vector
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, ExtensionPoint, PrometheusOptions
 from kubestow.descheduling.interface import Registry
-from kubestow.descheduling.policy import DeschedulerPolicy, ExtensionPoint, PrometheusOptions
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.errors import APIError, InputError, Unreachable
 

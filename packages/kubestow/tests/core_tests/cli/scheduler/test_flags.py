@@ -12,8 +12,8 @@ import yaml
 from kubestow import config
 from kubestow.cli import main
 from kubestow.cli.flags import effective
-from kubestow.cli.flags.catalog import BY_NAME, REMOVED, SECTIONS
 from kubestow.cli.flags.command import Flags
+from kubestow.cli.flags.scheduler_flags import BY_NAME, REMOVED, SECTIONS
 from kubestow.config import FeatureGates
 from kubestow.errors import ConfigurationError, InputError
 

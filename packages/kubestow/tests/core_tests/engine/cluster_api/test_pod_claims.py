@@ -16,14 +16,14 @@ from kubestow.api.core import Node
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.descheduling.dry_run.rescheduling import PredictedState, Rescheduler
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.manifests import resulting_objects
 from kubestow_lab.simulation.outcomes import OutcomeState
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.node_removal import drain, lose
 from kubestow_lab.what_if.pod_fates import Fate
 

@@ -15,7 +15,7 @@ from kubestow.api.policy import PodDisruptionBudget
 from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, CombinedChange, RemovePods
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.testing import builders
 
 replace = msgspec.structs.replace

@@ -16,7 +16,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.engine.explanation.evaluated_nodes import VerdictKind
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation import Explanation
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.testing import builders

@@ -14,7 +14,7 @@ from kubestow import config
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.api.meta import convert
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow_lab.conformance.recorded_cases import Case, read_cases

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from core_tests.engine.input.manifests import node, pod, workload, write
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow_lab.simulation.arrivals import Arrivals
 

@@ -8,7 +8,7 @@ from typing import Any
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload, write
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow_lab.what_if.node_pools import read_node_pools
 
 

@@ -13,7 +13,7 @@ from kubestow.cli.inputs import grouped_options
 from kubestow.cli.output import print_input
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import ClusterObjects
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import SimulationOptions
 
@@ -33,7 +33,7 @@ class WorkloadInput:
 
     def read(self) -> tuple[ClusterObjects, Arrivals]:
         """The cluster and the workload; what was read is printed on standard error. Raises InputError."""
-        from kubestow.engine.input.cluster import ClusterObjects
+        from kubestow.engine.input.cluster_objects import ClusterObjects
         from kubestow_lab.simulation.arrivals import Arrivals
 
         if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):

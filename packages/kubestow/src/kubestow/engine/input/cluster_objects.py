@@ -28,6 +28,7 @@ from kubestow.scheduling.interfaces import Resource
 
 __all__ = ["ClusterObjects", "InputSummary", "custom_objects"]
 
+
 _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
 

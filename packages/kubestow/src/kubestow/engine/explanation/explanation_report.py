@@ -12,6 +12,7 @@ from kubestow.reports.page import as_page
 
 __all__ = ["decision_blocks", "explanation_report"]
 
+
 _MOST_GROUPS = 50
 _EXAMPLES = 5
 _BEST_SHOWN = 5

@@ -30,6 +30,7 @@ from kubestow_lab.workloads.workload import Workload
 
 __all__ = ["DemoProgress", "DemoResult", "run_demo"]
 
+
 _POLL_INTERVAL = 0.1
 #: The queue must be idle for this long before the run ends, in seconds.
 _IDLE_TIMEOUT = 1.5

@@ -14,6 +14,7 @@ from kubestow_lab.capacity.mix import CapacityMix
 
 __all__ = ["document", "mix_document", "mix_text", "text"]
 
+
 Object = dict[str, Any]
 
 

@@ -30,6 +30,7 @@ from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = ["CounterfactualSearches", "SearchFailed", "main"]
 
+
 _TIMEOUT = 45.0
 #: Searches that wait for the one that is running, and for how many seconds and pods results are kept.
 _MAX_WAITING, _RESULT_SECONDS, _MAX_RESULTS = 4, 30.0, 64
@@ -39,7 +40,7 @@ _BATCH = 200
 _CHILD = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from kubestow.dashboard.counterfactuals import main
+from kubestow.dashboard.counterfactual_searches import main
 main()
 """
 
@@ -189,7 +190,7 @@ def main() -> None:
 
 def _explain(stream: BinaryIO) -> dict[str, Any]:
     from kubestow.engine.explanation.explain import explain_group
-    from kubestow.engine.input.cluster import ClusterObjects
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
     messages = _read(stream)

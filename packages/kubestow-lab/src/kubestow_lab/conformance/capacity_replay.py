@@ -1,12 +1,15 @@
 """Replay of recorded capacity reports, to compare kubestow with cluster-capacity.
 
 The recording marks what was the same in all its runs, and only that is compared. Among nodes of equal score, which
-cluster-capacity chooses from at random, the replay prefers the recorded one. The program was built on Kubernetes 1.34:
-:mod:`.former_rules` restores what has changed since.
+cluster-capacity chooses from at random, the replay prefers the recorded one. The program was built on Kubernetes 1.34,
+and the replay restores what has changed since: NodeResourcesBalancedAllocation scored how balanced a node is with the
+pod; now it scores by how much the pod improves that. The message of TaintToleration named the taint.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,19 +21,24 @@ from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements
+from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow_lab.capacity.capacity_report import document
 from kubestow_lab.capacity.estimate import COPIED_KINDS, Capacity, CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
-from kubestow_lab.capacity.report import document
-from kubestow_lab.conformance.former_rules import with_former_plugins, without_taints
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Object
-from kubestow_lab.conformance.scheduling import ReplayMismatch
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
-__all__ = ["replay_capacity"]
+__all__ = ["FormerBalancedAllocation", "replay_capacity", "with_former_plugins", "without_taints"]
+
 
 _RESOURCES = {resource.plural: resource for resource in WATCHED}
 _INVALID = "Failed to parse pod spec file: "
@@ -125,3 +133,42 @@ def _compared(expect: Object, capacity: Capacity) -> Iterator[tuple[str, Any, An
 def _recorded_nodes(expect: Object) -> list[tuple[str, int]]:
     pods = (expect.get("status") or {}).get("pods") or ()
     return [(entry["nodeName"], entry["replicas"]) for pod in pods for entry in pod.get("replicasOnNodes") or ()]
+
+
+_MESSAGE = re.compile(r"(0/\d+ nodes are available: )(.*?)\.( no new claims.*)?")
+_TAINT = re.compile(r"untolerated taint \{[^}]*\}")
+_MAX_SCORE = 100
+
+
+class FormerBalancedAllocation(ScorePlugin):
+    """The score of a node by the standard deviation of its used fractions of CPU and memory, with the pod."""
+
+    name = NodeResourcesBalancedAllocation.name
+    events_to_register = NodeResourcesBalancedAllocation.events_to_register
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """(1 − half the distance of the two fractions) × 100."""
+        fractions = []
+        for resource in ("cpu", "memory"):
+            used = nodes.requested(resource) + pod.shape.requests.get(resource, 0)
+            fractions.append(np.minimum(used / np.maximum(nodes.allocatable(resource), 1), 1.0))
+        scores: NDArray[np.int64] = ((1.0 - np.abs(fractions[0] - fractions[1]) / 2) * _MAX_SCORE).astype(np.int64)
+        return scores
+
+
+def with_former_plugins(registry: Registry) -> Registry:
+    """The plugins of 1.34 where they differ."""
+    return {**registry, FormerBalancedAllocation.name: FormerBalancedAllocation}
+
+
+def without_taints(message: str) -> str:
+    """A message of 1.34 as 1.36 would write it: taints are counted together."""
+    found = _MESSAGE.fullmatch(message)
+    if found is None:
+        return message
+    counts = Counter[str]()
+    for part in re.split(r", (?=\d+ )", found[2]):
+        count, _, reason = part.partition(" ")
+        counts[_TAINT.sub("untolerated taint(s)", reason)] += int(count)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"{found[1]}{reasons}.{found[3] or ''}"

@@ -23,10 +23,11 @@ from kubestow_lab.flow.packing import Packing, PackingOptions, pack
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.optimum.end_state import EndState
 from kubestow_lab.simulation.gap import Figures, Gap, Move
-from kubestow_lab.simulation.result import SimulationResult
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["OptimumOptions", "find_optimum"]
+
 
 Placement = dict[str, str]
 """The node of each placed pod, by uid."""

@@ -24,12 +24,12 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 from kubestow_lab.demo.apiserver_process import apiserver_process
+from kubestow_lab.scheduler_perf.benchmark_result import WorkloadResult
 from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
 from kubestow_lab.scheduler_perf.in_memory_cluster import InMemoryCluster
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, ProcessUsage, SchedulerProbe
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
-from kubestow_lab.scheduler_perf.result import WorkloadResult
 from kubestow_lab.scheduler_perf.scheduler_process import (
     metrics_of,
     scheduler_configuration,
@@ -40,6 +40,7 @@ from kubestow_lab.scheduler_perf.session import ExecutionOptions, RunProgress, S
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
 __all__ = ["ExternalScheduler", "RunOptions", "check", "run_workload"]
+
 
 _EMBEDDED_SERVER = ("kubestow_devcluster.bare_apiserver",)
 _USER_AGENT = f"kubestow-bench/{VERSION}"

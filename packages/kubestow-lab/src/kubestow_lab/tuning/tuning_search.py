@@ -21,17 +21,18 @@ from typing import Any
 
 from kubestow import config
 from kubestow.configuration_file import read_configuration
-from kubestow.engine.input.cluster import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.registry import find_plugins
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
-from kubestow_lab.tuning.result import Trial, TuningResult
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
+from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 
 __all__ = ["TuningOptions", "tune"]
+
 
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16

@@ -14,6 +14,7 @@ from kubestow.errors import InputError
 
 __all__ = ["find_plugins"]
 
+
 _ENTRY_POINT_GROUP = "kubestow.descheduling_plugins"
 
 

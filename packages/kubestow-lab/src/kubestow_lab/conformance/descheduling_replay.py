@@ -13,6 +13,7 @@ from typing import Any
 
 from kubestow.api.meta import convert
 from kubestow.descheduling.budgets import DryRunEvictions
+from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.dry_run.loop_report import eviction_document
 from kubestow.descheduling.eviction import Eviction
 from kubestow.descheduling.loop import Descheduler, LoopResult
@@ -24,14 +25,14 @@ from kubestow.descheduling.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import ConfigurationError
 from kubestow_lab.conformance.recorded_cases import DescheduleCase, Object
-from kubestow_lab.conformance.scheduling import ReplayMismatch
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
 __all__ = ["replay_descheduling"]
+
 
 _PLURALS: dict[str, type[Any]] = {
     "nodes": Node,
