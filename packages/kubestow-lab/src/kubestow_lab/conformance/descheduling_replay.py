@@ -25,8 +25,8 @@ from kubestow.descheduling.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
-from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 from kubestow_lab.conformance.recorded_cases import DescheduleCase, Object
 from kubestow_lab.conformance.scheduling_replay import ReplayMismatch

@@ -23,7 +23,7 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
-from kubestow_lab.demo.apiserver_process import apiserver_process
+from kubestow_lab.apiserver_process import apiserver_process
 from kubestow_lab.demo.workload_submission import WorkloadSubmission, list_objects
 from kubestow_lab.workloads.report import Summary, summarise
 from kubestow_lab.workloads.workload import Workload

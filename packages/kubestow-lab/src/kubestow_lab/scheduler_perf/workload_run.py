@@ -23,7 +23,7 @@ from kubestow.process import WallClock
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
-from kubestow_lab.demo.apiserver_process import apiserver_process
+from kubestow_lab.apiserver_process import apiserver_process
 from kubestow_lab.scheduler_perf.benchmark_result import WorkloadResult
 from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.flags.command import FlagCommand, Flags
-from kubestow.cli.flags.descheduler_flags import DESCHEDULE
+from kubestow.cli.descheduler_flags import DESCHEDULE
+from kubestow.cli.flag_command import FlagCommand, Flags
 from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
@@ -36,7 +36,7 @@ def deschedule(flags: Flags) -> int:
     With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
     scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
     """
-    from kubestow.descheduling.plugin_registry import find_plugins
+    from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
     if flags["policy-config-file"] is None:
         raise InputError("--policy-config-file", "must be set")
@@ -74,7 +74,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
 
     The exit status is 1 if a plugin failed in the last loop.
     """
-    from kubestow.cli.flags import effective
+    from kubestow.cli import effective_flags
     from kubestow.client.leader_election import LeaseTimings
     from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
@@ -104,7 +104,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         dry_run=flags["dry-run"],
         mode=_mode(flags),
         scheduler=_scheduler_options(flags),
-        serving=None if flags["disable-metrics"] or reports_once else effective.serving_options(flags),
+        serving=None if flags["disable-metrics"] or reports_once else effective_flags.serving_options(flags),
         lease=lease,
         rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
         seed=_seed(flags["seed"]),

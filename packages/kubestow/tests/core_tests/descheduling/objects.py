@@ -12,8 +12,8 @@ from kubestow.descheduling.descheduler_policy import load_policy, with_priority_
 from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
 __all__ = ["NOW", "OWNER", "evicted", "loop", "node", "pod", "policy"]
 

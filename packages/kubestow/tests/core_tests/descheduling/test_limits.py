@@ -12,8 +12,8 @@ from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.loop import Descheduler
 from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
-from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
 NODES = [node("n1"), node("n2")]
 OLD = {"maxPodLifeTimeSeconds": 60}

@@ -19,7 +19,7 @@ from kubestow.descheduling.interface import (
     PreSortPlugin,
     SortPlugin,
 )
-from kubestow.descheduling.plugin_registry import find_plugins
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError, InputError
 
 NODES = [node("n1"), node("n2")]

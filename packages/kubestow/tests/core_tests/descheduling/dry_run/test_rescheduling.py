@@ -17,8 +17,8 @@ from kubestow.descheduling.dry_run.rescheduling import Mode, PredictedState, Res
 from kubestow.descheduling.eviction import RefusedBy
 from kubestow.descheduling.loop import Descheduler
 from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
-from kubestow.descheduling.plugin_registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName

@@ -32,6 +32,7 @@ __all__ = [
     "one_of",
 ]
 
+
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 

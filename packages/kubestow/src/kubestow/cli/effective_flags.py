@@ -15,7 +15,7 @@ import yaml
 from msgspec import structs
 
 from kubestow import config
-from kubestow.cli.flags.command import Flags
+from kubestow.cli.flag_command import Flags
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.files import write_private
 from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
 
 #: Leader election flags and their fields of ``leaderElection``.
 _ELECTION = {
