@@ -14,6 +14,9 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 import msgspec
+from kubestow.descheduling.policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.registry import find_plugins as find_descheduler_plugins
+from kubestow.engine.input.cluster import Cluster
 
 from benchmarks.clusters import HOSTNAME, ZONE
 from benchmarks.harness import Rows, chosen
@@ -26,11 +29,8 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling import objects as descheduling
 from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins as find_descheduler_plugins
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.explanation.explain import explain as explain_pod
-from kubestow.engine.input.cluster import Cluster
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
@@ -286,8 +286,9 @@ def _published(path: Path | None, pods: str) -> dict[str, float]:
 
 def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: range) -> list[float]:
     """The allocated share of all GPUs for each seed."""
-    from kubestow_contrib.fragmentation import FragmentationGradientDescent, TypicalPod, typical_pods
     from kubestow_lab.simulation.trace import load_trace
+
+    from kubestow_contrib.fragmentation import FragmentationGradientDescent, TypicalPod, typical_pods
     from kubestow_lab.workloads import openb
 
     cluster, trace = load_trace(folder, pods=pods, nodes=nodes)
