@@ -32,7 +32,7 @@ from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.comparison import SimulationComparison
 from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
-from kubestow_lab.simulation.outcomes import OutcomeState, PendingPods, PodOutcome
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, UnplacedGroup
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
@@ -119,7 +119,7 @@ def _resources(result: SimulationResult) -> Table:
     return table
 
 
-def _pending(groups: Sequence[PendingPods], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
+def _pending(groups: Sequence[UnplacedGroup], decisions: Mapping[str, Explanation]) -> Iterator[Block]:
     total = sum(len(group.pods) for group in groups)
     yield Paragraph(f"{total:,} pods by owner and reason, the largest group first.", note=True)
     for group in groups[:_MOST_GROUPS]:
@@ -136,7 +136,7 @@ def _pending(groups: Sequence[PendingPods], decisions: Mapping[str, Explanation]
 
 
 def _decisions(
-    result: SimulationResult, simulation: Simulation, groups: Sequence[PendingPods]
+    result: SimulationResult, simulation: Simulation, groups: Sequence[UnplacedGroup]
 ) -> dict[str, Explanation]:
     """The decision about the first pod of each of the largest groups, by the name of the pod."""
     cluster = simulation.cluster_after(result)

@@ -16,9 +16,9 @@ from kubestow_lab.simulation.arrivals import Arrival
 __all__ = [
     "OutcomeRecorder",
     "OutcomeState",
-    "PendingPods",
     "PodOutcome",
     "StartedPreemption",
+    "UnplacedGroup",
     "outcome_of",
     "pending_groups",
 ]
@@ -64,7 +64,7 @@ class PodOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPods:
+class UnplacedGroup:
     """Pending pods of one owner with the same message; ``pods`` are namespace/name."""
 
     owner: str
@@ -176,11 +176,11 @@ def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
     )
 
 
-def pending_groups(outcomes: Iterable[PodOutcome]) -> list[PendingPods]:
+def pending_groups(outcomes: Iterable[PodOutcome]) -> list[UnplacedGroup]:
     """The pending pods by owner and message, largest group first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
         if outcome.state is OutcomeState.PENDING:
             groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
-    found = [PendingPods(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
+    found = [UnplacedGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
     return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))

@@ -18,9 +18,9 @@ from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.simulation.outcomes import (
     OutcomeState,
-    PendingPods,
     PodOutcome,
     StartedPreemption,
+    UnplacedGroup,
     pending_groups,
 )
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
@@ -95,7 +95,7 @@ class SimulationResult(Displayed):
         """The unusable share of the free amount of each resource at the end (see :mod:`.fragmentation`)."""
         return dict(zip(self.resources, self.timeline[-1].fragmentation, strict=True))
 
-    def pending_groups(self) -> list[PendingPods]:
+    def pending_groups(self) -> list[UnplacedGroup]:
         """The pending pods by owner and message, largest group first."""
         return pending_groups(self.outcomes)
 
@@ -307,7 +307,7 @@ def _owner(outcome: PodOutcome) -> str:
     return f"{outcome.namespace} {outcome.owner or 'pods without owner'}"
 
 
-def _pending(groups: Sequence[PendingPods]) -> Table:
+def _pending(groups: Sequence[UnplacedGroup]) -> Table:
     table = Table("pending", "owner", "why", right=("pending",))
     for group in groups[:_MOST_GROUPS]:
         table.add(f"{len(group.pods):,}", group.owner or group.pods[0], group.message)
