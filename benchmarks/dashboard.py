@@ -20,7 +20,7 @@ from benchmarks.harness import Row
 from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.dashboard.event_stream import EventStream
-from kubestow.dashboard.page import page_file
+from kubestow.dashboard.page_files import page_file
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions

@@ -24,7 +24,7 @@ from benchmarks.measurement import cpu_seconds, peak_mb
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.process import WallClock
-from kubestow_lab.demo.apiserver_process import apiserver_process
+from kubestow_lab.apiserver_process import apiserver_process
 
 _CONCURRENCY = 16
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"

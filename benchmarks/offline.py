@@ -25,12 +25,12 @@ from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling import objects as descheduling
 from kubestow.descheduling.budgets import DryRunEvictions
+from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins as find_descheduler_plugins
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins as find_descheduler_plugins
 from kubestow.engine.explanation.explain import explain as explain_pod
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.framework.profile import build_profile
@@ -76,7 +76,7 @@ def explain(nodes: int = 5000, pods: int = 50_000, rounds: int = 3, seed: int = 
         yield name, figures
 
 
-def _cluster(nodes: int, pods: int, probe: Pod, random: Random) -> Cluster:
+def _cluster(nodes: int, pods: int, probe: Pod, random: Random) -> ClusterObjects:
     """Pods of 50 applications on nodes with two kinds of disks."""
     inventory = list(_nodes(nodes, lambda: {"cpu": "16", "labels": {"disk": random.choice(["ssd", "hdd"])}}))
     bound = (
@@ -89,7 +89,7 @@ def _cluster(nodes: int, pods: int, probe: Pod, random: Random) -> Cluster:
         )
         for number in range(pods)
     )
-    return Cluster.of(inventory, [*bound, probe])
+    return ClusterObjects.of(inventory, [*bound, probe])
 
 
 def _nodes(count: int, fields: Any) -> Iterator[Any]:
@@ -123,7 +123,9 @@ def flow(nodes: int = 5000, pods: int = 10_000, shapes: int = 50, cost_model: st
         builders.pod(f"running-{number}", node=f"node-{number:05}", cpu=f"{random.randint(1, 40) * 250}m", memory="2Gi")
         for number in range(nodes)
     ]
-    scheduler = OfflineScheduler(Cluster.of(inventory, running), SchedulerOptions(), without=builders.pod("none"))
+    scheduler = OfflineScheduler(
+        ClusterObjects.of(inventory, running), SchedulerOptions(), without=builders.pod("none")
+    )
     random = Random(seed + 1)
     requests = [(random.randint(1, 16) * 250, random.randint(1, 32) * 256) for _ in range(shapes)]
     pending = [
@@ -287,7 +289,7 @@ def _published(path: Path | None, pods: str) -> dict[str, float]:
 def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: range) -> list[float]:
     """The allocated share of all GPUs for each seed."""
     from kubestow_contrib.fragmentation import FragmentationGradientDescent, TypicalPod, typical_pods
-    from kubestow_lab.simulation.trace import load_trace
+    from kubestow_lab.simulation.arrivals import load_trace
     from kubestow_lab.workloads import openb
 
     cluster, trace = load_trace(folder, pods=pods, nodes=nodes)
@@ -340,7 +342,7 @@ def _arriving(cache: ClusterCache, templates: list[Pod], order: list[int]) -> It
 class _FragmentationRun:
     """A cluster that pods arrive in; ``allocated`` are the thousandths of GPUs of the pods that were placed."""
 
-    def __init__(self, cluster: Cluster, policy: str, args: dict[str, Any]) -> None:
+    def __init__(self, cluster: ClusterObjects, policy: str, args: dict[str, Any]) -> None:
         from kubestow_contrib.fragmentation import BestFit, FragmentationGradientDescent
 
         self.cache = ClusterCache()

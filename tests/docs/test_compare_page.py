@@ -10,8 +10,8 @@ import pytest
 
 from core_tests.engine.input.manifests import node, workload, write
 from kubestow_lab.cli.compare import compare as command
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
-from kubestow_lab.comparison.pods import Change
+from kubestow_lab.comparison.pod_differences import PodChange
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.comparison.thresholds import Threshold
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_all_metrics_and_changes_are_listed() -> None:
     listed = {name.removesuffix(".RESOURCE") for row in rows for name in re.findall(r"`([\w.]+)`", row)}
     assert listed == METRICS.keys() | RESOURCE_METRICS.keys()
     changes = PAGE.partition("## Pods that differ")[2].partition("## Metrics")[0]
-    assert set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([a-z, ]+) \|", changes, re.MULTILINE)))) == {*Change}
+    assert set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([a-z, ]+) \|", changes, re.MULTILINE)))) == {*PodChange}
 
 
 def test_all_thresholds_parse() -> None:

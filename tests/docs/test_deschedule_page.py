@@ -15,7 +15,7 @@ import aiohttp
 
 from core_tests.descheduling.objects import node, pod
 from devcluster_tests.cli.up_process import Up, up
-from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
+from kubestow.cli.descheduler_flags import DESCHEDULE
 from kubestow.descheduling import strategies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deschedule.md").read_text(encoding="utf-8")

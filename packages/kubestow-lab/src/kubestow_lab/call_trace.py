@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, find_pod, unbound
 from kubestow.framework.interface import Permission, PostFilterResult, PreFilterResult
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
-from kubestow.reports.tables import as_html, plain_table
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.observer import Call, Result
 from kubestow.scheduling.queued_pod import QueuedPod
-from kubestow_lab.simulation.results.outcomes import OutcomeRecorder
+from kubestow_lab.simulation.outcomes import OutcomeRecorder
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 
 __all__ = ["Trace", "TraceStep", "trace"]
@@ -58,7 +57,7 @@ class TraceStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Displayed):
     """The steps of one pod in order, and how it ended. In a notebook and with rich it shows as a table."""
 
     pod: str
@@ -76,26 +75,18 @@ class Trace:
         """The pod and the number of steps."""
         return f"<Trace of {self.pod}: {len(self.steps)} steps, {self.outcome}>"
 
-    def __rich__(self) -> RenderableType:
-        table = plain_table("time", "try", "stage", "plugin", "input", "result", right=("try",))
+    def blocks(self) -> tuple[Block, ...]:
+        """How it ended, and the steps in a table."""
+        table = Table("time", "try", "stage", "plugin", "input", "result", right=("try",))
         stage = ""
         for step in self.steps:
-            table.add_row(
-                f"{step.time:.3f}",
-                str(step.attempt or ""),
-                step.stage if step.stage != stage else "",
-                step.plugin,
-                step.input,
-                step.result,
-            )
+            shown = "" if step.stage == stage else step.stage
+            table.add(f"{step.time:.3f}", str(step.attempt or ""), shown, step.plugin, step.input, step.result)
             stage = step.stage
-        return Group(Text(f"pod {self.pod}: {self.outcome}\n"), table)
-
-    def _repr_html_(self) -> str:
-        return as_html(self.__rich__())
+        return Paragraph(f"pod {self.pod}: {self.outcome}\n"), table
 
 
-def trace(cluster: Cluster, pod: str, options: SchedulerOptions | None = None) -> Trace:
+def trace(cluster: ClusterObjects, pod: str, options: SchedulerOptions | None = None) -> Trace:
     """Trace the pod ``namespace/name``. The other pending pods of the cluster take no part.
 
     Raises InputError for an unknown pod, ConfigurationError, and PluginError when a plugin cannot be constructed.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ReservePlugin, ScorePlugin
@@ -23,7 +23,7 @@ from kubestow_lab.call_trace import Trace, trace
 
 
 def traced(nodes: list[Node], pods: list[Pod], probe: Pod, options: SchedulerOptions | None = None) -> Trace:
-    return trace(Cluster.of(nodes, [*pods, probe]), probe.metadata.name, options)
+    return trace(ClusterObjects.of(nodes, [*pods, probe]), probe.metadata.name, options)
 
 
 def stages(found: Trace) -> list[str]:

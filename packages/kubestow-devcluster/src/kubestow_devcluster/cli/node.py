@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.inputs import Connection, connection_options
+from kubestow.cli.inputs import ClusterConnection, connection_options
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import KubestowError
 
@@ -37,7 +37,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @node.command()
 @_for_nodes
 @click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
-def stop(names: tuple[str, ...], graceful: bool, output: str, connection: Connection) -> None:
+def stop(names: tuple[str, ...], graceful: bool, output: str, connection: ClusterConnection) -> None:
     """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
     from kubestow_devcluster.behaviour.annotations import SHUT_DOWN, STOPPED
 
@@ -46,18 +46,18 @@ def stop(names: tuple[str, ...], graceful: bool, output: str, connection: Connec
 
 @node.command()
 @_for_nodes
-def start(names: tuple[str, ...], output: str, connection: Connection) -> None:
+def start(names: tuple[str, ...], output: str, connection: ClusterConnection) -> None:
     """Start the kubelets of stopped nodes."""
     _set(names, None, output, connection)
 
 
-def _set(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
+def _set(names: tuple[str, ...], state: str | None, output: str, connection: ClusterConnection) -> None:
     asyncio.run(_annotate(names, state, output, connection))
     if output != "name":
         print_data([{"name": name, "kubelet": "running" if state is None else state} for name in names], output)
 
 
-async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: Connection) -> None:
+async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: ClusterConnection) -> None:
     from kubestow.client.rest.transport import Transport
     from kubestow.process import WallClock
 

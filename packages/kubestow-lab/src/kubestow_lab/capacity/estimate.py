@@ -18,8 +18,8 @@ from kubestow import config, gc_tuning
 from kubestow.api.core import Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.pipeline.placer import SCHEDULER_NAME, Placement, Placer
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.pod_placer import SCHEDULER_NAME, PlacementResult, Placer
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.node_selection import FirstByName, RandomTie, TieBreak
@@ -64,7 +64,7 @@ class CapacityOptions:
 
     def placer(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         configuration: config.KubeSchedulerConfiguration,
         registry: Registry,
         gates: config.FeatureGates,
@@ -113,7 +113,7 @@ class Capacity:
 
 
 def estimate(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     template: PodTemplate,
     configuration: config.KubeSchedulerConfiguration,
     *,
@@ -148,7 +148,7 @@ class _Estimate:
             self._place_in_rounds(template)
         for info, is_instance in self._queue(template):
             placement = placer.place(info)
-            if isinstance(placement, Placement):
+            if isinstance(placement, PlacementResult):
                 self._placed.append(placement.node_name)
             elif is_instance:
                 return StopReason("Unschedulable", placement.message)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from kubestow import config, gc_tuning
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.pipeline.placer import Eviction, Placement, Placer
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.pod_placer import PlacementResult, Placer, PreemptedPod
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
 from kubestow.framework.status import SUCCESS, Status
@@ -61,7 +61,7 @@ class CapacityMix:
     """
 
     capacities: tuple[Capacity, ...]
-    evictions: tuple[Eviction, ...]
+    evictions: tuple[PreemptedPod, ...]
     options: MixOptions
     #: The capacity of the template that dropped out last.
     last: Capacity
@@ -73,7 +73,7 @@ class CapacityMix:
 
 
 def estimate_mix(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     templates: Sequence[PodTemplate],
     configuration: config.KubeSchedulerConfiguration,
     *,
@@ -105,7 +105,7 @@ class _Mix:
         self._instances: list[Iterator[PodInfo]] = [instances(placer.cache, template) for template in templates]
         #: The node of each placed instance by uid, for each template.
         self._placed: list[dict[str, str]] = [{} for _ in templates]
-        self._evictions: dict[str, Eviction] = {}
+        self._evictions: dict[str, PreemptedPod] = {}
 
     def run(self) -> CapacityMix:
         placer, limit = self._placer, self._options.common.max_limit
@@ -130,7 +130,7 @@ class _Mix:
 
     def _place_gang(self, index: int) -> Status:
         """Place the instances of a gang, or none of them; the status says why one does not fit."""
-        placements: list[Placement] = []
+        placements: list[PlacementResult] = []
         for _ in range(self._options.gang_size):
             placement = self._placer.place(next(self._instances[index]), preempt=self._options.preemption)
             if isinstance(placement, Status):
@@ -142,7 +142,7 @@ class _Mix:
             self._count(index, placement)
         return SUCCESS
 
-    def _count(self, index: int, placement: Placement) -> None:
+    def _count(self, index: int, placement: PlacementResult) -> None:
         for eviction in placement.evictions:
             uid = eviction.pod.uid
             counted = next((placed for placed in self._placed if uid in placed), None)

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from kubestow.cli.output import print_data
+from kubestow.cli.output import print_blocks, print_data
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kubestow_lab.scheduler_perf.result import BenchmarkResult
-    from kubestow_lab.scheduler_perf.run import RunOptions
+    from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
+    from kubestow_lab.scheduler_perf.workload_run import RunOptions
 
 __all__ = ["bench"]
 
-#: The line width without a terminal.
-_LOG_WIDTH = 150
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
 
 
@@ -109,7 +105,7 @@ def bench(
     a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
     workload fails.
     """
-    from kubestow_lab.scheduler_perf.catalog import Selection, plans
+    from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     write_html = _html_file(output)
@@ -145,8 +141,8 @@ def _html_file(output: str) -> Path | None:
 
 
 def _run_options(options: Mapping[str, Any]) -> RunOptions:
-    from kubestow_lab.scheduler_perf.run import ExternalScheduler, RunOptions
     from kubestow_lab.scheduler_perf.session import ExecutionOptions
+    from kubestow_lab.scheduler_perf.workload_run import ExternalScheduler, RunOptions
 
     kubeconfig, core, external = options["kubeconfig"], options["core"], options["external_scheduler"]
     if core and (kubeconfig or external):
@@ -167,8 +163,8 @@ def _run_options(options: Mapping[str, Any]) -> RunOptions:
 
 async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> BenchmarkResult:
     """Check all workloads, then run them in turn; one that fails does not stop the others. Raises InputError."""
-    from kubestow_lab.scheduler_perf.result import BenchmarkResult, this_machine
-    from kubestow_lab.scheduler_perf.run import check, run_workload
+    from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult, this_machine
+    from kubestow_lab.scheduler_perf.workload_run import check, run_workload
 
     for plan in selected:
         check(plan)
@@ -186,7 +182,7 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
 class _WorkloadProgress:
     """One line per workload on standard error, with the operation that is executed. Use as ``with``.
 
-    Implements :class:`kubestow_lab.scheduler_perf.session.Progress`. Shows nothing where standard error is not a
+    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`. Shows nothing where standard error is not a
     terminal.
     """
 
@@ -242,38 +238,29 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 def _print(result: BenchmarkResult, output: str) -> None:
     if output in ("json", "yaml"):
-        from kubestow_lab.scheduler_perf.result import write_result
+        from kubestow_lab.scheduler_perf.benchmark_result import write_result
 
         print_data(json.loads(write_result(result)), output)
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
         return
-    from kubestow_lab.scheduler_perf.result_tables import print_result
+    from kubestow_lab.scheduler_perf.result_page import result_blocks
 
-    print_result(_console(), result)
+    print_blocks(result_blocks(result))
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.result import compare, read_result
-    from kubestow_lab.scheduler_perf.result_tables import print_comparison
+    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, read_result
+    from kubestow_lab.scheduler_perf.result_page import comparison_blocks
 
-    comparison = compare(read_result(first), read_result(second), fail_above=fail_above)
+    comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:
         raise InputError(str(second), f"has no workload in common with {first}")
     if output in ("json", "yaml"):
         print_data(comparison.document(), output)
     else:
-        print_comparison(_console(), comparison)
+        print_blocks(comparison_blocks(comparison))
     return int(bool(comparison.regressions))
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _LOG_WIDTH
-    return console
 
 
 def _write(file: Path, text: str) -> None:

@@ -84,9 +84,9 @@ def capacity(
     pods of lower priority are evicted, and so many pods are placed together.
     """
     from kubestow.scheduling.decision.node_selection import FirstByName
+    from kubestow_lab.capacity.capacity_report import document, mix_document, mix_text, text
     from kubestow_lab.capacity.estimate import COPIED_KINDS, CapacityOptions, estimate
     from kubestow_lab.capacity.mix import MixOptions, estimate_mix
-    from kubestow_lab.capacity.report import document, mix_document, mix_text, text
 
     if not any(podspecs):
         raise click.UsageError("Pod spec file is missing")
@@ -130,8 +130,7 @@ def cluster_capacity() -> None:
 
 def _template(podspec: str) -> Any:
     """The pod template of a file or URL. Raises InputError."""
-    from kubestow.engine.input.documents import parse_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow_lab.capacity.pod_template import PodTemplate
 
     found = list(parse_objects(_read(podspec), podspec, Problems(strict=True)))

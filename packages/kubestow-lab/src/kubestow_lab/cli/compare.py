@@ -11,12 +11,12 @@ from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-    from kubestow_lab.comparison.comparison import Comparison
+    from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 
 __all__ = ["compare"]
@@ -65,7 +65,7 @@ def compare(
     The first --config is the baseline, the second the candidate. Both are simulated, as by `kubestow simulate`: which
     pods land elsewhere, win or lose, and which metrics move.
     """
-    from kubestow_lab.comparison.compare import compare as compared
+    from kubestow_lab.comparison.comparison import compare as compared
 
     parsed = _parsed(thresholds)
     baseline, candidate = (
@@ -135,7 +135,7 @@ def _parsed(thresholds: Sequence[str]) -> list[Threshold]:
         raise click.UsageError(f"--fail-if: {error}") from None
 
 
-def _check_metrics(thresholds: Sequence[Threshold], cluster: Cluster) -> None:
+def _check_metrics(thresholds: Sequence[Threshold], cluster: ClusterObjects) -> None:
     """Refuse metrics of resources that the cluster does not have, before anything is simulated."""
     resources = {name for node in cluster.nodes for name in node.status.allocatable} - {"pods"}
     try:
@@ -147,7 +147,7 @@ def _check_metrics(thresholds: Sequence[Threshold], cluster: Cluster) -> None:
 
 def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
     """Name the crossed thresholds on standard error; the exit status."""
-    from kubestow_lab.comparison.figures import crossed_text
+    from kubestow_lab.comparison.tables import crossed_text
 
     crossed = [found for found in checked if found.crossed]
     for found in crossed:
@@ -158,23 +158,24 @@ def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
 # -- forms of output -------------------------------------------------------------------------------------------------
 
 
-def _write(form: str, target: str, found: Comparison, checked: Sequence[CheckedThreshold]) -> None:
+def _write(form: str, target: str, found: SimulationComparison, checked: Sequence[CheckedThreshold]) -> None:
     match form:
         case "table":
-            from kubestow_lab.comparison.tables import render
+            from kubestow.reports.terminal import View
+            from kubestow_lab.comparison.tables import comparison_blocks
 
             names = (found.baseline.name, found.candidate.name)
-            print_result(dict, render(names, found.pods, found.metrics, checked), form, target)
+            print_result(dict, View([*comparison_blocks(names, found.pods, found.metrics, checked)]), form, target)
         case "markdown":
-            from kubestow_lab.comparison.markdown import as_markdown
+            from kubestow_lab.comparison.ci_reports import as_markdown
 
             emit(as_markdown(found, checked), target)
         case "junit":
-            from kubestow_lab.comparison.junit import as_junit
+            from kubestow_lab.comparison.ci_reports import as_junit
 
             emit(as_junit(found, checked), target)
         case "html":
-            from kubestow_lab.reports.comparison_report import comparison_report
+            from kubestow_lab.reports import comparison_report
 
             emit(comparison_report(found, checked), target)
         case _:

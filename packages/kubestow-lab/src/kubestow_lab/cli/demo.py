@@ -43,8 +43,8 @@ def demo(trace: Path | None, nodes: int | None, pods: int | None, seed: int, lim
     """
     from rich.console import Console
 
+    from kubestow_lab.demo.demo_run import run_demo
     from kubestow_lab.demo.display import Display
-    from kubestow_lab.demo.run import run_demo
     from kubestow_lab.workloads import openb, synthetic
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from kubestow.cli.ending import bad_input_is_status_1
-from kubestow.cli.inputs import Connection, connection_options
+from kubestow.cli.inputs import ClusterConnection, connection_options
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
 
@@ -29,9 +29,9 @@ Object = dict[str, Any]
 @output_option("yaml", "json")
 @click.option("--verbose", is_flag=True, help="Accepted for compatibility; it changes nothing.")
 @bad_input_is_status_1
-def genpod(clusters: tuple[str, ...], connection: Connection, namespace: str, output: str, verbose: bool) -> int:
+def genpod(clusters: tuple[str, ...], connection: ClusterConnection, namespace: str, output: str, verbose: bool) -> int:
     """Print a pod whose requests and limits are the least maxima of the namespace's LimitRanges for pods."""
-    from kubestow_lab.capacity.limit_range_pod import limit_range_pod
+    from kubestow_lab.capacity.pod_template import limit_range_pod
 
     if clusters and connection.is_given:
         raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
@@ -60,8 +60,7 @@ def genpod_script() -> None:
 
 
 def _from_files(paths: tuple[str, ...], namespace: str) -> tuple[Object, list[Object]]:
-    from kubestow.engine.input.documents import read_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, read_objects
 
     sources = list(read_objects(paths, Problems(strict=True)))
     namespaces = [
@@ -82,7 +81,7 @@ def _metadata(source: SourceObject) -> Object:
     return source.manifest.get("metadata") or {}
 
 
-def _from_cluster(connection: Connection, namespace: str) -> tuple[Object, list[Object]]:
+def _from_cluster(connection: ClusterConnection, namespace: str) -> tuple[Object, list[Object]]:
     async def fetch() -> tuple[bytes, bytes]:
         from kubestow.client.rest.transport import Transport
         from kubestow.process import WallClock

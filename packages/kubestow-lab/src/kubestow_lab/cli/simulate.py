@@ -11,11 +11,11 @@ import click
 from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
-from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 if TYPE_CHECKING:
-    from kubestow_lab.simulation.results.result import SimulationResult
     from kubestow_lab.simulation.simulation import Simulation
+    from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["simulate"]
 
@@ -57,7 +57,7 @@ def simulate(
     pending pods are scheduled first, then those of the workload: pods, and controllers, which create their pods.
     """
     from kubestow_lab.flow.solvers import require_solvers
-    from kubestow_lab.simulation.results.outcomes import PodState
+    from kubestow_lab.simulation.outcomes import OutcomeState
     from kubestow_lab.simulation.simulation import Simulation
 
     if not optimal and (cost_model or optimal_limit):
@@ -82,7 +82,7 @@ def simulate(
         click.echo(f"remark: {remark}", err=True)
     for form, target in outputs:
         _WRITERS[form](result, simulated, target)
-    pending = result.count(PodState.PENDING)
+    pending = result.count(OutcomeState.PENDING)
     if max_pending is not None and pending > max_pending:
         click.echo(f"kubestow: {pending} pods are pending, more than --max-pending={max_pending}", err=True)
         return 1
@@ -93,7 +93,7 @@ def _with_gap(simulation: Simulation, result: SimulationResult, cost_model: str,
     """The result with the gap to the optimal placement. Raises InputError without OR-Tools, and PluginError."""
     import dataclasses
 
-    from kubestow_lab.optimum.search import OptimumOptions, find_optimum
+    from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
 
     options = OptimumOptions(cost_model=cost_model, limit=limit, seed=simulation.options.seed)
     return dataclasses.replace(result, gap=find_optimum(simulation, result, options))
@@ -113,7 +113,7 @@ def _write_json(result: SimulationResult, simulation: Simulation, target: str) -
 def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -> None:
     import yaml
 
-    from kubestow_lab.simulation.results.manifests import resulting_objects
+    from kubestow_lab.simulation.manifests import resulting_objects
 
     objects = list(resulting_objects(result.api, simulation.cluster, simulation.arrivals))
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -126,19 +126,19 @@ def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -
 
 
 def _write_csv(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.results.files import write_csv
+    from kubestow_lab.simulation.simulation_result import write_csv
 
     report_written(write_csv(result, Path(target)))
 
 
 def _write_parquet(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.results.files import write_parquet
+    from kubestow_lab.simulation.simulation_result import write_parquet
 
     report_written(write_parquet(result, Path(target)))
 
 
 def _write_html(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.reports.simulation_report import simulation_report
+    from kubestow_lab.reports import simulation_report
 
     emit(simulation_report(result, simulation), target)
 

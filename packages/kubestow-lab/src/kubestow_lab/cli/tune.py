@@ -14,7 +14,7 @@ from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result, progress_bar
 from kubestow.errors import InputError
-from kubestow_lab.cli.inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
+from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
 __all__ = ["tune"]
 
@@ -63,9 +63,9 @@ def tune(
     Each configuration of the search is simulated. Those that no other one beats in all objectives are printed, beside
     the base configuration (--config). The best in the first objective is written with --write-config.
     """
-    from kubestow_lab.tuning.search import TuningOptions
-    from kubestow_lab.tuning.search import tune as tuned
     from kubestow_lab.tuning.search_space import SearchSpace
+    from kubestow_lab.tuning.tuning_search import TuningOptions
+    from kubestow_lab.tuning.tuning_search import tune as tuned
 
     if dask is not None and processes is not None:
         raise click.UsageError("--dask and --processes exclude each other")

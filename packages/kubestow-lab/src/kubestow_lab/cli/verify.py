@@ -13,7 +13,7 @@ from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow_lab.conformance.scheduling import ReplayMismatch
+    from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
 __all__ = ["verify"]
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
-from kubestow_lab.comparison.pods import (
-    Change,
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+from kubestow.reports.model import Block
+from kubestow.reports.terminal import Displayed
+from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
+    PodChange,
     PodDifference,
     difference_groups,
     pod_differences,
 )
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
+from kubestow_lab.comparison.tables import comparison_blocks
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
-from kubestow_lab.simulation.results.outcomes import PodOutcome
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.simulation.outcomes import PodOutcome
+from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
-__all__ = ["Comparison", "Side"]
+__all__ = ["Side", "SimulationComparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SimulationComparison(Displayed):
     """A baseline, a candidate, and what differs. In a notebook and with rich it shows as tables."""
 
     baseline: Side
@@ -42,12 +50,12 @@ class Comparison:
     metrics: Mapping[str, MetricChange]
 
     @classmethod
-    def of(cls, baseline: Side, candidate: Side) -> Comparison:
+    def of(cls, baseline: Side, candidate: Side) -> SimulationComparison:
         """Compare two results."""
         pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes)
         changes = Counter(difference.change for difference in pods)
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
-        for name, change in (("lost", Change.LOST), ("won", Change.WON), ("moved", Change.MOVED)):
+        for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
         names = sorted(before.keys() & after.keys(), key=_position)
         return cls(
@@ -57,7 +65,7 @@ class Comparison:
             {name: MetricChange(name, _metric(name), before[name], after[name]) for name in names},
         )
 
-    def count(self, change: Change) -> int:
+    def count(self, change: PodChange) -> int:
         """How many pods have a change."""
         return sum(1 for difference in self.pods if difference.change is change)
 
@@ -102,7 +110,7 @@ class Comparison:
                 }
                 for name, found in self.metrics.items()
             },
-            "changes": {change.value: self.count(change) for change in Change},
+            "changes": {change.value: self.count(change) for change in PodChange},
             "pods": [
                 {
                     "namespace": difference.outcome.namespace,
@@ -116,21 +124,13 @@ class Comparison:
             ],
         }
 
-    def __rich__(self) -> Any:
-        """The tables for a terminal."""
-        from kubestow_lab.comparison.tables import render  # rich takes a while to import
-
-        return render((self.baseline.name, self.candidate.name), self.pods, self.metrics)
-
-    def _repr_html_(self) -> str:
-        """The tables for a notebook."""
-        from kubestow.reports.tables import as_html
-
-        return as_html(self.__rich__())
+    def blocks(self) -> Iterator[Block]:
+        """What differs, in tables."""
+        return comparison_blocks((self.baseline.name, self.candidate.name), self.pods, self.metrics)
 
     def __repr__(self) -> str:
         """The numbers of pods by change."""
-        changes = ", ".join(f"{self.count(change):,} {change.value}" for change in Change)
+        changes = ", ".join(f"{self.count(change):,} {change.value}" for change in PodChange)
         return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
 
 
@@ -159,3 +159,40 @@ def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
 def _rounded(value: float) -> float:
     """Micro-units are enough, and hide the rounding errors of sums."""
     return round(value, 6)
+
+
+def compare(
+    cluster: ClusterObjects,
+    arrivals: Arrivals | None = None,
+    *,
+    baseline: SchedulerOptions,
+    candidate: SchedulerOptions,
+    options: SimulationOptions | None = None,
+    names: Sequence[str] = ("baseline", "candidate"),
+    progress: Callable[[SimulationProgress], None] = lambda progress: None,
+) -> SimulationComparison:
+    """Simulate two schedulers, with the same options and seed, and compare the results.
+
+    ``baseline`` and ``candidate`` are configuration, plugin classes and feature gates; both may have plugins of one
+    name, such as two versions of a plugin. ``progress`` is called now and then, with the pods of both simulations.
+    Raises ConfigurationError for an invalid configuration, and PluginError when a plugin cannot be constructed.
+    """
+    simulations = [
+        Simulation(
+            cluster,
+            arrivals or Arrivals(),
+            configuration=side.configuration,
+            plugins=side.plugins,
+            gates=side.gates,
+            options=options or SimulationOptions(),
+        )
+        for side in (baseline, candidate)
+    ]
+    results = [simulation.run(partial(_of_both, progress, number)) for number, simulation in enumerate(simulations)]
+    sides = [Side(name, result) for name, result in zip(names, results, strict=True)]
+    return SimulationComparison.of(*sides)
+
+
+def _of_both(progress: Callable[[SimulationProgress], None], simulation: int, done: SimulationProgress) -> None:
+    """Report the progress of the first or second simulation as that of both."""
+    progress(SimulationProgress(simulation * done.total + done.pods, 2 * done.total, done.time))

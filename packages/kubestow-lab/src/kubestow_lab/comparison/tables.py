@@ -1,65 +1,151 @@
-"""The tables of a comparison for a terminal."""
+"""A comparison in tables: values of metrics as text, and the rows that all forms for people have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from kubestow.reports.tables import plain_table
-from kubestow_lab.comparison import figures
-from kubestow_lab.comparison.metrics import MetricChange
-from kubestow_lab.comparison.pods import DifferenceGroup, PodDifference, difference_groups
+from kubestow.reports.model import Block, Paragraph, Span, Table
+from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference, difference_groups
+from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
-__all__ = ["render"]
+__all__ = [
+    "change_text",
+    "comparison_blocks",
+    "crossed_text",
+    "differs",
+    "groups_table",
+    "headline",
+    "metrics_table",
+    "thresholds_table",
+    "value_text",
+]
 
-_MOST_GROUPS = 15
+#: Shown even if they are equal.
+_ALWAYS_SHOWN = ("pending", "placed")
+#: So many pods of a group are named, and so many groups are shown on a terminal.
+_PODS_NAMED, _MOST_GROUPS = 3, 15
+_WORDING = {
+    PodChange.LOST: "{} pending in the candidate only",
+    PodChange.WON: "{} pending in the baseline only",
+    PodChange.PREEMPTED: "{} preempted in the candidate only",
+    PodChange.SPARED: "{} preempted in the baseline only",
+    PodChange.MOVED: "{} on another node",
+    PodChange.ADDED: "{} in the candidate only",
+    PodChange.MISSING: "{} in the baseline only",
+}
 
 
-def render(
+def comparison_blocks(
     names: tuple[str, str],
     pods: Sequence[PodDifference],
     metrics: Mapping[str, MetricChange],
     checked: Sequence[CheckedThreshold] = (),
-) -> RenderableType:
-    """What differs, the metrics that move, the pods by change and owner, and the thresholds.
+) -> Iterator[Block]:
+    """What differs, the metrics that move, the pods by change and owner, and the thresholds, for a terminal.
 
     ``names`` are those of the baseline and the candidate.
     """
-    title = f"{names[0]} (baseline) and {names[1]} (candidate)"
-    parts: list[RenderableType] = [Text(title), Text(figures.headline(pods)), _metrics(metrics, checked)]
+    yield Paragraph(f"{names[0]} (baseline) and {names[1]} (candidate)")
+    yield Paragraph(headline(pods))
+    yield metrics_table(metrics, checked)
     if pods:
-        parts.append(_groups(difference_groups(pods)))
+        yield groups_table(difference_groups(pods), most=_MOST_GROUPS)
     if checked:
-        parts.append(_thresholds(checked))
-    return Group(*parts)
+        table = Table("threshold", "", right=())
+        for found in checked:
+            table.add(crossed_text(found), "crossed" if found.crossed else "ok")
+        yield table
 
 
-def _metrics(metrics: Mapping[str, MetricChange], checked: Sequence[CheckedThreshold]) -> Table:
-    table = plain_table("metric", "baseline", "candidate", "change", "")
-    for found in figures.metric_rows(metrics, checked):
-        values = (figures.value_text(found, value) for value in (found.baseline, found.candidate))
-        table.add_row(found.name, *values, figures.change_text(found), found.verdict)
+def headline(pods: Iterable[PodDifference]) -> str:
+    """How many pods differ, in one sentence."""
+    counts = Counter(difference.change for difference in pods)
+    parts = []
+    for change, wording in _WORDING.items():
+        if count := counts[change]:
+            parts.append(wording.format("1 pod" if count == 1 else f"{count:,} pods"))
+    return "; ".join(parts) or "no pod differs"
+
+
+def metrics_table(metrics: Mapping[str, MetricChange], checked: Iterable[CheckedThreshold] = ()) -> Table:
+    """The metrics that differ, those that thresholds are about, and the most important ones."""
+    shown = {*_ALWAYS_SHOWN, *(found.threshold.metric for found in checked)}
+    table = Table("metric", "baseline", "candidate", "change", "")
+    for name, found in metrics.items():
+        if name in shown or differs(found):
+            values = (value_text(found, value) for value in (found.baseline, found.candidate))
+            table.add(Span(found.name, "code"), *values, change_text(found), found.verdict)
     return table
 
 
-def _groups(groups: Sequence[DifferenceGroup]) -> Table:
-    table = plain_table("pods", "change", "owner", "names", "why", right=("pods",))
-    for group in groups[:_MOST_GROUPS]:
+def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
+    """At most so many groups of pods that differ, each with the names of its first pods."""
+    table = Table("pods", "change", "owner", "names", "why", right=("pods",))
+    for group in groups[:most]:
         owner = f"{group.namespace} {group.owner or 'pods without owner'}"
-        names = ", ".join(figures.group_pods(group))
-        table.add_row(f"{len(group.pods):,}", group.change.value, owner, names, group.reason)
-    rest = groups[_MOST_GROUPS:]
+        names = [pod.partition("/")[2] for pod in group.pods[:_PODS_NAMED]]
+        more = ["…"] if len(group.pods) > _PODS_NAMED else []
+        spans = (Span(text, "code") for text in (owner, ", ".join((*names, *more)), group.reason))
+        table.add(f"{len(group.pods):,}", group.change.value, *spans)
+    rest = groups[most:]
     if rest:
-        table.add_row(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "", "", "")
+        table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "", "", "")
     return table
 
 
-def _thresholds(checked: Sequence[CheckedThreshold]) -> Table:
-    table = plain_table("threshold", "", right=())
+def thresholds_table(checked: Iterable[CheckedThreshold]) -> Table:
+    """The thresholds with their values, and whether they are crossed."""
+    table = Table(
+        "threshold",
+        "candidate",
+        "baseline",
+        "limit",
+        "",
+        right=("candidate", "baseline", "limit"),
+        caption="Thresholds",
+    )
     for found in checked:
-        table.add_row(figures.crossed_text(found), "crossed" if found.crossed else "ok")
+        values = (f"{value:g}" for value in (found.value, found.baseline, found.limit))
+        verdict = Span("crossed", "failed") if found.crossed else Span("ok", "passed")
+        table.add(Span(found.threshold.text, "code"), *values, verdict)
     return table
+
+
+def value_text(metric: MetricChange, value: float) -> str:
+    """A value with its unit."""
+    match metric.metric.unit:
+        case Unit.SHARE:
+            return f"{value:.1%}"
+        case Unit.SECONDS:
+            return _seconds(value)
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.2f}"
+
+
+def differs(metric: MetricChange) -> bool:
+    """Whether the values are different as they are shown."""
+    return value_text(metric, metric.baseline) != value_text(metric, metric.candidate)
+
+
+def change_text(metric: MetricChange) -> str:
+    """The change with its sign; of shares in percentage points."""
+    change = metric.change
+    match metric.metric.unit:
+        case Unit.SHARE:
+            return f"{100 * change:+.1f} pp"
+        case Unit.SECONDS:
+            return ("+" if change >= 0 else "") + _seconds(change)
+    return f"{change:+,.0f}" if change == round(change) else f"{change:+,.2f}"
+
+
+def crossed_text(found: CheckedThreshold) -> str:
+    """Why a threshold is crossed."""
+    metric = found.threshold.metric
+    return (
+        f"{found.threshold.text}: {metric} is {found.value:g}, the limit {found.limit:g} (baseline {found.baseline:g})"
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if abs(value) >= 1000 else f"{value:.3g} s"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubestow.framework.profile import Registry
-from kubestow_lab.conformance.capacity import replay_capacity
-from kubestow_lab.conformance.descheduling import replay_descheduling
+from kubestow_lab.conformance.capacity_replay import replay_capacity
+from kubestow_lab.conformance.descheduling_replay import replay_descheduling
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, DescheduleCase, read_cases
-from kubestow_lab.conformance.scheduling import ReplayMismatch, replay
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch, replay
 
 __all__ = ["replay_file"]
 

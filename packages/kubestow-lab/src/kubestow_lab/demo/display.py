@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kubestow.scheduling.queued_pod import Place
-from kubestow_lab.demo.run import DemoProgress, DemoResult
+from kubestow_lab.demo.demo_run import DemoProgress, DemoResult
 from kubestow_lab.workloads.report import PendingGroup, Summary, Utilisation
 from kubestow_lab.workloads.workload import Workload
 

@@ -21,7 +21,7 @@ from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow_lab.flow.cost_models import CostModel
-from kubestow_lab.flow.problem import PodClass, Problem
+from kubestow_lab.flow.problem import FlowProblem, PodClass
 
 __all__ = ["Formulation", "formulate", "why_not_modelled"]
 
@@ -36,7 +36,7 @@ class Formulation:
     Constraints between nodes, such as affinity and spread, are not in the problem.
     """
 
-    problem: Problem
+    problem: FlowProblem
     members: Sequence[Sequence[PodInfo]]
     interacting: frozenset[str]
 
@@ -140,7 +140,7 @@ def formulate(
     rows = list(merged.values())
     resources = sorted({name for pod_class, *_ in rows for name in pod_class.requests})
     shape = len(rows), len(nodes)
-    problem = Problem(
+    problem = FlowProblem(
         classes=[
             PodClass(len(members), each.priority, each.requests, each.host_ports, each.unscheduled)
             for each, _, _, members in rows

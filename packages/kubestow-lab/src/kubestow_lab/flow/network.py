@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kubestow.errors import KubestowError
 from kubestow_lab.flow import solvers
-from kubestow_lab.flow.problem import NodeCosts, Problem
+from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
 __all__ = ["flow_bound", "safe_slots", "solve_flow"]
 
@@ -29,7 +29,7 @@ Amounts = NDArray[np.int64]
 _SINGLE_ARCS = 8
 
 
-def solve_flow(problem: Problem, slots: Amounts | None = None) -> Amounts:
+def solve_flow(problem: FlowProblem, slots: Amounts | None = None) -> Amounts:
     """The cheapest placement of as many pods at a time as are safe, int64 (classes, nodes).
 
     A pod stays unscheduled where that is cheaper. ``slots`` are the pods that each node takes, by default
@@ -58,7 +58,7 @@ def solve_flow(problem: Problem, slots: Amounts | None = None) -> Amounts:
     return solution
 
 
-def safe_slots(problem: Problem) -> Amounts:
+def safe_slots(problem: FlowProblem) -> Amounts:
     """How many pods fit on each node whichever they are, int64; 1 where any fits at all."""
     slots = problem.slots.copy()
     for resource, free in problem.free.items():
@@ -68,7 +68,7 @@ def safe_slots(problem: Problem) -> Amounts:
     return np.where((problem.capacity > 0).any(axis=0), np.maximum(slots, 1), 0)
 
 
-def flow_bound(problem: Problem, priority: int) -> int:
+def flow_bound(problem: FlowProblem, priority: int) -> int:
     """At least as many pods as any placement has of a priority or higher ones: the maximum flow of a relaxation.
 
     In it a node takes as many pods as would fit if each requested the least that any class on it does.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kubestow_lab.flow import solvers
 from kubestow_lab.flow.network import flow_bound
-from kubestow_lab.flow.problem import NodeCosts, Problem
+from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
 __all__ = ["Packing", "PackingOptions", "pack"]
 
@@ -55,7 +55,7 @@ class Packing:
     cost_proven: bool
 
 
-def pack(problem: Problem, start: Amounts, options: PackingOptions | None = None) -> Packing:
+def pack(problem: FlowProblem, start: Amounts, options: PackingOptions | None = None) -> Packing:
     """The best solution found, no worse than ``start``, which the problem must allow.
 
     Raises InputError without OR-Tools.
@@ -86,13 +86,15 @@ def pack(problem: Problem, start: Amounts, options: PackingOptions | None = None
     return Packing(found, bounds, proven, cost_proven and proven)
 
 
-def _reaches(problem: Problem, found: Amounts, bounds: Mapping[int, int]) -> bool:
+def _reaches(problem: FlowProblem, found: Amounts, bounds: Mapping[int, int]) -> bool:
     """Whether a solution places as many pods as the bounds allow."""
     above = np.cumsum([problem.placed(found, priority) for priority in bounds])
     return bool(above.tolist() == list(bounds.values()))
 
 
-def _packed_in_parts(problem: Problem, start: Amounts, options: PackingOptions, bounds: Mapping[int, int]) -> Amounts:
+def _packed_in_parts(
+    problem: FlowProblem, start: Amounts, options: PackingOptions, bounds: Mapping[int, int]
+) -> Amounts:
     """A solution after a few nodes at a time were packed anew, those with most room for a waiting class.
 
     It places more pods, or as many; costs are left alone.
@@ -114,7 +116,7 @@ def _packed_in_parts(problem: Problem, start: Amounts, options: PackingOptions, 
     return found
 
 
-def _roomiest(problem: Problem, found: Amounts, row: int, random: np.random.Generator) -> NDArray[np.intp]:
+def _roomiest(problem: FlowProblem, found: Amounts, row: int, random: np.random.Generator) -> NDArray[np.intp]:
     """Some nodes on which a class could be: with chance, those that lack the smallest share of its requests."""
     lacking = np.zeros(len(problem.nodes))
     for resource, amount in problem.classes[row].requests.items():
@@ -125,7 +127,7 @@ def _roomiest(problem: Problem, found: Amounts, row: int, random: np.random.Gene
     return np.sort(possible[order[:_PART_NODES]])
 
 
-def _simple_bound(problem: Problem, priority: int) -> int:
+def _simple_bound(problem: FlowProblem, priority: int) -> int:
     """A bound for the pods of a priority or higher, without search."""
     chosen = np.array([each.priority >= priority for each in problem.classes])
     possible = np.where(chosen, np.minimum(problem.counts, problem.capacity.sum(axis=1)), 0)
@@ -148,7 +150,7 @@ def _most_within(amount: int, requests: Amounts, counts: Amounts) -> int:
     return most
 
 
-def _part(problem: Problem, start: Amounts, columns: NDArray[np.intp]) -> Problem:
+def _part(problem: FlowProblem, start: Amounts, columns: NDArray[np.intp]) -> FlowProblem:
     """The problem of some nodes, when the pods that ``start`` has on the others stay there."""
     elsewhere = start.sum(axis=1) - start[:, columns].sum(axis=1)
     return replace(
@@ -166,7 +168,7 @@ def _part(problem: Problem, start: Amounts, columns: NDArray[np.intp]) -> Proble
 class _Model:
     """The CP-SAT model of a problem."""
 
-    def __init__(self, problem: Problem, options: PackingOptions) -> None:
+    def __init__(self, problem: FlowProblem, options: PackingOptions) -> None:
         self._problem, self._seed = problem, options.seed
         self._cp = solvers.cp_model()
         self._model = model = self._cp.CpModel()

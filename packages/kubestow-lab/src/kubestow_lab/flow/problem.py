@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.rules.pods import HostPort
 
-__all__ = ["NodeCosts", "PodClass", "Problem"]
+__all__ = ["FlowProblem", "NodeCosts", "PodClass"]
 
 Amounts = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class NodeCosts:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FlowProblem:
     """Classes, nodes, and what they allow.
 
     ``feasible`` is bool of shape (classes, nodes); ``free`` has the free amounts by resource and ``slots`` the free pod

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow_lab.flow.equivalence import why_not_modelled
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 __all__ = ["EndState"]
 
@@ -35,7 +35,7 @@ class EndState:
     unmodelled: dict[str, str] = field(default_factory=dict)
     ineligible: dict[str, str] = field(default_factory=dict)
     _fixed: list[Pod] = field(default_factory=list)
-    _nodes: Cluster = field(default_factory=Cluster)
+    _nodes: ClusterObjects = field(default_factory=ClusterObjects)
     _options: SchedulerOptions = field(default_factory=SchedulerOptions)
 
     @classmethod
@@ -46,7 +46,7 @@ class EndState:
             _nodes=cluster.altered(pods=()),
             _options=SchedulerOptions(simulation.configuration, simulation.plugins, simulation.gates),
         )
-        live = (PodState.RUNNING, PodState.PENDING)
+        live = (OutcomeState.RUNNING, OutcomeState.PENDING)
         simulated = {outcome.key for outcome in result.outcomes if outcome.state in live}
         scheduler = state.scheduler()
         for pod in cluster.pods:

@@ -17,7 +17,7 @@ from kubestow.errors import APIError, InputError
 from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
 from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["APIServerCluster", "Cluster", "Creation", "ObjectReference", "reference_to"]
+__all__ = ["APIServerCluster", "ClusterUnderTest", "Creation", "ObjectIdentity", "reference_to"]
 
 
 Creation = Callable[[], Awaitable[Object]]
@@ -25,7 +25,7 @@ Creation = Callable[[], Awaitable[Object]]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectReference:
+class ObjectIdentity:
     """Identifies an object; ``namespace`` is empty for kinds without namespaces."""
 
     api_version: str
@@ -34,7 +34,7 @@ class ObjectReference:
     name: str
 
 
-class Cluster(Protocol):
+class ClusterUnderTest(Protocol):
     """A cluster under test. Failures are raised as APIError or Unreachable."""
 
     async def prepare(self, obj: Object, namespace: str = "") -> Creation:
@@ -49,7 +49,7 @@ class Cluster(Protocol):
     async def replace(self, obj: Object, namespace: str = "", subresource: str = "") -> None:
         """Replace an existing object, or one subresource of it."""
 
-    async def delete(self, reference: ObjectReference, *, immediately: bool = False) -> None:
+    async def delete(self, reference: ObjectIdentity, *, immediately: bool = False) -> None:
         """Delete an object, without a grace period if ``immediately``. One that does not exist is no error."""
 
     async def delete_pods(self, namespace: str, labels: Mapping[str, str], *, immediately: bool = False) -> None:
@@ -62,10 +62,10 @@ class Cluster(Protocol):
         """Deliver all pods and their changes until cancelled. A delivered pod has metadata, spec and status."""
 
 
-def reference_to(obj: Object, namespace: str = "") -> ObjectReference:
+def reference_to(obj: Object, namespace: str = "") -> ObjectIdentity:
     """The reference to an object with a name."""
     name = obj["metadata"]["name"]
-    return ObjectReference(obj.get("apiVersion", "v1"), obj["kind"], namespace, name)
+    return ObjectIdentity(obj.get("apiVersion", "v1"), obj["kind"], namespace, name)
 
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -110,7 +110,7 @@ _PODS = Resource("/api/v1", "pods", "Pod", _ObservedPod)
 
 
 class APIServerCluster:
-    """Implements :class:`kubestow_lab.scheduler_perf.clusters.Cluster` with requests to an API server."""
+    """Implements :class:`kubestow_lab.scheduler_perf.clusters.ClusterUnderTest` with requests to an API server."""
 
     def __init__(self, transport: Transport, *, clock: Clock, random: Random) -> None:
         self._transport, self._clock, self._random = transport, clock, random
@@ -151,7 +151,7 @@ class APIServerCluster:
         name = quote(obj["metadata"]["name"], safe="") + (f"/{subresource}" if subresource else "")
         await self._transport.request("PUT", f"{path}/{name}?fieldValidation=Strict", msgspec.json.encode(obj))
 
-    async def delete(self, reference: ObjectReference, *, immediately: bool = False) -> None:
+    async def delete(self, reference: ObjectIdentity, *, immediately: bool = False) -> None:
         path = await self._collection(reference.api_version, reference.kind, reference.namespace)
         options = _DELETE_IMMEDIATELY if immediately else _DELETE
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
-from kubestow_lab.scheduler_perf.clusters import ObjectReference
+from kubestow_lab.scheduler_perf.clusters import ObjectIdentity
 from kubestow_lab.scheduler_perf.object_operations import (
     allocate_claims,
     churn,
@@ -181,7 +181,7 @@ async def clean_up(session: Session) -> None:
 
     await session.in_parallel(len(session.other_objects), delete, visible=False)
     for namespace in session.namespaces:
-        reference = ObjectReference("v1", "Namespace", "", namespace)
+        reference = ObjectIdentity("v1", "Namespace", "", namespace)
         await _ignoring_failures(cluster.delete(reference), f"namespace {namespace}")
     await _wait_for_namespaces(session)
 

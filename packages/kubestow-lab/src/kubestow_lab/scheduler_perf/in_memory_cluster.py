@@ -20,7 +20,7 @@ from kubestow.rules.defaults import default_allocatable, default_pod_spec, defau
 from kubestow.scheduling.events.resources import PODS, WATCHED
 from kubestow.scheduling.interfaces import Resource, Subscriber
 from kubestow.testing.memory_cluster import MemoryCluster
-from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
+from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
 from kubestow_lab.scheduler_perf.object_templates import Object
 
 __all__ = ["InMemoryCluster"]
@@ -36,7 +36,7 @@ _UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "Runti
 
 
 class InMemoryCluster:
-    """Implements :class:`~kubestow_lab.scheduler_perf.clusters.Cluster`.
+    """Implements :class:`~kubestow_lab.scheduler_perf.clusters.ClusterUnderTest`.
 
     The scheduler runs on :attr:`memory`.
     """
@@ -85,7 +85,7 @@ class InMemoryCluster:
             new = msgspec.structs.replace(new, spec=spec, status=current.status)
         self.memory.put(new)
 
-    async def delete(self, reference: ObjectReference, *, immediately: bool = False) -> None:
+    async def delete(self, reference: ObjectIdentity, *, immediately: bool = False) -> None:
         resource = _watched(reference.api_version, reference.kind)
         if resource is None:
             return

@@ -7,7 +7,7 @@ import logging
 
 from kubestow.errors import APIError, InputError
 from kubestow.log_fields import fields
-from kubestow_lab.scheduler_perf.clusters import ObjectReference, reference_to
+from kubestow_lab.scheduler_perf.clusters import ObjectIdentity, reference_to
 from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
 from kubestow_lab.scheduler_perf.operations import (
     AllocateResourceClaims,
@@ -93,7 +93,7 @@ async def churn(session: Session, operation: Churn, index: int) -> None:
     namespace = operation.namespace or f"namespace-{index}"
     templates = [session.template(path) for path in operation.template_paths]
     interval = (operation.interval_milliseconds or 500) / 1000
-    existing: dict[tuple[int, int], ObjectReference] = {}
+    existing: dict[tuple[int, int], ObjectIdentity] = {}
     rounds = 0
     next_round = session.clock.monotonic()
     while operation.mode == "recreate" or not operation.number or rounds < operation.number:
@@ -115,7 +115,7 @@ async def churn(session: Session, operation: Churn, index: int) -> None:
         rounds += 1
 
 
-async def _create_churned(session: Session, template: ObjectTemplate, namespace: str) -> ObjectReference:
+async def _create_churned(session: Session, template: ObjectTemplate, namespace: str) -> ObjectIdentity:
     obj = template.object(0, 1)
     if obj.get("kind") == "Pod":
         await session.ensure_priority_class(obj)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kubestow_lab.scheduler_perf.clusters import Creation, ObjectReference
+from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
 from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
 from kubestow_lab.scheduler_perf.operations import CreatePods, DeletePods, seconds
 from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, has_labels
@@ -103,7 +103,7 @@ class PodCreation:
         number = 0
         while True:
             record = await scheduled.get()
-            reference = ObjectReference("v1", "Pod", record.namespace, record.name)
+            reference = ObjectIdentity("v1", "Pod", record.namespace, record.name)
             await self._session.cluster.delete(reference, immediately=True)
             number += 1
             await self._create([await self._prepare_pod(number % max(1, self._operation.count))])
@@ -132,7 +132,7 @@ async def delete_pods(session: Session, operation: DeletePods) -> None:
         if pod.exists and has_labels(pod, operation.label_selector)
     ]
     async for number in session.paced(len(pods), operation.delete_pods_per_second):
-        await session.cluster.delete(ObjectReference("v1", "Pod", operation.namespace, pods[number].name))
+        await session.cluster.delete(ObjectIdentity("v1", "Pod", operation.namespace, pods[number].name))
 
 
 async def create_volumes(session: Session, operation: CreatePods, namespace: str) -> None:

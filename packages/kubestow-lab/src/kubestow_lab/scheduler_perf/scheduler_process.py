@@ -24,7 +24,7 @@ from kubestow.process import WallClock, stop_process
 from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
 from kubestow_lab.scheduler_perf.session import WorkloadFailed
 
-__all__ = ["SchedulerProcess", "metrics_of", "scheduler_configuration", "scheduler_process", "supported_gates"]
+__all__ = ["MeasuredScheduler", "metrics_of", "scheduler_configuration", "scheduler_process", "supported_gates"]
 
 #: The client limits of scheduler_perf.
 _QPS, _BURST = 5000, 5000
@@ -35,7 +35,7 @@ _KEPT_LINES = 20
 
 
 @dataclass(frozen=True)
-class SchedulerProcess:
+class MeasuredScheduler:
     """A running scheduler; ``metrics_url`` is its secure port."""
 
     process: asyncio.subprocess.Process
@@ -99,7 +99,7 @@ def scheduler_configuration(file: Path | None, kubeconfig: str = "") -> dict[str
 @asynccontextmanager
 async def scheduler_process(
     configuration: Mapping[str, Any], gates: Mapping[str, bool], *, master: str = ""
-) -> AsyncIterator[SchedulerProcess]:
+) -> AsyncIterator[MeasuredScheduler]:
     """Start a scheduler, wait until it schedules, and stop it on exit.
 
     ``master`` is the URL of an API server without a kubeconfig. Raises WorkloadFailed if the scheduler does not start.
@@ -123,7 +123,7 @@ async def scheduler_process(
         ready, lines = asyncio.Event(), deque[str](maxlen=_KEPT_LINES)
         assert process.stderr is not None
         reading = asyncio.create_task(_read(process.stderr, ready, lines))
-        scheduler = SchedulerProcess(process, f"https://127.0.0.1:{port}", lines, reading)
+        scheduler = MeasuredScheduler(process, f"https://127.0.0.1:{port}", lines, reading)
         try:
             await _wait_until(ready, scheduler)
             yield scheduler
@@ -140,7 +140,7 @@ async def _read(stream: asyncio.StreamReader, ready: asyncio.Event, lines: deque
         lines.append(line.decode(errors="replace").strip())
 
 
-async def _wait_until(ready: asyncio.Event, scheduler: SchedulerProcess) -> None:
+async def _wait_until(ready: asyncio.Event, scheduler: MeasuredScheduler) -> None:
     waiting, failing = asyncio.create_task(ready.wait()), asyncio.create_task(scheduler.failed())
     try:
         await asyncio.wait((waiting, failing), timeout=_START_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.scheduling.interfaces import Clock
-from kubestow_lab.scheduler_perf.clusters import Cluster, Creation, ObjectReference, reference_to
+from kubestow_lab.scheduler_perf.clusters import ClusterUnderTest, Creation, ObjectIdentity, reference_to
 from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
-__all__ = ["ExecutionOptions", "Progress", "Session", "WorkloadFailed"]
+__all__ = ["ExecutionOptions", "RunProgress", "Session", "WorkloadFailed"]
 
 
 _ALREADY_EXISTS = 409
@@ -29,7 +29,7 @@ class WorkloadFailed(KubestowError):
     """A workload did not get to its end: pods were not scheduled in time, or the scheduler ended."""
 
 
-class Progress(Protocol):
+class RunProgress(Protocol):
     """Where the progress of a workload is shown."""
 
     def operation(self, number: int, total: int, name: str) -> None:
@@ -53,9 +53,9 @@ class Session:
     """One run of a workload on a cluster."""
 
     plan: WorkloadPlan
-    cluster: Cluster
+    cluster: ClusterUnderTest
     tracker: PodTracker
-    progress: Progress
+    progress: RunProgress
     clock: Clock
     random: Random
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
@@ -63,7 +63,7 @@ class Session:
     awaited: dict[str, int] = field(default_factory=dict, init=False)
     #: The created namespaces, and the created objects that are in none of them: what has to be deleted afterwards.
     namespaces: dict[str, None] = field(default_factory=dict, init=False)
-    other_objects: list[ObjectReference] = field(default_factory=list, init=False)
+    other_objects: list[ObjectIdentity] = field(default_factory=list, init=False)
     _known_namespaces: set[str] = field(default_factory=set, init=False)
     _priority_classes: set[int] = field(default_factory=set, init=False)
     _templates: dict[Path, ObjectTemplate] = field(default_factory=dict, init=False)

@@ -22,14 +22,14 @@ from kubestow_lab.scheduler_perf.operations import (
     resolved,
 )
 
-__all__ = ["TestCase", "Workload", "WorkloadPlan", "read_test_cases"]
+__all__ = ["TestCase", "WorkloadCase", "WorkloadPlan", "read_test_cases"]
 
 
 #: The place in the data that msgspec appends to its messages.
 _PLACE = re.compile(r" - at `\$(.*)`$")
 
 
-class Workload(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
+class WorkloadCase(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
     """A workload: the parameters of one run of a test case.
 
     ``threshold`` is the throughput that scheduler_perf's CI demands; here it has no effect.
@@ -50,7 +50,7 @@ class TestCase(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_on
 
     name: str
     workload_template: list[Operation]
-    workloads: list[Workload]
+    workloads: list[WorkloadCase]
     default_pod_template_path: str = ""
     scheduler_config_path: str = ""
     feature_gates: dict[str, bool] = {}
@@ -68,7 +68,7 @@ class WorkloadPlan:
 
     file: Path
     case: TestCase
-    workload: Workload
+    workload: WorkloadCase
     parameters: Parameters
 
     @property

@@ -10,24 +10,25 @@ from typing import Any
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.api.core import Pod, PodResourceClaimStatus
+from kubestow.api.core import Node, Pod, PodResourceClaimStatus
 from kubestow.api.formats.duration import Duration
 from kubestow.api.meta import ObjectMeta, convert, decode, without_nulls
 from kubestow.engine.input import kinds
-from kubestow.engine.input.cluster import Cluster, InputSummary
-from kubestow.engine.input.documents import SourceObject, read_objects
+from kubestow.engine.input.admission import Admission
+from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
+from kubestow.engine.input.documents import Problems, SourceObject, read_objects
 from kubestow.engine.input.expansion import Expansion, Replica, expand
 from kubestow.engine.input.object_defaults import with_default_class
-from kubestow.engine.input.problems import Problems
 from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow_lab.workloads.workload import DURATION
+from kubestow_lab.workloads import gpu, openb
+from kubestow_lab.workloads.gpu import PodShape
+from kubestow_lab.workloads.workload import DURATION, Object
 
-__all__ = ["ARRIVAL", "Arrival", "Arrivals"]
+__all__ = ["ARRIVAL", "Arrival", "Arrivals", "load_trace"]
 
-Object = dict[str, Any]
 
 #: Pod annotation with the time of its arrival, such as ``"90s"``; pods without it arrive at the start.
 ARRIVAL = "kubestow.dev/arrival"
@@ -60,7 +61,7 @@ class Arrivals:
     attribution: str = ""
 
     @classmethod
-    def load(cls, *paths: str | Path, cluster: Cluster, strict: bool = False) -> Arrivals:
+    def load(cls, *paths: str | Path, cluster: ClusterObjects, strict: bool = False) -> Arrivals:
         """Read a workload from manifests: pods, and controllers, whose pods are created as they would create them.
 
         Objects that belong to a controller of the same input are left to it. Pods are new: nodes and statuses are
@@ -90,7 +91,7 @@ class _Named(msgspec.Struct):
 class _Loader:
     """Expands and admits the objects of one workload."""
 
-    def __init__(self, cluster: Cluster, problems: Problems) -> None:
+    def __init__(self, cluster: ClusterObjects, problems: Problems) -> None:
         self._cluster, self._problems = cluster, problems
         self._arrivals = Arrivals()
         self._names = {(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
@@ -293,3 +294,46 @@ def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
     if seconds < 0:
         raise InvalidObject("expected a duration that is not negative", path=f"metadata.annotations[{name}]")
     return seconds
+
+
+def load_trace(
+    folder: str | Path, *, pods: str = "default", nodes: str = "gpu_node"
+) -> tuple[ClusterObjects, Arrivals]:
+    """The cluster and the pods of a trace; ``pods`` and ``nodes`` are short names of lists, such as ``gpuspec33``.
+
+    Raises InputError for missing and invalid files.
+    """
+    with gc_tuning.paused():
+        files = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
+        return _cluster(files.nodes), _arrivals(files.pods)
+
+
+def _cluster(path: Path) -> ClusterObjects:
+    cluster = ClusterObjects(nodes=[convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(path)])
+    cluster.summary.read["Node"] = len(cluster.nodes)
+    return cluster
+
+
+def _arrivals(path: Path) -> Arrivals:
+    """Pods of one shape share their spec; most pods of a trace have one of a few shapes."""
+    templates: dict[PodShape, tuple[Pod, Object]] = {}
+    arrivals = Arrivals(attribution=openb.ATTRIBUTION)
+    for traced in openb.read_pods(path):
+        if traced.shape not in templates:
+            templates[traced.shape] = _template(traced.shape)
+        template, manifest = templates[traced.shape]
+        metadata = msgspec.structs.replace(
+            template.metadata, name=traced.name, uid=f"pod/{gpu.NAMESPACE}/{traced.name}"
+        )
+        pod = msgspec.structs.replace(template, metadata=metadata)
+        duration = None if traced.duration is None else float(traced.duration)
+        arrivals.pods.append(Arrival(pod, float(traced.created), duration, manifest))
+    arrivals.pods.sort(key=lambda arrival: arrival.time)
+    arrivals.summary.read["Pod"] = len(arrivals.pods)
+    return arrivals
+
+
+def _template(shape: PodShape) -> tuple[Pod, Object]:
+    manifest = gpu.pod("", shape)
+    Admission().admit(manifest, gpu.NAMESPACE)
+    return convert(Pod, manifest), manifest

@@ -35,10 +35,10 @@ from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival
 
-__all__ = ["PodListener", "SimulatedCluster"]
+__all__ = ["ArrivalListener", "SimulatedCluster"]
 
 
-class PodListener(Protocol):
+class ArrivalListener(Protocol):
     """Hears of pods that come and go in a simulated cluster."""
 
     def pod_arrived(self, arrival: Arrival) -> None:
@@ -54,7 +54,9 @@ class PodListener(Protocol):
 class SimulatedCluster(MemoryAPI):
     """An API server in memory with controllers; its changes happen on the running event loop."""
 
-    def __init__(self, clock: Clock, listener: PodListener, *, departures: bool = True, replaces: bool = True) -> None:
+    def __init__(
+        self, clock: Clock, listener: ArrivalListener, *, departures: bool = True, replaces: bool = True
+    ) -> None:
         super().__init__()
         self._clock, self._listener = clock, listener
         self._departures, self._replaces = departures, replaces

@@ -22,7 +22,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.configuration_file import read_configuration
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
-from kubestow.engine.input.cluster import Cluster, custom_objects
+from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -33,13 +33,12 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.fragmentation import TypicalPods
-from kubestow_lab.simulation.results.outcomes import OutcomeRecorder, PodState
-from kubestow_lab.simulation.results.result import Busiest, NodeState, SimulationResult
-from kubestow_lab.simulation.results.timeline import RequestedAmounts, Timeline
+from kubestow_lab.simulation.outcomes import OutcomeRecorder, OutcomeState
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
+from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
+from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
 
-__all__ = ["Progress", "Simulation", "SimulationOptions"]
+__all__ = ["Simulation", "SimulationOptions", "SimulationProgress"]
 
 #: How long the scheduler may be busy after the last arrival or departure without binding a pod, in virtual seconds.
 _MAX_IDLE = 900.0
@@ -77,7 +76,7 @@ class SimulationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SimulationProgress:
     """How far a simulation is: pods that have been decided about, of all pods, and virtual time in seconds."""
 
     pods: int
@@ -95,7 +94,7 @@ class Simulation:
     configuration.
     """
 
-    cluster: Cluster
+    cluster: ClusterObjects
     arrivals: Arrivals = field(default_factory=Arrivals)
     configuration: config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None = None
     plugins: Sequence[type[Plugin]] = ()
@@ -112,7 +111,7 @@ class Simulation:
         """All plugin classes by name."""
         return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
 
-    def run(self, progress: Callable[[Progress], None] = lambda progress: None) -> SimulationResult:
+    def run(self, progress: Callable[[SimulationProgress], None] = lambda progress: None) -> SimulationResult:
         """Run to the end; ``progress`` is called now and then.
 
         Also works where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of
@@ -123,7 +122,7 @@ class Simulation:
         with ThreadPoolExecutor(max_workers=1) as executor:
             return executor.submit(lambda: virtual_time.run(_Run(self, progress).result())).result()
 
-    def cluster_after(self, result: SimulationResult) -> Cluster:
+    def cluster_after(self, result: SimulationResult) -> ClusterObjects:
         """The cluster as a run left it."""
         api = result.api
         others = [obj for obj in api.all_objects() if not isinstance(obj, (Node, Pod))]
@@ -141,7 +140,7 @@ def _event_loop_runs() -> bool:
 class _Run:
     """One run of a simulation, on the running event loop with virtual time."""
 
-    def __init__(self, simulation: Simulation, progress: Callable[[Progress], None]) -> None:
+    def __init__(self, simulation: Simulation, progress: Callable[[SimulationProgress], None]) -> None:
         self._simulation, self._options = simulation, simulation.options
         self._progress = progress
         self._pending = [Arrival(pod, 0.0, None, {}) for pod in simulation.cluster.pods if not pod.spec.node_name]
@@ -228,7 +227,7 @@ class _Run:
 
     def _report_progress(self) -> None:
         total = len(self._pending) + len(self._simulation.arrivals.pods)
-        self._progress(Progress(min(self._recorder.counts.attempted, total), total, self._loop.time()))
+        self._progress(SimulationProgress(min(self._recorder.counts.attempted, total), total, self._loop.time()))
 
     def _changed(self) -> None:
         """A pod came or went."""
@@ -288,7 +287,7 @@ class _Run:
         self._timeline.sample(now)
         outcomes = self._recorder.outcomes
         for uid, outcome in outcomes.items():
-            if outcome.state is PodState.PENDING and not outcome.message:
+            if outcome.state is OutcomeState.PENDING and not outcome.message:
                 outcome.message = self._why_untried(uid)
         return SimulationResult(
             outcomes=tuple(outcomes.values()),
@@ -353,7 +352,7 @@ class _Run:
             yield f"{len(configuration.extenders)} extenders of the configuration were not called"
         if not settled:
             yield f"the scheduler was still busy {_MAX_IDLE:.0f} s after the last pod came or went"
-        unreplaced = [o for o in self._recorder.outcomes.values() if o.state is PodState.PREEMPTED and not o.owner]
+        unreplaced = [o for o in self._recorder.outcomes.values() if o.state is OutcomeState.PREEMPTED and not o.owner]
         if unreplaced:
             yield f"{len(unreplaced)} preempted pods have no controller and were not created anew"
 

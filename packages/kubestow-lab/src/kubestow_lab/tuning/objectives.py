@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import OutcomeState
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
 __all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]
@@ -30,7 +30,7 @@ def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping
     return tuple(_FIGURES[name](result, prices) for name in objectives)
 
 
-def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: Cluster) -> dict[str, float]:
+def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
     """Check the names, and return the price of each node if costs matter. Raises InputError."""
     if not objectives:
         raise InputError("objectives", f"there are none, expected some of {', '.join(NAMES)}")
@@ -42,7 +42,7 @@ def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: Clu
     return _prices(space, cluster) if "cost" in objectives else {}
 
 
-def _prices(space: SearchSpace, cluster: Cluster) -> dict[str, float]:
+def _prices(space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
     listed = space.prices
     if listed is None:
         raise InputError(space.subject, "has no prices, which the objective cost needs", place="prices")
@@ -58,7 +58,7 @@ def _prices(space: SearchSpace, cluster: Cluster) -> dict[str, float]:
 
 
 def _pending(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return result.count(PodState.PENDING)
+    return result.count(OutcomeState.PENDING)
 
 
 def _fragmentation(result: SimulationResult, prices: Mapping[str, float]) -> float:

@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 from kubestow import config
-from kubestow.engine.input.yaml_file import convert_part, read_yaml
+from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements

@@ -21,9 +21,9 @@ import numpy as np
 from kubestow import gc_tuning
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.volume_controller import with_bound_volumes
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.engine.pipeline.placer import Placer
+from kubestow.engine.pipeline.pod_placer import Placer
 from kubestow.errors import InputError, PluginError
 from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName
@@ -41,7 +41,7 @@ _MANY_COPIES = 32
 
 
 def nodes_needed(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     arrivals: Arrivals,
     pools: Sequence[NodePool],
     options: SchedulerOptions | None = None,
@@ -60,7 +60,7 @@ def nodes_needed(
         return _Search(fit, pools).result()
 
 
-def _check(cluster: Cluster, pools: Sequence[NodePool]) -> None:
+def _check(cluster: ClusterObjects, pools: Sequence[NodePool]) -> None:
     if not pools:
         raise InputError("node pools", "there are none, expected at least one")
     names = Counter(pool.name for pool in pools)
@@ -77,7 +77,7 @@ class _Fit:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         arrivals: Arrivals,
         pools: Sequence[NodePool],
         options: SchedulerOptions,

@@ -25,9 +25,9 @@ import msgspec
 from kubestow.api.core import Node, Taint
 from kubestow.api.formats import quantity
 from kubestow.api.meta import ObjectMeta, convert
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.engine.input.object_defaults import with_defaults
-from kubestow.engine.input.yaml_file import convert_part, read_yaml
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.rules.requests import requests_by_spec
@@ -104,7 +104,7 @@ def read_node_pools(path: str | Path) -> list[NodePool]:
     return pools
 
 
-def pool_like(cluster: Cluster, name: str) -> NodePool:
+def pool_like(cluster: ClusterObjects, name: str) -> NodePool:
     """A pool of nodes like one of a cluster; what its DaemonSets request is reserved. Raises InputError."""
     for node in cluster.nodes:
         if node.metadata.name == name:

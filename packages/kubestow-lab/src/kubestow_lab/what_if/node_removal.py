@@ -29,14 +29,14 @@ from kubestow.engine.cluster_api.replacements import (
     replacing_controller,
     with_own_claims,
 )
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions, similar
 from kubestow.errors import InputError
 from kubestow.rules.disruption import BudgetIndex, is_disruption, is_exempt
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.pod_fates import Fate, NodeRemoval, PodFate
 
 __all__ = ["drain", "lose", "nodes_in_zone", "nodes_named"]
@@ -47,7 +47,7 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 _CHANGING_KINDS = (PersistentVolume, PersistentVolumeClaim, ResourceClaim)
 
 
-def nodes_named(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
+def nodes_named(cluster: ClusterObjects, names: Iterable[str]) -> frozenset[str]:
     """The names, each of a node of the cluster. Raises InputError."""
     known = {node.metadata.name for node in cluster.nodes}
     wanted = frozenset(names)
@@ -56,7 +56,7 @@ def nodes_named(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
-def nodes_in_zone(cluster: Cluster, zone: str) -> frozenset[str]:
+def nodes_in_zone(cluster: ClusterObjects, zone: str) -> frozenset[str]:
     """The names of the nodes in a zone. Raises InputError if there are none."""
     zones: dict[str, set[str]] = {}
     for node in cluster.nodes:
@@ -71,7 +71,7 @@ def nodes_in_zone(cluster: Cluster, zone: str) -> frozenset[str]:
 
 
 def drain(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     nodes: frozenset[str],
     options: SchedulerOptions | None = None,
     *,
@@ -108,7 +108,7 @@ def drain(
 
 
 def lose(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     nodes: frozenset[str],
     options: SchedulerOptions | None = None,
     *,
@@ -137,7 +137,7 @@ class _Replaced:
 class _Removal:
     """A cluster while pods of some nodes are evicted and replaced. ``affected`` are the pods of these nodes."""
 
-    cluster: Cluster
+    cluster: ClusterObjects
     names: frozenset[str]
     nodes: Sequence[Node]
     objects: list[Any]
@@ -212,7 +212,7 @@ class _Removal:
         self._pods, self.objects = result.api.pods(), _objects_after(result, objects)
         self._record(result)
 
-    def _simulate(self, cluster: Cluster, arrivals: Arrivals) -> SimulationResult:
+    def _simulate(self, cluster: ClusterObjects, arrivals: Arrivals) -> SimulationResult:
         options = self.options or SchedulerOptions()
         simulation = self.simulation or SimulationOptions(ties="name")
         return Simulation(
@@ -234,7 +234,7 @@ class _Removal:
                 outcome = outcomes.get((current.metadata.namespace, current.metadata.name))
                 self.settle(replaced.pod, Fate.PENDING, "" if outcome is None else outcome.message)
         for outcome in result.outcomes:
-            if outcome.state is PodState.PREEMPTED:
+            if outcome.state is OutcomeState.PREEMPTED:
                 self._preempted[outcome.key] = outcome
 
     def result(self, cause: str) -> NodeRemoval:

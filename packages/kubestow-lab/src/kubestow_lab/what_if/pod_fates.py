@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kubestow_lab.simulation.results.outcomes import PodOutcome
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
+from kubestow_lab.simulation.outcomes import PodOutcome
 
 __all__ = ["Fate", "NodeRemoval", "PodFate"]
 
@@ -56,7 +58,7 @@ class PodFate:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRemoval:
+class NodeRemoval(Displayed):
     """The nodes that were removed, the fate of their pods, and the pods of other nodes that were evicted for these.
 
     ``rounds`` is the number of rounds of a drain.
@@ -96,47 +98,33 @@ class NodeRemoval:
             "preempted": [{"pod": outcome.key, "node": outcome.node} for outcome in self.preempted],
         }
 
-    def __rich__(self) -> Any:
+    def blocks(self) -> Iterator[Block]:
         """The numbers of pods by fate, and each pod; many pods by owner, fate and reason."""
-        from rich.console import Group  # rich takes a while to import
-        from rich.text import Text
-
         nodes = ", ".join(self.nodes) if len(self.nodes) <= _FEW_NODES else f"{len(self.nodes):,} nodes"
         counts = Counter(pod.fate for pod in self.pods)
         fates = ", ".join(f"{counts[fate]:,} {_PHRASES[fate]}" for fate in Fate if counts[fate]) or "no pods"
         verb = "draining" if self.cause == "drain" else "losing"
-        parts: list[Any] = [Text(f"{verb} {nodes}: {fates}")]
+        yield Paragraph(f"{verb} {nodes}: {fates}")
         if self.preempted:
             keys = ", ".join(outcome.key for outcome in self.preempted[:_FEW_PODS])
-            parts.append(Text(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}"))
+            yield Paragraph(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}")
         if self.pods:
-            parts.append(_pods(self.pods) if len(self.pods) <= _FEW_PODS else _owners(self.pods))
-        return Group(*parts)
-
-    def _repr_html_(self) -> str:
-        """The tables for a notebook."""
-        from kubestow.reports.tables import as_html
-
-        return as_html(self.__rich__())
+            yield _pods(self.pods) if len(self.pods) <= _FEW_PODS else _owners(self.pods)
 
 
-def _pods(pods: Iterable[PodFate]) -> Any:
-    from kubestow.reports.tables import plain_table
-
-    table = plain_table("pod", "from", "fate", "to", "why", right=())
+def _pods(pods: Iterable[PodFate]) -> Table:
+    table = Table("pod", "from", "fate", "to", "why", right=())
     for pod in pods:
-        table.add_row(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
+        table.add(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
     return table
 
 
-def _owners(pods: Sequence[PodFate]) -> Any:
-    from kubestow.reports.tables import plain_table
-
+def _owners(pods: Iterable[PodFate]) -> Table:
     groups: dict[tuple[str, str, str, str], list[PodFate]] = {}
     for pod in pods:
         groups.setdefault((pod.namespace, pod.owner or pod.name, pod.fate.value, pod.reason), []).append(pod)
-    table = plain_table("pods", "owner", "fate", "nodes", "why", right=("pods", "nodes"))
+    table = Table("pods", "owner", "fate", "nodes", "why", right=("pods", "nodes"))
     for (namespace, owner, fate, reason), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         nodes = len({pod.new_node for pod in members if pod.new_node})
-        table.add_row(f"{len(members):,}", f"{namespace} {owner}", fate, f"{nodes:,}" if nodes else "-", reason)
+        table.add(f"{len(members):,}", f"{namespace} {owner}", fate, f"{nodes:,}" if nodes else "-", reason)
     return table

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
 from kubestow_lab.what_if.node_pools import NodePool
 
 __all__ = ["NodesNeeded", "PoolNeed"]
@@ -26,7 +28,7 @@ class PoolNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodesNeeded:
+class NodesNeeded(Displayed):
     """How many nodes to add.
 
     ``pods`` is the number of pods to place, of which ``fitting`` fit already. ``single`` has the answer for each pool
@@ -59,23 +61,18 @@ class NodesNeeded:
             "pending": _messages(self.pending),
         }
 
-    def __rich__(self) -> Any:
+    def blocks(self) -> Iterator[Block]:
         """The answer in one line, and the nodes and price of each pool alone."""
-        from rich.console import Group  # rich takes a while to import
-        from rich.text import Text
-
-        parts: list[Any] = [Text(self.answer())]
+        yield Paragraph(self.answer())
         if self.fitting < self.pods:
-            parts.append(_table(self.single))
+            table = Table("pool alone", "nodes", "price", "why not", right=("nodes", "price"))
+            for need in self.single:
+                why = "" if need.nodes is not None else _joined(need.pending[:1])
+                nodes = "-" if need.nodes is None else f"{need.nodes:,}"
+                table.add(need.pool.name, nodes, "-" if need.price is None else f"{need.price:,.4g}", why)
+            yield table
         if self.pending:
-            parts.append(Text(f"pending with any number of nodes: {_joined(self.pending)}"))
-        return Group(*parts)
-
-    def _repr_html_(self) -> str:
-        """The tables for a notebook."""
-        from kubestow.reports.tables import as_html
-
-        return as_html(self.__rich__())
+            yield Paragraph(f"pending with any number of nodes: {_joined(self.pending)}")
 
     def answer(self) -> str:
         """The answer in one line."""
@@ -89,17 +86,6 @@ class NodesNeeded:
         if self.price is None:
             return answer
         return f"{answer}, at a price of {self.price:,.6g} (no less than {self.lower_bound:,.6g} is possible)"
-
-
-def _table(single: Sequence[PoolNeed]) -> Any:
-    from kubestow.reports.tables import plain_table
-
-    table = plain_table("pool alone", "nodes", "price", "why not", right=("nodes", "price"))
-    for need in single:
-        why = "" if need.nodes is not None else _joined(need.pending[:1])
-        nodes = "-" if need.nodes is None else f"{need.nodes:,}"
-        table.add_row(need.pool.name, nodes, "-" if need.price is None else f"{need.price:,.4g}", why)
-    return table
 
 
 def _joined(pending: Iterable[tuple[str, int]]) -> str:

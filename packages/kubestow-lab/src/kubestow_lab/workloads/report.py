@@ -15,7 +15,7 @@ from kubestow.api.core import Node, NodeSelectorTerm, Pod, PodSpec
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation, reasons_text
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.rules.matching import required_terms
 from kubestow.rules.pods import is_terminal
@@ -94,7 +94,7 @@ def summarise(nodes: Sequence[Node], pods: Sequence[Pod], latencies: Iterable[fl
         nodes_used=len({pod.spec.node_name for pod in bound}),
         utilisation=utilisation(nodes, bound),
         latency=latency(latencies),
-        pending=_groups(Cluster.of(nodes, live)),
+        pending=_groups(ClusterObjects.of(nodes, live)),
     )
 
 
@@ -119,7 +119,7 @@ def latency(samples: Iterable[float]) -> Latency | None:
     return Latency(len(ordered), p50, p90, p99, ordered[-1])
 
 
-def _groups(cluster: Cluster) -> tuple[PendingGroup, ...]:
+def _groups(cluster: ClusterObjects) -> tuple[PendingGroup, ...]:
     pending = [pod for pod in cluster.pods if not pod.spec.node_name]
     explained = _explained(cluster, pending)
     members: dict[tuple[str, bool, str], list[tuple[Pod, dict[str, int]]]] = defaultdict(list)
@@ -132,7 +132,7 @@ def _groups(cluster: Cluster) -> tuple[PendingGroup, ...]:
     return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.requests, group.explanation)))
 
 
-def _explained(cluster: Cluster, pending: Sequence[Pod]) -> list[Explanation | None]:
+def _explained(cluster: ClusterObjects, pending: Sequence[Pod]) -> list[Explanation | None]:
     """The explanation of each pod, of copies the same; None for pods that the engine does not explain."""
     shapes = Shapes()
     keys = [(shapes.shape(pod), pod.status.nominated_node_name) for pod in pending]

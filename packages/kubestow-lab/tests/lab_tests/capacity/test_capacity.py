@@ -9,14 +9,13 @@ import pytest
 
 from core_tests.engine.input.manifests import cluster, container, node, pod
 from kubestow import config
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow_lab.capacity.capacity_report import document, text
 from kubestow_lab.capacity.estimate import Capacity, CapacityOptions, estimate
-from kubestow_lab.capacity.limit_range_pod import limit_range_pod
-from kubestow_lab.capacity.pod_template import PodTemplate
-from kubestow_lab.capacity.report import document, text
+from kubestow_lab.capacity.pod_template import PodTemplate, limit_range_pod
 
 Object = dict[str, Any]
 
@@ -29,7 +28,7 @@ def template_manifest(name: str = "small", *, cpu: str = "500m", **spec: Any) ->
     return manifest
 
 
-def capacity(within: Cluster, manifest: Object, **options: Any) -> Capacity:
+def capacity(within: ClusterObjects, manifest: Object, **options: Any) -> Capacity:
     return estimate(
         within,
         PodTemplate(manifest, "pod.yaml"),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -75,7 +75,7 @@ def templates(draw: st.DrawFn) -> Object:
 
 def placed(within: list[Node], pods: list[Pod], manifest: Object, ties: TieBreak | None) -> Capacity:
     return estimate(
-        Cluster.of(within, pods),
+        ClusterObjects.of(within, pods),
         PodTemplate(manifest, "pod.yaml"),
         config.default_configuration(config.FeatureGates()),
         registry=in_tree_registry(),

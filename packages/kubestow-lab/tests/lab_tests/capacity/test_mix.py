@@ -9,18 +9,18 @@ import pytest
 
 from core_tests.engine.input.manifests import cluster, node, pod
 from kubestow import config
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow_lab.capacity.capacity_report import mix_document, mix_text
 from kubestow_lab.capacity.estimate import CapacityOptions
 from kubestow_lab.capacity.mix import CapacityMix, MixOptions, estimate_mix
 from kubestow_lab.capacity.pod_template import PodTemplate
-from kubestow_lab.capacity.report import mix_document, mix_text
 from lab_tests.capacity.test_capacity import Object, template_manifest
 
 
-def mix(within: Cluster, *manifests: Object, max_limit: int = 0, **options: Any) -> CapacityMix:
+def mix(within: ClusterObjects, *manifests: Object, max_limit: int = 0, **options: Any) -> CapacityMix:
     return estimate_mix(
         within,
         [PodTemplate(manifest, "pod.yaml") for manifest in manifests],

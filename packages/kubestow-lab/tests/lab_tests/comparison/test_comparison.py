@@ -15,19 +15,17 @@ from rich.console import Console
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod, workload
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ScorePlugin
-from kubestow_lab.comparison.compare import compare
-from kubestow_lab.comparison.comparison import Comparison
-from kubestow_lab.comparison.junit import as_junit
-from kubestow_lab.comparison.markdown import as_markdown
-from kubestow_lab.comparison.metrics import METRICS, RESOURCE_METRICS
-from kubestow_lab.comparison.pods import Change
+from kubestow_lab.comparison.ci_reports import as_junit, as_markdown
+from kubestow_lab.comparison.comparison import SimulationComparison, compare
+from kubestow_lab.comparison.pod_differences import PodChange
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.simulation.simulation import Progress, SimulationOptions
+from kubestow_lab.simulation.simulation import SimulationOptions, SimulationProgress
 
 SPREAD, PACK = "LeastAllocated", "MostAllocated"
 
@@ -58,12 +56,12 @@ def zones() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def within(tmp_path: Path) -> Cluster:
+def within(tmp_path: Path) -> ClusterObjects:
     return cluster(tmp_path, *zones())
 
 
 @pytest.fixture
-def found(tmp_path: Path, within: Cluster) -> Arrivals:
+def found(tmp_path: Path, within: ClusterObjects) -> Arrivals:
     """Small pods, then one that fits only if they are packed."""
     small = workload("Deployment", "small", replicas=3, cpu="1")
     large = [workload("Deployment", name, replicas=1, cpu="4") for name in ("large", "larger")]
@@ -71,23 +69,23 @@ def found(tmp_path: Path, within: Cluster) -> Arrivals:
 
 
 @pytest.fixture
-def comparison(within: Cluster, found: Arrivals) -> Comparison:
+def comparison(within: ClusterObjects, found: Arrivals) -> SimulationComparison:
     """Packing, and spreading, which loses the large pods."""
     return compare(
         within, found, baseline=strategy(PACK), candidate=strategy(SPREAD), options=SimulationOptions(ties="name")
     )
 
 
-def test_pods_that_lose_and_move_are_found(comparison: Comparison) -> None:
+def test_pods_that_lose_and_move_are_found(comparison: SimulationComparison) -> None:
     changes = {difference.outcome.owner.split("/")[1][:5]: difference.change for difference in comparison.pods}
-    assert changes["large"] is Change.LOST
-    assert comparison.count(Change.LOST) == 2
-    assert comparison.count(Change.MOVED) == 2
+    assert changes["large"] is PodChange.LOST
+    assert comparison.count(PodChange.LOST) == 2
+    assert comparison.count(PodChange.MOVED) == 2
     [lost] = [group for group in comparison.groups() if group.owner.startswith("ReplicaSet/large-")]
     assert "Insufficient cpu" in lost.reason
 
 
-def test_metrics_are_those_of_the_results(comparison: Comparison) -> None:
+def test_metrics_are_those_of_the_results(comparison: SimulationComparison) -> None:
     metrics = comparison.metrics
     assert {name.partition(".")[0] for name in metrics} == METRICS.keys() | RESOURCE_METRICS.keys()
     values: dict[str, tuple[Any, Any, str]] = {
@@ -108,7 +106,7 @@ def test_metrics_are_those_of_the_results(comparison: Comparison) -> None:
     assert values["meanWait"][0] == pytest.approx(sum(waits) / 5)
 
 
-def test_means_weight_samples_with_their_time(within: Cluster, tmp_path: Path) -> None:
+def test_means_weight_samples_with_their_time(within: ClusterObjects, tmp_path: Path) -> None:
     late = pod("late", cpu="4")
     late["metadata"]["annotations"] = {"kubestow.dev/arrival": "100s", "kubestow.dev/duration": "300s"}
     found = arrivals(tmp_path, late, within=within)
@@ -119,14 +117,14 @@ def test_means_weight_samples_with_their_time(within: Cluster, tmp_path: Path) -
     assert metrics["maxNodesUsed"].baseline == 1
 
 
-def test_equal_schedulers_do_not_differ(within: Cluster, found: Arrivals) -> None:
+def test_equal_schedulers_do_not_differ(within: ClusterObjects, found: Arrivals) -> None:
     same = compare(within, found, baseline=strategy(PACK), candidate=strategy(PACK))
     assert same.pods == ()
     assert all(each.baseline == each.candidate for each in same.metrics.values())
     assert "no pod differs." in as_markdown(same)
 
 
-def test_thresholds_are_checked_against_the_metrics(comparison: Comparison) -> None:
+def test_thresholds_are_checked_against_the_metrics(comparison: SimulationComparison) -> None:
     checked = comparison.check(["pending > baseline", "pending > baseline + 2", "utilisation.cpu < baseline * 0.5"])
     assert [found.crossed for found in checked] == [True, False, True]
     assert (checked[0].value, checked[0].baseline, checked[1].limit) == (2, 0, 2)
@@ -134,7 +132,7 @@ def test_thresholds_are_checked_against_the_metrics(comparison: Comparison) -> N
         comparison.check(["utilisation.gpu > 1"])
 
 
-def test_two_versions_of_a_plugin_are_compared(within: Cluster, found: Arrivals) -> None:
+def test_two_versions_of_a_plugin_are_compared(within: ClusterObjects, found: Arrivals) -> None:
     """Both have the same name, which is no clash because each is in one scheduler only."""
 
     def version(best: str) -> type[ScorePlugin]:
@@ -157,9 +155,9 @@ def test_two_versions_of_a_plugin_are_compared(within: Cluster, found: Arrivals)
     }
 
 
-def test_progress_covers_both_simulations(within: Cluster, tmp_path: Path) -> None:
+def test_progress_covers_both_simulations(within: ClusterObjects, tmp_path: Path) -> None:
     found = arrivals(tmp_path, workload("Deployment", "web", replicas=300, cpu="1m"), within=within)
-    seen: list[Progress] = []
+    seen: list[SimulationProgress] = []
     compare(within, found, baseline=SchedulerOptions(), candidate=SchedulerOptions(), progress=seen.append)
     assert [progress.pods for progress in seen] == sorted(progress.pods for progress in seen)
     assert {progress.total for progress in seen} == {600}
@@ -170,7 +168,7 @@ def test_progress_covers_both_simulations(within: Cluster, tmp_path: Path) -> No
 
 
 def test_json_has_everything_and_is_the_same_for_the_same_seed(
-    comparison: Comparison, within: Cluster, found: Arrivals
+    comparison: SimulationComparison, within: ClusterObjects, found: Arrivals
 ) -> None:
     report = comparison.as_json(comparison.check(["pending > baseline"]))
     assert report["thresholds"] == [
@@ -198,7 +196,7 @@ def test_json_has_everything_and_is_the_same_for_the_same_seed(
     assert json.dumps(again.as_json()) == json.dumps(comparison.as_json())
 
 
-def test_tables_name_what_moved(comparison: Comparison) -> None:
+def test_tables_name_what_moved(comparison: SimulationComparison) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(comparison)
     text = console.export_text()
@@ -221,7 +219,7 @@ def test_markdown_cannot_be_broken_by_names(tmp_path: Path) -> None:
     assert not [line for line in text.splitlines() if line.startswith("# ")]
 
 
-def test_junit_has_a_test_case_for_each_threshold(comparison: Comparison) -> None:
+def test_junit_has_a_test_case_for_each_threshold(comparison: SimulationComparison) -> None:
     checked = comparison.check(["pending > baseline", "preempted > baseline"])
     suites = ET.fromstring(as_junit(comparison, checked))
     [suite] = suites

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow_lab.conformance.config_errors import report_same_fields
+from kubestow_lab.conformance.scheduling_replay import report_same_fields
 
 _INVALID = "Invalid value: 0: must be greater than zero"
 _UNKNOWN = 'strict decoding error: unknown field "leaderElection.lock"'

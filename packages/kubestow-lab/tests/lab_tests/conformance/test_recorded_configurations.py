@@ -9,7 +9,7 @@ import pytest
 from core_tests.config.builders import IN_TREE
 from core_tests.config.recorded import CASES
 from kubestow import config
-from kubestow_lab.conformance.config_errors import report_same_fields
+from kubestow_lab.conformance.scheduling_replay import report_same_fields
 
 
 def _checked(case: dict[str, Any]) -> list[config.FieldError]:

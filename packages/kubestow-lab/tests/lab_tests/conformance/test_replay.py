@@ -6,7 +6,7 @@ from typing import Any
 
 from kubestow.plugins import in_tree_registry
 from kubestow_lab.conformance.recorded_cases import Case
-from kubestow_lab.conformance.scheduling import replay
+from kubestow_lab.conformance.scheduling_replay import replay
 
 CLASS = {
     "metadata": {"name": "slow"},

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
 __all__ = ["infos", "scheduler_of"]
@@ -14,7 +14,7 @@ __all__ = ["infos", "scheduler_of"]
 
 def scheduler_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> OfflineScheduler:
     """A scheduler with default plugins on these nodes, with these pods placed."""
-    return OfflineScheduler(Cluster.of(nodes, pods), SchedulerOptions(), without=None)
+    return OfflineScheduler(ClusterObjects.of(nodes, pods), SchedulerOptions(), without=None)
 
 
 def infos(scheduler: OfflineScheduler, *pods: Pod) -> list[PodInfo]:

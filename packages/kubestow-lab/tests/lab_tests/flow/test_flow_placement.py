@@ -9,7 +9,7 @@ import pytest
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ReservePlugin
@@ -17,9 +17,9 @@ from kubestow.framework.status import Status
 from kubestow.testing import builders
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
@@ -37,7 +37,7 @@ def configuration(**args: Any) -> dict[str, Any]:
     }
 
 
-def simulate(cluster: Cluster, *pods: Pod, **args: Any) -> SimulationResult:
+def simulate(cluster: ClusterObjects, *pods: Pod, **args: Any) -> SimulationResult:
     """Pods that arrive together, placed with FlowPlacement."""
     arrivals = Arrivals([Arrival(pod, 1.0, None, {}) for pod in pods])
     return Simulation(cluster, arrivals, configuration(**args), options=SimulationOptions(seed=1)).run()
@@ -47,8 +47,8 @@ def nodes_of(result: SimulationResult) -> dict[str, str]:
     return {outcome.name: outcome.node for outcome in result.outcomes}
 
 
-def large_and_small() -> Cluster:
-    return Cluster.of([builders.node("large", cpu="4"), builders.node("small", cpu="2")])
+def large_and_small() -> ClusterObjects:
+    return ClusterObjects.of([builders.node("large", cpu="4"), builders.node("small", cpu="2")])
 
 
 #: Scored by free capacity, the flexible pod is placed on the large node, where the other then does not fit any more.
@@ -84,7 +84,7 @@ def test_pods_that_flow_cannot_model_are_not_gated() -> None:
     options = SimulationOptions(until=100.0)
     result = Simulation(large_and_small(), arrivals, configuration(intervalSeconds=1e6), options=options).run()
     states = {outcome.name: outcome.state for outcome in result.outcomes}
-    assert states == {"plain": PodState.PENDING, "with-disk": PodState.RUNNING}
+    assert states == {"plain": OutcomeState.PENDING, "with-disk": OutcomeState.RUNNING}
     [group] = result.pending_groups()
     assert group.message == "gated by FlowPlacement"
 
@@ -130,7 +130,7 @@ def test_reservations_of_a_round_are_given_back() -> None:
     pods = [builders.pod(f"p{i}", cpu="1") for i in range(6)]
     arrivals = Arrivals([Arrival(pod, 1.0, None, {}) for pod in pods])
     result = Simulation(large_and_small(), arrivals, with_reserving, plugins=[Reserving]).run()
-    assert result.count(PodState.RUNNING) == 6
+    assert result.count(OutcomeState.RUNNING) == 6
     assert len(Reserving.reserved) == 6
 
 

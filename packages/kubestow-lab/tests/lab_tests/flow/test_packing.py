@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kubestow.rules.pods import HostPort
-from kubestow_lab.flow.problem import NodeCosts, PodClass, Problem
+from kubestow_lab.flow.problem import FlowProblem, NodeCosts, PodClass
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
@@ -29,11 +29,11 @@ PORTS = (
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> FlowProblem:
     """Problems of which brute force can try every solution."""
     nodes, classes = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     small = st.integers(0, 4)
-    return Problem(
+    return FlowProblem(
         classes=[
             PodClass(
                 count=draw(st.integers(1, 2)),
@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-def solutions(problem: Problem) -> list[Amounts]:
+def solutions(problem: FlowProblem) -> list[Amounts]:
     """Every solution that a problem allows."""
     shape = problem.feasible.shape
     ranges = [range(each.count + 1) for each in problem.classes for _ in problem.nodes]
@@ -63,7 +63,7 @@ def solutions(problem: Problem) -> list[Amounts]:
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.data())
-def test_the_packing_is_the_optimum_of_brute_force(problem: Problem, data: st.DataObject) -> None:
+def test_the_packing_is_the_optimum_of_brute_force(problem: FlowProblem, data: st.DataObject) -> None:
     every = solutions(problem)
     start = data.draw(st.sampled_from(every))
     packing = pack(problem, start)
@@ -77,12 +77,12 @@ def test_the_packing_is_the_optimum_of_brute_force(problem: Problem, data: st.Da
 
 @settings(max_examples=60, deadline=None)
 @given(problems())
-def test_a_flow_is_a_solution_and_its_bound_holds_for_every_solution(problem: Problem) -> None:
+def test_a_flow_is_a_solution_and_its_bound_holds_for_every_solution(problem: FlowProblem) -> None:
     slots = safe_slots(problem)
     flow = solve_flow(problem)
     capacity = np.minimum(problem.capacity, slots)
     assert (flow <= capacity).all() and (flow.sum(axis=0) <= slots).all()
-    without_ports = Problem(
+    without_ports = FlowProblem(
         [PodClass(c.count, c.priority, c.requests, (), c.unscheduled) for c in problem.classes],
         problem.nodes,
         problem.feasible,
@@ -100,7 +100,7 @@ def test_a_flow_is_a_solution_and_its_bound_holds_for_every_solution(problem: Pr
 
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_a_flow_is_the_cheapest_of_those_within_its_capacities(problem: Problem) -> None:
+def test_a_flow_is_the_cheapest_of_those_within_its_capacities(problem: FlowProblem) -> None:
     capacity, slots = np.minimum(problem.capacity, safe_slots(problem)), safe_slots(problem)
     shape = problem.feasible.shape
     ranges = [range(int(most) + 1) for most in capacity.ravel()]
@@ -109,10 +109,10 @@ def test_a_flow_is_the_cheapest_of_those_within_its_capacities(problem: Problem)
     assert problem.cost(solve_flow(problem)) == min(problem.cost(s) for s in within)
 
 
-def random_problem(classes: int, nodes: int) -> Problem:
+def random_problem(classes: int, nodes: int) -> FlowProblem:
     """A problem too large for brute force, with more pods than fit."""
     random = np.random.default_rng(1)
-    return Problem(
+    return FlowProblem(
         [
             PodClass(4, 0, {"cpu": int(random.integers(1, 12)), "memory": int(random.integers(1, 12))}, (), 1000)
             for _ in range(classes)

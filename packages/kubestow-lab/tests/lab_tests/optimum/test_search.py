@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.testing import builders
 from kubestow_lab.flow.engine_placement import EnginePlacement
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
 from kubestow_lab.optimum.end_state import EndState
-from kubestow_lab.optimum.search import OptimumOptions, find_optimum
-from kubestow_lab.simulation.results.gap import Gap, Move
+from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
+from kubestow_lab.simulation.gap import Gap, Move
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -37,7 +37,7 @@ def simulated(
 ) -> tuple[Simulation, SimulationResult]:
     """A simulation of pods that arrive one after another."""
     arrivals = Arrivals(pods=[Arrival(pod, float(i), None, {}) for i, pod in enumerate(pods)])
-    simulation = Simulation(Cluster.of(nodes, placed or []), arrivals)
+    simulation = Simulation(ClusterObjects.of(nodes, placed or []), arrivals)
     return simulation, simulation.run()
 
 
@@ -190,7 +190,7 @@ def by_priority(pods: list[Pod], placed: set[str]) -> tuple[int, ...]:
 
 def placements(simulation: Simulation, result: SimulationResult, gap: Gap) -> tuple[set[str], dict[str, str]]:
     """The pods that the scheduler placed, and the nodes of those of the optimum, by namespace/name."""
-    greedy = {outcome.key: outcome.node for outcome in result.outcomes if outcome.state is PodState.RUNNING}
+    greedy = {outcome.key: outcome.node for outcome in result.outcomes if outcome.state is OutcomeState.RUNNING}
     optimum = dict(greedy)
     for move in gap.moves:
         optimum.pop(move.pod, None)

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 
 from core_tests.engine.input.manifests import arrivals, cluster, node, pod, workload
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.explanation.report import explanation_report
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.explanation.explanation_report import explanation_report
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.markup import Html, element, table
-from kubestow_lab.comparison.compare import compare
-from kubestow_lab.reports.comparison_report import comparison_report
-from kubestow_lab.reports.figures import MOST_PODS, pods_data
-from kubestow_lab.reports.simulation_report import simulation_report
+from kubestow_lab.comparison.comparison import compare
+from kubestow_lab.reports import MOST_PODS, comparison_report, pods_data, simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation
 from lab_tests.comparison.test_comparison import document
@@ -47,7 +45,7 @@ def names(name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return [full, small, evicted], [urgent, tall]
 
 
-def inputs(folder: Path, name: str) -> tuple[Cluster, Arrivals]:
+def inputs(folder: Path, name: str) -> tuple[ClusterObjects, Arrivals]:
     objects, pods = names(name)
     within = cluster(folder, *objects)
     return within, arrivals(folder, *pods, within=within)

@@ -9,8 +9,8 @@ import pytest
 
 from kubestow.errors import KubestowError
 from kubestow_lab.scheduler_perf.operations import OPCODES
-from kubestow_lab.scheduler_perf.run import RunOptions, run_workload
 from kubestow_lab.scheduler_perf.session import ExecutionOptions
+from kubestow_lab.scheduler_perf.workload_run import RunOptions, run_workload
 from lab_tests.scheduler_perf.workload_runs import NoProgress, plan_in, run_in_memory, run_on_server
 
 CONTAINER = "  containers: [{name: app, image: pause, resources: {requests: {cpu: 10m}}}]\n"

@@ -10,16 +10,16 @@ import pytest
 
 from kubestow.cli import main
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
-from kubestow_lab.scheduler_perf.result import (
+from kubestow_lab.scheduler_perf.benchmark_result import (
     BenchmarkResult,
     Machine,
     WorkloadResult,
-    compare,
+    compare_results,
     read_result,
     this_machine,
     write_result,
 )
+from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
 from kubestow_lab.scheduler_perf.result_page import html_page
 from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 from kubestow_lab.scheduler_perf.statistics import Distribution
@@ -86,7 +86,7 @@ def test_a_result_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_ratio_and_the_direction_of_each_figure() -> None:
-    rows = {row.figure: row for row in compare(result(phase(100, 1.0)), result(phase(80, 1.2))).rows}
+    rows = {row.figure: row for row in compare_results(result(phase(100, 1.0)), result(phase(80, 1.2))).rows}
     assert rows["pods/s"].ratio == pytest.approx(0.8)
     assert rows["pods/s"].worse_by == pytest.approx(0.2)
     assert rows["CPU per pod, ms"].worse_by == pytest.approx(0.2)
@@ -95,17 +95,17 @@ def test_the_ratio_and_the_direction_of_each_figure() -> None:
 
 def test_only_what_is_worse_by_more_than_the_limit_is_a_regression() -> None:
     first, second = result(phase(100, 1.0)), result(phase(95, 1.2))
-    assert [row.figure for row in compare(first, second, fail_above=0.1).regressions] == ["CPU per pod, ms"]
-    assert compare(first, second, fail_above=0.3).regressions == []
-    assert compare(first, second).regressions == []
+    assert [row.figure for row in compare_results(first, second, fail_above=0.1).regressions] == ["CPU per pod, ms"]
+    assert compare_results(first, second, fail_above=0.3).regressions == []
+    assert compare_results(first, second).regressions == []
 
 
 def test_a_better_result_is_no_regression() -> None:
-    assert compare(result(phase(100, 1.0)), result(phase(200, 0.5)), fail_above=0.0).regressions == []
+    assert compare_results(result(phase(100, 1.0)), result(phase(200, 0.5)), fail_above=0.0).regressions == []
 
 
 def test_phases_of_one_result_only_are_named() -> None:
-    comparison = compare(result(phase(), phase(name="more")), result(phase()))
+    comparison = compare_results(result(phase(), phase(name="more")), result(phase()))
     assert comparison.unmatched == ["Case/small (more)"]
     assert {row.workload for row in comparison.rows} == {"Case/small"}
 

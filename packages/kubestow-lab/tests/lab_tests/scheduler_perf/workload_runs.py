@@ -23,14 +23,14 @@ from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
-from kubestow_lab.scheduler_perf.catalog import Selection, plans
-from kubestow_lab.scheduler_perf.clusters import APIServerCluster, Cluster
+from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
+from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult, ProcessUsage, SchedulerProbe
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
-from kubestow_lab.scheduler_perf.run import RunOptions, run_workload
 from kubestow_lab.scheduler_perf.session import ExecutionOptions, Session
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
+from kubestow_lab.scheduler_perf.workload_run import RunOptions, run_workload
 
 __all__ = ["NoProgress", "plan_in", "run_in_memory", "run_on_server"]
 
@@ -97,7 +97,7 @@ async def _run_on_server(plan: WorkloadPlan) -> tuple[list[PhaseResult], dict[st
         return phases, await _left(cluster)
 
 
-async def _left(cluster: Cluster) -> dict[str, list[str]]:
+async def _left(cluster: ClusterUnderTest) -> dict[str, list[str]]:
     kinds = [("v1", "Node"), ("v1", "PersistentVolume"), ("resource.k8s.io/v1", "ResourceSlice")]
     listed = {kind: await cluster.list_objects(version, kind) for version, kind in kinds}
     # A volume that is being deleted waits for the controller that removes its finalizer.

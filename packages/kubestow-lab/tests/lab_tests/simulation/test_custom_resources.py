@@ -12,7 +12,7 @@ import pytest
 
 from kubestow.api.custom import CustomObject
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.engine.virtual_time import EPOCH
 from kubestow.errors import InputError
@@ -21,11 +21,11 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow_lab.capacity.estimate import CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
 from kubestow_lab.optimum.end_state import EndState
-from kubestow_lab.reports.simulation_report import simulation_report
+from kubestow_lab.reports import simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
-from kubestow_lab.tuning.search import tune
 from kubestow_lab.tuning.search_space import SearchSpace
+from kubestow_lab.tuning.tuning_search import tune
 from kubestow_lab.what_if.node_count import nodes_needed
 from kubestow_lab.what_if.node_pools import NodePool, pool_like
 from kubestow_lab.what_if.node_removal import drain
@@ -69,10 +69,10 @@ def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
     return manifest("Pod", name, spec={"containers": [container], **spec})
 
 
-def load(directory: Path, *items: dict[str, Any]) -> Cluster:
+def load(directory: Path, *items: dict[str, Any]) -> ClusterObjects:
     path = directory / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return Cluster.load(path)
+    return ClusterObjects.load(path)
 
 
 def license_of(name: str, spec: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ LICENSED = SchedulerOptions(profile("Licensed"), [Licensed])
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
+def cluster(tmp_path: Path) -> ClusterObjects:
     started = pod("db-0", nodeName="m")
     started["status"] = {"phase": "Running", "startTime": "2026-05-01T00:00:00Z"}
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
@@ -158,36 +158,36 @@ def cluster(tmp_path: Path) -> Cluster:
     return load(tmp_path, node("n"), node("m"), started, pod("small"), pod("large", cpu="100"), *licenses)
 
 
-def test_capacity_reads_custom_resources(cluster: Cluster) -> None:
+def test_capacity_reads_custom_resources(cluster: ClusterObjects) -> None:
     template = PodTemplate(template_manifest("more", cpu="1"), "pod.yaml")
     found = estimate(cluster, template, LICENSED.read_configuration(), registry=LICENSED.registry())
     assert found.replicas == 3  # with the small pod, which was pending
 
 
-def test_a_drain_reads_custom_resources(cluster: Cluster) -> None:
+def test_a_drain_reads_custom_resources(cluster: ClusterObjects) -> None:
     [fate] = drain(cluster, frozenset({"m"}), LICENSED).pods
     assert (fate.fate, fate.new_node) == (Fate.RESCHEDULED, "n")
 
 
-def test_the_number_of_nodes_needed_depends_on_custom_resources(cluster: Cluster) -> None:
+def test_the_number_of_nodes_needed_depends_on_custom_resources(cluster: ClusterObjects) -> None:
     pool = NodePool(name="large", allocatable={"cpu": 200, "memory": "64Gi"})
     assert nodes_needed(cluster, Arrivals(), [pool], LICENSED).mix == {"large": 1}
 
 
-def test_the_decisions_of_a_report_depend_on_custom_resources(cluster: Cluster) -> None:
+def test_the_decisions_of_a_report_depend_on_custom_resources(cluster: ClusterObjects) -> None:
     simulation = Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed])
     page = simulation_report(simulation.run(), simulation)
     assert "Insufficient cpu" in page
     assert "no license" not in page
 
 
-def test_the_end_of_a_simulation_has_its_custom_resources(cluster: Cluster) -> None:
+def test_the_end_of_a_simulation_has_its_custom_resources(cluster: ClusterObjects) -> None:
     simulation = Simulation(cluster, configuration=profile("Licensed"), plugins=[Licensed])
     scheduler = EndState.of(simulation, simulation.run()).scheduler()
     assert scheduler.cache.catalog(License).get("default", "small") is not None
 
 
-def test_tuning_reads_custom_resources(cluster: Cluster) -> None:
+def test_tuning_reads_custom_resources(cluster: ClusterObjects) -> None:
     space = SearchSpace.of({"weights": {"NodeResourcesFit": [1, 2]}})
     found = tune(
         cluster, Arrivals(), space, profile("Licensed"), objectives=["pending"], plugins=[Licensed], processes=1
@@ -195,13 +195,13 @@ def test_tuning_reads_custom_resources(cluster: Cluster) -> None:
     assert found.best.objectives == (1.0,)
 
 
-def test_a_cluster_made_of_another_one_has_its_time_and_custom_resources(cluster: Cluster) -> None:
+def test_a_cluster_made_of_another_one_has_its_time_and_custom_resources(cluster: ClusterObjects) -> None:
     derived = pickle.loads(pickle.dumps(cluster.altered(pods=())))
     assert derived.time(EPOCH) == cluster.time(EPOCH) == datetime(2026, 5, 1, tzinfo=UTC)
     assert len(derived.custom_objects([License])) == 5
 
 
-def test_capacity_is_asked_at_the_time_of_the_cluster(cluster: Cluster) -> None:
+def test_capacity_is_asked_at_the_time_of_the_cluster(cluster: ClusterObjects) -> None:
     placer = CapacityOptions().placer(cluster, LICENSED.read_configuration(), LICENSED.registry(), LICENSED.gates)
     [licensed] = (plugin for plugin in placer.profile.plugins if isinstance(plugin, Licensed))
     assert licensed.handle.now() == cluster.time(EPOCH)

@@ -19,24 +19,24 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.reports.tables import amount_text
+from kubestow.reports.model import amount_text
 from kubestow.testing import builders
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
-from kubestow_lab.simulation.results.fragmentation import TypicalPods
-from kubestow_lab.simulation.results.manifests import resulting_objects
-from kubestow_lab.simulation.results.outcomes import PodOutcome, PodState
-from kubestow_lab.simulation.results.result import SimulationResult
-from kubestow_lab.simulation.simulation import Progress, Simulation, SimulationOptions
+from kubestow_lab.simulation.manifests import resulting_objects
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
+from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
+from kubestow_lab.simulation.simulation_result import SimulationResult
+from kubestow_lab.simulation.timeline import TypicalPods
 
 Object = dict[str, Any]
 
 
-def run(within: Cluster, found: Arrivals | None = None, **options: Any) -> SimulationResult:
+def run(within: ClusterObjects, found: Arrivals | None = None, **options: Any) -> SimulationResult:
     """The result of a simulation with default plugins."""
     return Simulation(within, found or Arrivals(), options=SimulationOptions(**options)).run()
 
@@ -64,7 +64,7 @@ def with_priority(manifest: Object, priority: int) -> Object:
 def test_pods_land_on_nodes_and_the_rest_says_why(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a", cpu="1"), node("b", cpu="1"))
     result = run(within, arrivals(tmp_path, workload("Deployment", "web", replicas=5, cpu="500m"), within=within))
-    assert result.count(PodState.RUNNING) == 4
+    assert result.count(OutcomeState.RUNNING) == 4
     assert result.pods_per_node() == {"a": 2, "b": 2}
     [group] = result.pending_groups()
     assert len(group.pods) == 1
@@ -109,15 +109,15 @@ def test_ties_by_name_choose_the_first_node(tmp_path: Path) -> None:
 
 
 def test_a_pod_waits_until_another_departs() -> None:
-    within = Cluster.of([builders.node("a", cpu="1")])
+    within = ClusterObjects.of([builders.node("a", cpu="1")])
     first, second = builders.pod("first", cpu="1"), builders.pod("second", cpu="1")
     found = Arrivals(pods=[at(first, 10.0, 3600.0), at(second, 20.0, 60.0)])
     outcomes = by_name(run(within, found))
     assert outcomes["first"].ended == pytest.approx(3610, abs=0.1)
     assert outcomes["second"].bound == pytest.approx(3610, abs=0.1)
-    assert outcomes["second"].state is PodState.COMPLETED
+    assert outcomes["second"].state is OutcomeState.COMPLETED
     staying = by_name(run(within, found, departures=False))
-    assert (staying["first"].state, staying["second"].state) == (PodState.RUNNING, PodState.PENDING)
+    assert (staying["first"].state, staying["second"].state) == (OutcomeState.RUNNING, OutcomeState.PENDING)
 
 
 def test_a_pending_pod_that_is_being_deleted_is_not_attempted(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_pending_pod_that_is_being_deleted_is_not_attempted(tmp_path: Path) ->
 
 
 def test_a_simulation_ends_at_its_limit() -> None:
-    within = Cluster.of([builders.node("a")])
+    within = ClusterObjects.of([builders.node("a")])
     found = Arrivals(pods=[at(builders.pod("p"), 10.0), at(builders.pod("q"), 20.0)])
     result = run(within, found, until=15.0)
     assert [outcome.name for outcome in result.outcomes] == ["p"]
@@ -146,10 +146,10 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
     within = cluster(tmp_path, node("a", cpu="1"), low)
     result = run(within, arrivals(tmp_path, high, within=within))
     outcomes = by_name(result)
-    assert (outcomes["low"].state, outcomes["low"].node) == (PodState.PREEMPTED, "a")
-    assert (outcomes["high"].state, outcomes["high"].node) == (PodState.RUNNING, "a")
+    assert (outcomes["low"].state, outcomes["low"].node) == (OutcomeState.PREEMPTED, "a")
+    assert (outcomes["high"].state, outcomes["high"].node) == (OutcomeState.RUNNING, "a")
     [replacement] = [o for o in result.outcomes if o.name.startswith("rs-")]
-    assert replacement.state is PodState.PENDING
+    assert replacement.state is OutcomeState.PENDING
     assert result.run["preemptions"] == 1
     alone = run(within, arrivals(tmp_path, high, within=within), replacements=False)
     assert {o.name for o in alone.outcomes} == {"low", "high"}
@@ -173,7 +173,7 @@ def test_a_gang_that_does_not_fit_stays_pending_as_a_whole(tmp_path: Path) -> No
     for cpu, placed in (("2", 0), ("3", 3)):
         within = cluster(tmp_path, node("a", cpu=cpu))
         found = arrivals(tmp_path, group, *members, within=within)
-        assert Simulation(within, found, configuration).run().count(PodState.RUNNING) == placed
+        assert Simulation(within, found, configuration).run().count(OutcomeState.RUNNING) == placed
 
 
 @pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
@@ -357,12 +357,12 @@ def test_a_simulation_runs_where_an_event_loop_runs_already(tmp_path: Path) -> N
     async def in_a_notebook() -> SimulationResult:
         return run(within, found)
 
-    assert asyncio.run(in_a_notebook()).count(PodState.RUNNING) == 1
+    assert asyncio.run(in_a_notebook()).count(OutcomeState.RUNNING) == 1
 
 
 def test_progress_reaches_all_pods(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    within = Cluster.of([builders.node("a", cpu="100", max_pods=1000)])
+    seen: list[SimulationProgress] = []
+    within = ClusterObjects.of([builders.node("a", cpu="100", max_pods=1000)])
     found = Arrivals(pods=[at(builders.pod(f"p{i}")) for i in range(600)])
     Simulation(within, found).run(seen.append)
     assert [progress.pods for progress in seen] == sorted(progress.pods for progress in seen)
@@ -374,7 +374,7 @@ def test_progress_reaches_all_pods(tmp_path: Path) -> None:
 def test_progress_counts_rejected_pods_too(tmp_path: Path) -> None:
     within = cluster(tmp_path, node("a", cpu="1"))
     found = arrivals(tmp_path, workload("Deployment", "large", replicas=600, cpu="9"), within=within)
-    seen: list[Progress] = []
+    seen: list[SimulationProgress] = []
     Simulation(within, found).run(seen.append)
     assert seen[-1].pods >= 512
 

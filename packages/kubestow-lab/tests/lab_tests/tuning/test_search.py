@@ -13,16 +13,16 @@ import pytest
 from core_tests.engine.input.manifests import arrivals, cluster, node, workload
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import Handle, ScorePlugin, Scores
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import NAMES
-from kubestow_lab.tuning.result import Trial, TuningResult
-from kubestow_lab.tuning.search import TuningOptions, tune
 from kubestow_lab.tuning.search_space import SearchSpace
+from kubestow_lab.tuning.tuning_result import Trial, TuningResult
+from kubestow_lab.tuning.tuning_search import TuningOptions, tune
 
 LABEL = "node.kubernetes.io/instance-type"
 STRATEGY = {"args": {"NodeResourcesFit": {"scoringStrategy.type": ["LeastAllocated", "MostAllocated"]}}}
@@ -37,7 +37,7 @@ WIDE: dict[str, Any] = {
 
 
 @pytest.fixture
-def problem(tmp_path: Path) -> tuple[Cluster, Arrivals]:
+def problem(tmp_path: Path) -> tuple[ClusterObjects, Arrivals]:
     """Small pods that come before a large one: it fits only if they are packed."""
     nodes = [node(name, cpu="4", labels={LABEL: kind}) for name, kind in (("a", "x"), ("b", "x"), ("c", "y"))]
     within = cluster(tmp_path, *nodes)
@@ -46,7 +46,7 @@ def problem(tmp_path: Path) -> tuple[Cluster, Arrivals]:
     return within, arrivals(tmp_path, small, large, within=within)
 
 
-def search(problem: tuple[Cluster, Arrivals], space: dict[str, Any] = STRATEGY, **fields: Any) -> TuningResult:
+def search(problem: tuple[ClusterObjects, Arrivals], space: dict[str, Any] = STRATEGY, **fields: Any) -> TuningResult:
     options = fields.pop("options", TuningOptions(trials=10))
     return tune(*problem, SearchSpace.of(space), **{"processes": 1, "options": options, **fields})
 
@@ -60,7 +60,7 @@ class _WithoutPlugin(ThreadPoolExecutor):
 
 
 def test_a_worker_that_lacks_a_module_is_an_error_with_the_remedy(
-    problem: tuple[Cluster, Arrivals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: tuple[ClusterObjects, Arrivals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = ModuleType("only_here")
     module.Refuses = type("Refuses", (Refuses,), {"__module__": "only_here"})  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ def test_a_worker_that_lacks_a_module_is_an_error_with_the_remedy(
     )
 
 
-def test_packing_places_the_large_pods(problem: tuple[Cluster, Arrivals]) -> None:
+def test_packing_places_the_large_pods(problem: tuple[ClusterObjects, Arrivals]) -> None:
     found = search(problem, objectives=["pending", "nodes"])
     assert found.trials[0].objectives[0] == 2  # the default spreads
     assert found.best.values == {"args.NodeResourcesFit.scoringStrategy.type": "MostAllocated"}
@@ -83,7 +83,7 @@ def test_packing_places_the_large_pods(problem: tuple[Cluster, Arrivals]) -> Non
     assert not chosen.pending_groups()
 
 
-def test_all_of_a_small_space_is_tried(problem: tuple[Cluster, Arrivals]) -> None:
+def test_all_of_a_small_space_is_tried(problem: tuple[ClusterObjects, Arrivals]) -> None:
     space = {**STRATEGY, "weights": {"NodeResourcesFit": [1, 3]}}
     found = search(problem, space, options=TuningOptions(trials=4))
     assert sorted(tuple(trial.values.values()) for trial in found.trials[1:]) == [
@@ -94,7 +94,7 @@ def test_all_of_a_small_space_is_tried(problem: tuple[Cluster, Arrivals]) -> Non
     ]
 
 
-def test_the_result_depends_on_the_seed_alone(problem: tuple[Cluster, Arrivals]) -> None:
+def test_the_result_depends_on_the_seed_alone(problem: tuple[ClusterObjects, Arrivals]) -> None:
     options = TuningOptions(trials=18, seed=3)
     alone = search(problem, WIDE, options=options).document()
     assert search(problem, WIDE, options=options, processes=2).document() == alone
@@ -105,7 +105,7 @@ def test_the_result_depends_on_the_seed_alone(problem: tuple[Cluster, Arrivals])
     assert len(candidates) == len(set(candidates)) == 18
 
 
-def test_every_objective_is_measured(problem: tuple[Cluster, Arrivals]) -> None:
+def test_every_objective_is_measured(problem: tuple[ClusterObjects, Arrivals]) -> None:
     space = {**STRATEGY, "prices": {"label": LABEL, "values": {"x": 1.0, "y": 10.0}}}
     found = search(problem, space, objectives=NAMES, options=TuningOptions(trials=2, runs=2))
     packed = dict(zip(NAMES, found.trials[2].objectives, strict=True))
@@ -142,7 +142,9 @@ def test_the_front_has_what_no_trial_beats() -> None:
         ({**STRATEGY, "profile": "other"}, "no profile is called other"),
     ],
 )
-def test_invalid_spaces_are_refused(problem: tuple[Cluster, Arrivals], space: dict[str, Any], message: str) -> None:
+def test_invalid_spaces_are_refused(
+    problem: tuple[ClusterObjects, Arrivals], space: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
         search(problem, space)
     assert not isinstance(caught.value, ConfigurationError)
@@ -161,7 +163,9 @@ class Refuses(ScorePlugin):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_candidate_that_cannot_be_simulated_is_named(problem: tuple[Cluster, Arrivals], processes: int) -> None:
+def test_a_candidate_that_cannot_be_simulated_is_named(
+    problem: tuple[ClusterObjects, Arrivals], processes: int
+) -> None:
     space = {"weights": {"Refuses": [0, 1]}}
     with pytest.raises(InputError, match=r"the values weights.Refuses=.* cannot be simulated.*out of order"):
         search(problem, space, plugins=[Refuses], processes=processes)
@@ -182,13 +186,13 @@ def test_a_candidate_that_cannot_be_simulated_is_named(problem: tuple[Cluster, A
     ],
 )
 def test_invalid_objectives_are_refused(
-    problem: tuple[Cluster, Arrivals], objectives: list[str], space: dict[str, Any], message: str
+    problem: tuple[ClusterObjects, Arrivals], objectives: list[str], space: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         search(problem, space, objectives=objectives)
 
 
-def test_a_weight_of_zero_disables_the_score(problem: tuple[Cluster, Arrivals]) -> None:
+def test_a_weight_of_zero_disables_the_score(problem: tuple[ClusterObjects, Arrivals]) -> None:
     space = SearchSpace.of({"weights": {"ImageLocality": [0, 7]}})
     found = search(problem, {"weights": {"ImageLocality": [0, 7]}})
     none, seven = (found.configuration(trial)["profiles"][0]["plugins"] for trial in found.trials[1:])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload
 from kubestow import config
 from kubestow.api.core import Node
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
@@ -27,7 +27,9 @@ from lab_tests.capacity.test_independent_nodes import nodes, templates
 from lab_tests.what_if.test_node_removal import owned
 
 
-def needed(tmp_path: Path, objects: list[Object], *pools: NodePool, within: Cluster | None = None) -> NodesNeeded:
+def needed(
+    tmp_path: Path, objects: list[Object], *pools: NodePool, within: ClusterObjects | None = None
+) -> NodesNeeded:
     within = within or cluster(tmp_path, node("old", cpu="1"))
     return nodes_needed(within, arrivals(tmp_path, *objects, within=within), pools)
 
@@ -114,10 +116,12 @@ def test_the_mix_is_close_to_the_cheapest_of_all(tmp_path: Path, pods: int, pric
 def test_copies_are_placed_at_once_as_one_by_one(within: list[Node], manifest: Object) -> None:
     template = PodTemplate(manifest, "pod.yaml")
     pods = [Arrival(template.instance(index), 0.0, None, {}) for index in range(40)]
-    found = nodes_needed(Cluster.of(within), Arrivals(pods), [pool("large", "64")])
+    found = nodes_needed(ClusterObjects.of(within), Arrivals(pods), [pool("large", "64")])
     configuration = config.default_configuration(config.FeatureGates())
     options = CapacityOptions(max_limit=40, ties=FirstByName())
-    one_by_one = estimate(Cluster.of(within), template, configuration, registry=in_tree_registry(), options=options)
+    one_by_one = estimate(
+        ClusterObjects.of(within), template, configuration, registry=in_tree_registry(), options=options
+    )
     assert found.fitting == one_by_one.replicas
 
 

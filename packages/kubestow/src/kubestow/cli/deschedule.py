@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.flags.command import FlagCommand, Flags
-from kubestow.cli.flags.deschedule_catalog import DESCHEDULE
+from kubestow.cli.descheduler_flags import DESCHEDULE
+from kubestow.cli.flag_command import FlagCommand, Flags
 from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from kubestow.descheduling.descheduler_policy import DeschedulerPolicy
     from kubestow.descheduling.dry_run.loop_report import LoopReport
     from kubestow.descheduling.dry_run.rescheduling import Mode
     from kubestow.descheduling.interface import DeschedulingPlugin
-    from kubestow.descheduling.policy import DeschedulerPolicy
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 __all__ = ["deschedule"]
@@ -36,7 +36,7 @@ def deschedule(flags: Flags) -> int:
     With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
     scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
     """
-    from kubestow.descheduling.registry import find_plugins
+    from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
     if flags["policy-config-file"] is None:
         raise InputError("--policy-config-file", "must be set")
@@ -57,7 +57,7 @@ def deschedule(flags: Flags) -> int:
 
 
 def _policy(file: Path, registry: dict[str, type[DeschedulingPlugin]]) -> DeschedulerPolicy:
-    from kubestow.descheduling.policy import load_policy
+    from kubestow.descheduling.descheduler_policy import load_policy
 
     try:
         text = file.read_bytes()
@@ -74,7 +74,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
 
     The exit status is 1 if a plugin failed in the last loop.
     """
-    from kubestow.cli.flags import effective
+    from kubestow.cli import effective_flags
     from kubestow.client.leader_election import LeaseTimings
     from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
@@ -104,7 +104,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         dry_run=flags["dry-run"],
         mode=_mode(flags),
         scheduler=_scheduler_options(flags),
-        serving=None if flags["disable-metrics"] or reports_once else effective.serving_options(flags),
+        serving=None if flags["disable-metrics"] or reports_once else effective_flags.serving_options(flags),
         lease=lease,
         rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
         seed=_seed(flags["seed"]),
@@ -145,14 +145,12 @@ async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
 
 def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[DeschedulingPlugin]]) -> LoopReport:
     from kubestow.cli.output import print_input
-    from kubestow.descheduling.dry_run.loop_report import run_loop
+    from kubestow.descheduling.descheduler_policy import with_priority_thresholds
+    from kubestow.descheduling.dry_run.loop_report import read_snapshot, run_loop
     from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
-    from kubestow.descheduling.dry_run.snapshots import read_snapshot
     from kubestow.descheduling.loop import Descheduler
-    from kubestow.descheduling.policy import with_priority_thresholds
-    from kubestow.engine.input.cluster import Cluster
-    from kubestow.engine.input.documents import read_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow.engine.input.documents import Problems, read_objects
     from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie
 
@@ -160,7 +158,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     problems = Problems()
     snapshot, usable = read_snapshot(read_objects(flags["cluster"], problems), problems)
     policy = with_priority_thresholds(policy, snapshot.priority_classes, subject=str(flags["policy-config-file"]))
-    cluster = Cluster.of_sources(usable, problems, subject=", ".join(flags["cluster"]))
+    cluster = ClusterObjects.of_sources(usable, problems, subject=", ".join(flags["cluster"]))
     if cluster.summary.problems:
         print_input("cluster", cluster.summary)
     known = {pod.metadata.uid for pod in cluster.pods}
@@ -213,12 +211,7 @@ def _report(flags: Flags, run: LoopReport) -> int:
 
 
 def _print(flags: Flags, run: LoopReport) -> None:
-    from kubestow.descheduling.dry_run.report import document
+    from kubestow.descheduling.dry_run.loop_report import document
 
-    output, tables = flags["output"], None
-    if output == "table":
-        from kubestow.descheduling.dry_run.report_tables import render
-
-        tables = render(run)
-    print_result(lambda: document(run), tables, output)
+    print_result(lambda: document(run), run, flags["output"])
     sys.stdout.flush()

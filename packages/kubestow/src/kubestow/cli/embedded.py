@@ -98,7 +98,7 @@ class SchedulerFiles(msgspec.Struct, frozen=True):
     dashboard_socket: str = ""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class StartRefusal(msgspec.Struct, frozen=True):
     """An InputError, as one process reports it to another; ``problems`` are those of a ConfigurationError."""
 
     subject: str
@@ -107,7 +107,7 @@ class Refusal(msgspec.Struct, frozen=True):
     problems: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, error: InputError) -> Refusal:
+    def of(cls, error: InputError) -> StartRefusal:
         problems = tuple(error.problems) if isinstance(error, ConfigurationError) else ()
         return cls(error.subject, error.problem, error.place, problems)
 
@@ -163,8 +163,8 @@ main(sys.argv[2], int(sys.argv[3]))
 class SchedulerProcess:
     """A scheduler in a child process, which waits for its files.
 
-    The child reports twice: that it accepts its arguments (null) or why not (a :class:`Refusal`), and later that it is
-    ready (a :class:`ReadyScheduler`).
+    The child reports twice: that it accepts its arguments (null) or why not (a :class:`StartRefusal`), and later that
+    it is ready (a :class:`ReadyScheduler`).
     """
 
     def __init__(self, process: Process, reports: asyncio.StreamReader) -> None:
@@ -193,7 +193,7 @@ class SchedulerProcess:
         line = await self._reports.readline()
         if not line:
             raise await self._end()
-        refusal = msgspec.json.decode(line, type=Refusal | None)
+        refusal = msgspec.json.decode(line, type=StartRefusal | None)
         if refusal is not None:
             raise refusal.error()
 
@@ -256,7 +256,7 @@ def main(arguments: str, reports: int) -> None:
     try:
         app = msgspec.json.decode(arguments, type=SchedulerArguments).create_app()
     except InputError as error:
-        _report(Refusal.of(error), reports)
+        _report(StartRefusal.of(error), reports)
         sys.exit(1)
     _report(None, reports)
     try:
@@ -286,5 +286,5 @@ async def _schedule(app: SchedulerApp, reports: int) -> None:
         await asyncio.gather(scheduling, return_exceptions=True)
 
 
-def _report(report: Refusal | ReadyScheduler | None, reports: int) -> None:
+def _report(report: StartRefusal | ReadyScheduler | None, reports: int) -> None:
     os.write(reports, msgspec.json.encode(report) + b"\n")

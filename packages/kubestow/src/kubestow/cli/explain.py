@@ -12,8 +12,8 @@ from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_o
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result
 
 if TYPE_CHECKING:
-    from kubestow.engine.explanation.comparison import Comparison
     from kubestow.engine.explanation.explanation import Explanation
+    from kubestow.engine.explanation.node_tables import NodeComparison
 
 __all__ = ["explain"]
 
@@ -60,7 +60,7 @@ def explain(
     comparison = None if versus is None else _compare(found, node, versus)
     for form, target in outputs:
         if form == "html":
-            from kubestow.engine.explanation.report import explanation_report
+            from kubestow.engine.explanation.explanation_report import explanation_report
 
             emit(explanation_report(found), target)
             continue
@@ -71,11 +71,11 @@ def explain(
     return 0
 
 
-def _with_comparison(found: Explanation, comparison: Comparison) -> dict[str, Any]:
+def _with_comparison(found: Explanation, comparison: NodeComparison) -> dict[str, Any]:
     return found.document() | {"comparison": comparison.document()}
 
 
-def _compare(found: Explanation, node: str | None, versus: str) -> Comparison:
+def _compare(found: Explanation, node: str | None, versus: str) -> NodeComparison:
     """The given node, the pod's, or the best one, and another one. Raises InputError for an unknown node."""
     one = node or found.bound_to or next((best.node for best in found.best(1)), "")
     if not one:

@@ -21,13 +21,13 @@ from kubestow.errors import APIError
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
     from kubestow.client.rest.transport import Transport
-    from kubestow.engine.input.cluster import Cluster
+    from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 __all__ = [
     "CONNECTION_OPTIONS",
+    "ClusterConnection",
     "ClusterInput",
-    "Connection",
     "LiveObjects",
     "PodName",
     "SchedulerInput",
@@ -69,7 +69,7 @@ def grouped_options(
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterConnection:
     """Where a live cluster is; what is empty is found as by kubectl."""
 
     kubeconfig: str = ""
@@ -98,7 +98,7 @@ CONNECTION_OPTIONS = (
 )
 
 #: Adds the options of a connection; the command gets them as ``connection``.
-connection_options = grouped_options("connection", Connection, CONNECTION_OPTIONS)
+connection_options = grouped_options("connection", ClusterConnection, CONNECTION_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,17 @@ class ClusterInput:
     context: str
     master: str
 
-    def read(self, *, strict: bool = False) -> Cluster:
+    def read(self, *, strict: bool = False) -> ClusterObjects:
         """The cluster; problems of the input are printed on standard error.
 
         Raises InputError, APIError and Unreachable.
         """
-        from kubestow.engine.input.cluster import Cluster
+        from kubestow.engine.input.cluster_objects import ClusterObjects
 
-        connection = Connection(self.kubeconfig, self.context, self.master)
+        connection = ClusterConnection(self.kubeconfig, self.context, self.master)
         if self.clusters and connection.is_given:
             raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
-        cluster = Cluster.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(connection)
+        cluster = ClusterObjects.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(connection)
         if cluster.summary.problems:
             print_input("cluster", cluster.summary)
         return cluster
@@ -228,30 +228,29 @@ class LiveObjects:
     versions: dict[str, str]
     missing: list[str]
 
-    def cluster(self, subject: str) -> Cluster:
+    def cluster(self, subject: str) -> ClusterObjects:
         """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
-        from kubestow.engine.input.cluster import Cluster
-        from kubestow.engine.input.documents import parse_objects
-        from kubestow.engine.input.problems import Problems
+        from kubestow.engine.input.cluster_objects import ClusterObjects
+        from kubestow.engine.input.documents import Problems, parse_objects
 
         problems = Problems()
         sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))
-        return Cluster.of_sources(sources, problems, subject=subject)
+        return ClusterObjects.of_sources(sources, problems, subject=subject)
 
 
-def fetch_cluster(connection: Connection) -> Cluster:
+def fetch_cluster(connection: ClusterConnection) -> ClusterObjects:
     """Read a live cluster. Raises InputError, APIError and Unreachable."""
     return fetch_objects(connection).cluster(str(connection))
 
 
-def fetch_objects(connection: Connection) -> LiveObjects:
+def fetch_objects(connection: ClusterConnection) -> LiveObjects:
     """List the objects of a cluster, as :func:`fetch_cluster` does."""
     import asyncio
 
     return asyncio.run(_fetch(connection))
 
 
-async def _fetch(connection: Connection) -> LiveObjects:
+async def _fetch(connection: ClusterConnection) -> LiveObjects:
     from kubestow.client.rest.transport import Transport
     from kubestow.process import WallClock
 

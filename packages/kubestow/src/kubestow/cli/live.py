@@ -15,7 +15,14 @@ import click
 import msgspec
 
 from kubestow.cli.ending import bad_input_is_status_1, wait_for_signal
-from kubestow.cli.inputs import Connection, PodName, SchedulerInput, connection_options, pod_argument, scheduler_options
+from kubestow.cli.inputs import (
+    ClusterConnection,
+    PodName,
+    SchedulerInput,
+    connection_options,
+    pod_argument,
+    scheduler_options,
+)
 from kubestow.cli.output import OUTPUTS, output_option, print_result
 from kubestow.errors import APIError, InputError, Unreachable
 
@@ -39,7 +46,7 @@ _MOST_REPLICAS = 3
 @scheduler_options
 @output_option(*OUTPUTS)
 @bad_input_is_status_1
-def why(pod: PodName, connection: Connection, scheduler: SchedulerInput, output: str) -> int:
+def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, output: str) -> int:
     """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
 
     The scheduler's own report if it is reachable, otherwise computed from what the API server holds. `kubestow explain`
@@ -64,7 +71,7 @@ def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "byNode"}
 
 
-async def _read(connection: Connection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
+async def _read(connection: ClusterConnection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
     """The scheduler's report about a pod, or else all objects. Raises InputError, APIError and Unreachable."""
     from kubestow.cli.inputs import list_objects
     from kubestow.client.rest.transport import Transport
@@ -119,7 +126,7 @@ def _report_text(report: dict[str, Any]) -> str:
     help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
 )
 @bad_input_is_status_1
-def snapshot(connection: Connection, output: str) -> int:
+def snapshot(connection: ClusterConnection, output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
     It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
@@ -146,8 +153,7 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     """A List of all objects, one per line, and their numbers by kind."""
     import msgspec
 
-    from kubestow.engine.input.documents import parse_objects
-    from kubestow.engine.input.problems import Problems
+    from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow.engine.input.redaction import redacted
 
     counts: Counter[str] = Counter()
@@ -175,7 +181,7 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     help="File to write, with mode 0600; it must not exist.",
 )
 @bad_input_is_status_1
-def record(connection: Connection, duration: str | None, max_size: str, output: Path) -> int:
+def record(connection: ClusterConnection, duration: str | None, max_size: str, output: Path) -> int:
     """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
 
     It only reads, and does not schedule. The record shows when pods arrived and on which nodes the scheduler of the
@@ -202,7 +208,9 @@ def _seconds(text: str) -> float:
     raise InputError("--duration", f"expected a positive duration such as 10m, got {text!r}")
 
 
-async def _record(writer: SegmentWriter, seconds: float | None, connection: Connection) -> tuple[dict[str, int], int]:
+async def _record(
+    writer: SegmentWriter, seconds: float | None, connection: ClusterConnection
+) -> tuple[dict[str, int], int]:
     """Record until a signal, or for some seconds; the number of recorded states by kind, and of those missing."""
     from random import Random
 

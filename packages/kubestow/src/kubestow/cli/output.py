@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -14,7 +13,8 @@ import click
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.engine.input.cluster import InputSummary
+    from kubestow.engine.input.cluster_objects import InputSummary
+    from kubestow.reports.model import Block
 
 __all__ = [
     "OUTPUTS",
@@ -22,6 +22,7 @@ __all__ = [
     "ShowProgress",
     "emit",
     "output_option",
+    "print_blocks",
     "print_data",
     "print_input",
     "print_result",
@@ -47,12 +48,9 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 def print_data(data: Any, output: str) -> None:
     """Print plain data in the format "json" or "yaml"."""
-    import yaml
+    from kubestow.reports import text
 
-    if output == "json":
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
-    else:
-        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+    click.echo(text.as_json(data) if output == "json" else text.as_yaml(data).removesuffix("\n"))
 
 
 class OutputForms(click.ParamType):  # type: ignore[type-arg]
@@ -106,19 +104,23 @@ def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: 
 
     With ``target``, write it to that file instead. Raises InputError for a file that cannot be written.
     """
-    import msgspec
+    from kubestow.reports import text
 
     if output == "json":
-        emit(msgspec.json.format(msgspec.json.encode(document()), indent=2).decode(), target)
+        emit(text.as_json(document()), target)
     elif output == "yaml":
-        import yaml
-
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        emit(yaml.dump(msgspec.to_builtins(document()), Dumper=dumper, sort_keys=False, width=120), target)
+        emit(text.as_yaml(document()), target)
     elif isinstance(table, str):
         emit(table, target)
     else:
         _print_table(table, target)
+
+
+def print_blocks(blocks: Iterable[Block]) -> None:
+    """Print the blocks of a report."""
+    from kubestow.reports.terminal import renderable
+
+    _print_table(renderable(blocks), "")
 
 
 def _print_table(table: Any, target: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.flags.command import FlagCommand, Flags
+from kubestow.cli.flag_command import FlagCommand, Flags
 from kubestow.log_fields import V, fields
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run_scheduler(
     ``plugins`` are registered in addition, by name; ``source`` is a configuration in place of the file of ``--config``;
     ``on_ready`` is called when scheduling begins.
     """
-    from kubestow.cli.flags import effective
+    from kubestow.cli import effective_flags
     from kubestow.observability import logs
 
     split = flags["log-json-split-stream" if flags["logging-format"] == "json" else "log-text-split-stream"]
@@ -51,7 +51,7 @@ def run_scheduler(
     )
     app = _scheduler_app(flags, plugins, source)
     if flags["write-config-to"] is not None:
-        effective.write_configuration(app.configuration, flags["write-config-to"])
+        effective_flags.write_configuration(app.configuration, flags["write-config-to"])
         return
     for name, value in sorted(flags.as_text().items()):
         _log.log(V(1), "FLAG", extra=fields(flag=f"--{name}", value=value, changed=name in flags.changed))
@@ -74,25 +74,25 @@ def _scheduler_app(
     from dataclasses import replace
 
     from kubestow.app import AppOptions, SchedulerApp
-    from kubestow.cli.flags import effective
+    from kubestow.cli import effective_flags
 
     app = SchedulerApp.create(
         plugin_references=flags["plugin"],
         plugins=plugins,
         source=flags["config"] if source is None else source,
-        feature_gates=effective.feature_gates(flags),
-        seed=effective.seed(flags),
+        feature_gates=effective_flags.feature_gates(flags),
+        seed=effective_flags.seed(flags),
     )
     options = AppOptions(
-        serving=effective.serving_options(flags),
+        serving=effective_flags.serving_options(flags),
         flags=flags.as_text(),
         disabled_metrics=flags["disabled-metrics"],
-        allowed_labels=effective.allowed_labels(flags),
+        allowed_labels=effective_flags.allowed_labels(flags),
         pod_max_in_unschedulable_pods=flags["pod-max-in-unschedulable-pods-duration"].seconds,
         flight_record=flags["flight-record"],
-        flight_record_size=effective.flight_record_size(flags),
+        flight_record_size=effective_flags.flight_record_size(flags),
     )
-    configuration = effective.configured(app.configuration, flags, app.gates)
+    configuration = effective_flags.configured(app.configuration, flags, app.gates)
     return replace(app, configuration=configuration, options=options)
 
 

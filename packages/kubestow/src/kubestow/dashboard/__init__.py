@@ -3,13 +3,13 @@
     dashboard        composes the modules below for one scheduler
     event_stream     one encoded snapshot or delta per tick, shared by all viewers
     sections         the parts of the stream: nodes, queue, decisions, gangs
-    queue_rows       pods in the queue as plain data
-    queue_pages      the queue page by page, and searched
-    pod_details      one pod: its attempts, every plugin's results on every node, preemption candidates
-    node_details     one node: its pods, and what is free
-    counterfactuals  the changes that would make a pod fit, searched for in a process of its own
+    queue_pages      pods in the queue as plain data, page by page, and searched
+    details          one pod: its attempts, every plugin's results on every node, preemption candidates; one node:
+                     its pods, and what is free
+    counterfactual_searches
+                     the changes that would make a pod fit, searched for in a process of its own
     plain_words      the scheduler's reasons in plain words
-    page             the files of the page, compressed
+    page_files       the files of the page, compressed
 
 Nothing here serves HTTP (see :mod:`kubestow.serving`) or changes what the scheduler does. All of it runs on the
 scheduler's event loop, so every response is a consistent view between two cycles.

@@ -6,17 +6,11 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.dashboard.counterfactuals import CounterfactualSearches
+from kubestow.dashboard.counterfactual_searches import CounterfactualSearches
+from kubestow.dashboard.details import PodDetails, node_details
 from kubestow.dashboard.event_stream import EventStream
-from kubestow.dashboard.node_details import node_details
-from kubestow.dashboard.pod_details import PodDetails
-from kubestow.dashboard.queue_pages import QueuePages
-from kubestow.dashboard.queue_rows import QueueRows
-from kubestow.dashboard.sections.decisions import DecisionsSection
-from kubestow.dashboard.sections.gangs import GangsSection
-from kubestow.dashboard.sections.nodes import NodesSection
-from kubestow.dashboard.sections.queue import QueueSection
-from kubestow.dashboard.sections.section import Section
+from kubestow.dashboard.queue_pages import QueuePages, QueueRows
+from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, StreamSection
 from kubestow.observability.pod_states import PodStates
 from kubestow.observability.recent_attempts import RecentAttempts
 from kubestow.observability.recent_preemptions import RecentPreemptions
@@ -47,7 +41,7 @@ class Dashboard:
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
-    def _sections(self) -> Sequence[Section]:
+    def _sections(self) -> Sequence[StreamSection]:
         return (
             NodesSection(self._scheduler.cluster),
             QueueSection(self._scheduler, self._queue_rows()),

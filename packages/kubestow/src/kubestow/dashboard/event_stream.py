@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubestow.dashboard.sections.section import Section
+from kubestow.dashboard.sections import StreamSection
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
@@ -95,9 +95,9 @@ class _Viewer:
 class EventStream:
     """The stream of some sections, which ``create_sections`` makes when the first viewer comes."""
 
-    def __init__(self, create_sections: Callable[[], Sequence[Section]], clock: Clock) -> None:
+    def __init__(self, create_sections: Callable[[], Sequence[StreamSection]], clock: Clock) -> None:
         self._create_sections, self._clock = create_sections, clock
-        self._sections: Sequence[Section] = ()
+        self._sections: Sequence[StreamSection] = ()
         self._viewers: set[_Viewer] = set()
         self._snapshot: _Event | None = None
         self._ticking: asyncio.Task[None] | None = None

@@ -19,6 +19,7 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodFields, Shape, Shapes
 from kubestow.descheduling.objects import (
+    ContainerStatus,
     Node,
     NodeMetrics,
     PersistentVolumeClaim,
@@ -31,7 +32,8 @@ from kubestow.descheduling.objects import (
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.rules.pods import is_terminal
 
-__all__ = ["AssignedPod", "ClusterState"]
+__all__ = ["AssignedPod", "ClusterState", "exit_codes", "reasons", "restarts", "waiting_reasons"]
+
 
 """The phases of pods that use no resources any more."""
 
@@ -219,3 +221,38 @@ class ClusterState:
             for resource, amount in pod.shape.requests.items():
                 self._requested[resource][pod.row] -= amount
         self.evicted.append(pod)
+
+
+def _statuses(pod: AssignedPod, *, init: bool, ephemeral: bool = False) -> Iterator[ContainerStatus]:
+    yield from pod.status.container_statuses
+    if init:
+        yield from pod.status.init_container_statuses
+    if ephemeral:
+        yield from pod.status.ephemeral_container_statuses
+
+
+def waiting_reasons(pod: AssignedPod, *, init: bool) -> set[str]:
+    """Why containers wait, and with ``init`` init containers."""
+    states = (status.state for status in _statuses(pod, init=init))
+    return {state.waiting.reason for state in states if state.waiting is not None}
+
+
+def reasons(pod: AssignedPod, *, init: bool, ephemeral: bool = False) -> set[str]:
+    """Why containers wait or were terminated, and with ``init`` and ``ephemeral`` those containers."""
+    found = set()
+    for status in _statuses(pod, init=init, ephemeral=ephemeral):
+        for state in (status.state.waiting, status.state.terminated):
+            if state is not None and state.reason:
+                found.add(state.reason)
+    return found
+
+
+def exit_codes(pod: AssignedPod, *, init: bool) -> set[int]:
+    """The exit codes of terminated containers, and with ``init`` of init containers."""
+    states = (status.state for status in _statuses(pod, init=init))
+    return {state.terminated.exit_code for state in states if state.terminated is not None}
+
+
+def restarts(pod: AssignedPod, *, init: bool) -> int:
+    """How often containers were restarted, and with ``init`` init containers."""
+    return sum(status.restart_count for status in _statuses(pod, init=init))

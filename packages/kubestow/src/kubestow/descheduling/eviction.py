@@ -1,7 +1,9 @@
-"""Evictions: the limits of a policy, and the backend that an eviction is requested from.
+"""Evictions: their order, the limits of a policy, and the backend that an eviction is requested from.
 
 A refusal is data: the API server refuses what would violate a disruption budget, and a strategy goes on with the next
-pod. Only evictions that took place count against the limits.
+pod. Only evictions that took place count against the limits. The pods of a node are evicted by priority, then quality
+of service, then preference: pods without a priority go first, then those of lower priority; of equal priority
+BestEffort goes before Burstable and Guaranteed; at last go those that prefer not to be evicted.
 """
 
 from __future__ import annotations
@@ -11,21 +13,28 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Protocol
 
+from kubestow.api.core import Container
+from kubestow.api.formats import quantity
+from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
+from kubestow.rules.requests import CPU, MEMORY
 
 __all__ = [
+    "PREFER_NO_EVICTION",
     "Eviction",
     "EvictionBackend",
     "EvictionLimits",
     "EvictionObserver",
-    "Evictions",
-    "Outcome",
+    "EvictionOutcome",
+    "LoopEvictions",
     "Refusal",
     "RefusedBy",
+    "eviction_order",
+    "quality_of_service",
 ]
 
 
-class Outcome(Enum):
+class EvictionOutcome(Enum):
     """What became of a request to evict a pod."""
 
     EVICTED = "evicted"
@@ -37,17 +46,17 @@ class Outcome(Enum):
     @property
     def evicted(self) -> bool:
         """Whether the pod was evicted."""
-        return self is Outcome.EVICTED
+        return self is EvictionOutcome.EVICTED
 
     @property
     def ends_node(self) -> bool:
         """Whether no other pod of the node can be evicted in this loop either."""
-        return self in (Outcome.NODE_LIMIT, Outcome.TOTAL_LIMIT)
+        return self in (EvictionOutcome.NODE_LIMIT, EvictionOutcome.TOTAL_LIMIT)
 
     @property
     def ends_plugin(self) -> bool:
         """Whether no pod at all can be evicted in this loop any more."""
-        return self is Outcome.TOTAL_LIMIT
+        return self is EvictionOutcome.TOTAL_LIMIT
 
 
 class RefusedBy(StrEnum):
@@ -103,7 +112,7 @@ class EvictionObserver:
     def refused(self, eviction: Eviction) -> None:
         """An eviction was refused; ``eviction.refusal`` says why."""
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         """A limit of the policy, of ``most`` pods, prevented an eviction."""
 
     def plugin_started(self, profile: str, plugin: str) -> None:
@@ -123,7 +132,7 @@ class EvictionLimits:
 
 
 @dataclass(slots=True)
-class Evictions:
+class LoopEvictions:
     """The evictions of one loop, over all profiles, and its refused ones."""
 
     cluster: ClusterState
@@ -135,11 +144,11 @@ class Evictions:
     _per_node: Counter[str] = field(default_factory=Counter)
     _per_namespace: Counter[str] = field(default_factory=Counter)
 
-    def evict(self, eviction: Eviction) -> Outcome:
+    def evict(self, eviction: Eviction) -> EvictionOutcome:
         """Evict a pod unless a limit is reached or the backend refuses."""
         pod = eviction.pod
         if not self.cluster.contains(pod):
-            return Outcome.REFUSED  # evicted earlier in this loop
+            return EvictionOutcome.REFUSED  # evicted earlier in this loop
         for outcome, count, most in self._limits_of(pod):
             if most is not None and count >= most:
                 self.observer.limited(eviction, outcome, most)
@@ -149,18 +158,62 @@ class Evictions:
             refused = replace(eviction, refusal=refusal)
             self.refused.append(refused)
             self.observer.refused(refused)
-            return Outcome.REFUSED
+            return EvictionOutcome.REFUSED
         self.evicted.append(eviction)
         self._per_node[pod.node_name] += 1
         self._per_namespace[pod.namespace] += 1
         self.cluster.remove(pod)
         self.observer.evicted(eviction)
-        return Outcome.EVICTED
+        return EvictionOutcome.EVICTED
 
-    def _limits_of(self, pod: AssignedPod) -> tuple[tuple[Outcome, int, int | None], ...]:
+    def _limits_of(self, pod: AssignedPod) -> tuple[tuple[EvictionOutcome, int, int | None], ...]:
         """The limits that apply to a pod in the order in which they are checked, each with the evictions so far."""
         return (
-            (Outcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
-            (Outcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
-            (Outcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
+            (EvictionOutcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
+            (EvictionOutcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
+            (EvictionOutcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
         )
+
+
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+"""The annotation of pods that should rather not be evicted, whatever its value."""
+
+_BEST_EFFORT, _BURSTABLE, _GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
+_RANKS = {_BEST_EFFORT: 0, _BURSTABLE: 1, _GUARANTEED: 2}
+_COMPUTE = (CPU, MEMORY)
+
+
+def eviction_order(pod: AssignedPod) -> tuple[bool, int, int, bool]:
+    """The sort key of a pod; the smallest goes first."""
+    priority = pod.priority
+    rank = _RANKS.get(quality_of_service(pod), 0)
+    return priority is not None, priority or 0, rank, PREFER_NO_EVICTION in pod.annotations
+
+
+def quality_of_service(pod: AssignedPod) -> str:
+    """``status.qosClass``, computed from the spec if it is not set."""
+    return pod.status.qos_class or _by_spec(pod.shape)
+
+
+def _by_spec(shape: Shape) -> str:
+    containers = (*shape.spec.containers, *shape.spec.init_containers)
+    requests, limits = _sums(containers, "requests"), _sums(containers, "limits")
+    if not requests and not limits:
+        return _BEST_EFFORT
+    limited = all(_positive(container.resources.limits, name) for container in containers for name in _COMPUTE)
+    return _GUARANTEED if limited and requests == limits else _BURSTABLE
+
+
+def _sums(containers: tuple[Container, ...], kind: str) -> dict[str, int]:
+    """The sum of the positive amounts of CPU and memory, in nano units."""
+    sums: dict[str, int] = {}
+    for container in containers:
+        amounts = getattr(container.resources, kind)
+        for name in _COMPUTE:
+            if amount := _positive(amounts, name):
+                sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def _positive(amounts: dict[str, quantity.Quantity], name: str) -> int:
+    return max(0, quantity.nanos(amounts[name])) if name in amounts else 0

@@ -21,9 +21,10 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.eviction import Outcome
+from kubestow.descheduling.eviction import EvictionOutcome
 
 __all__ = [
+    "ArgumentProblem",
     "BalancePlugin",
     "DeschedulePlugin",
     "DeschedulingPlugin",
@@ -32,14 +33,14 @@ __all__ = [
     "NoArgs",
     "PreEvictionFilterPlugin",
     "PreSortPlugin",
-    "Problem",
     "Registry",
     "SortPlugin",
+    "evict_of_node",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ArgumentProblem:
     """A mistake in the arguments of a plugin: the path of the field in the arguments, and what is wrong."""
 
     path: str
@@ -61,7 +62,7 @@ class DeschedulingPlugin:
         self.args = args
 
     @classmethod
-    def validate(cls, args: Any) -> Iterable[Problem]:
+    def validate(cls, args: Any) -> Iterable[ArgumentProblem]:
         """The mistakes in arguments of the right types."""
         return ()
 
@@ -94,7 +95,7 @@ class Evictor(Protocol):
         The order is that of the profile's Sort plugins; if it has none, by ``key`` or as they are.
         """
 
-    def evict(self, pod: AssignedPod, message: str = "", *, reason: str = "") -> Outcome:
+    def evict(self, pod: AssignedPod, message: str = "", *, reason: str = "") -> EvictionOutcome:
         """Evict a pod. The outcome says whether it was, and otherwise why not; it can be ignored.
 
         ``message`` says why, for people, ``reason`` in a word for events.
@@ -151,3 +152,17 @@ class SortPlugin(DeschedulingPlugin, ABC):
 
 Registry = Mapping[str, type[DeschedulingPlugin]]
 """Plugin classes by name."""
+
+
+def evict_of_node(pods: Iterable[tuple[AssignedPod, str]], evictor: Evictor) -> bool:
+    """Evict pods of one node, each with the reason why, as far as the limits allow.
+
+    False if no pod at all can be evicted any more.
+    """
+    for pod, why in pods:
+        outcome = evictor.evict(pod, why)
+        if outcome.ends_plugin:
+            return False
+        if outcome.ends_node:
+            break
+    return True

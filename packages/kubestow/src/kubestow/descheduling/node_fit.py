@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.matching_pods import AntiAffinityTerm, MatchingPods, required_anti_affinity
+from kubestow.descheduling.pod_selection import AntiAffinityTerm, MatchingPods, required_anti_affinity
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 

@@ -1,10 +1,10 @@
-"""A snapshot: the objects of a cluster at one moment, which one descheduling loop starts from."""
+"""The results of Prometheus queries, as a loop gets them: what was measured per node, or why nothing was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubestow.api.meta import decode
 from kubestow.descheduling.objects import (
@@ -17,9 +17,25 @@ from kubestow.descheduling.objects import (
     PodMetrics,
     PriorityClass,
 )
-from kubestow.descheduling.query_results import QueryResult
 
-__all__ = ["KINDS", "Snapshot"]
+__all__ = ["KINDS", "QueryResult", "QuerySample", "Snapshot"]
+
+
+class QuerySample(NamedTuple):
+    """A value; ``instance`` is the label that names the node, ``time`` is in seconds since the Unix epoch."""
+
+    instance: str
+    time: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The samples that a query returned; ``problem`` says why there are none if it failed."""
+
+    samples: Sequence[QuerySample] = ()
+    problem: str = ""
+
 
 #: The kinds of a snapshot by API version and kind, and the attribute of the snapshot that holds them.
 KINDS: dict[tuple[str, str], tuple[type[Any], str]] = {

@@ -1,1 +1,1 @@
-"""Reports: tables on a terminal, and self-contained HTML pages."""
+"""Reports: their model of text, tables and figures, shown on a terminal, as Markdown, and as HTML pages."""

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.dashboard.counterfactuals import SearchFailed
+from kubestow.dashboard.counterfactual_searches import SearchFailed
 from kubestow.dashboard.event_stream import TooManyViewers
-from kubestow.dashboard.page import INDEX, PageFile, page_file
+from kubestow.dashboard.page_files import INDEX, PageFile, page_file
 from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, StatusError
 from kubestow.http.path_mux import Result
 from kubestow.observability.observability import Observability

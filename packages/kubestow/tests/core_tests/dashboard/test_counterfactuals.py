@@ -14,8 +14,8 @@ from kubestow import config
 from kubestow.cluster.nodes.node_info import NodeInfo
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
-from kubestow.dashboard import counterfactuals
-from kubestow.dashboard.counterfactuals import CounterfactualSearches, SearchFailed
+from kubestow.dashboard import counterfactual_searches as counterfactuals
+from kubestow.dashboard.counterfactual_searches import CounterfactualSearches, SearchFailed
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import NodeFilterPlugin, Plugin
 from kubestow.framework.profile import implements

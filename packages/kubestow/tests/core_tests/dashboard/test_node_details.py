@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubestow.cluster.cache import Cluster
-from kubestow.dashboard.node_details import node_details
+from kubestow.dashboard.details import node_details
 from kubestow.testing import node, pod
 
 

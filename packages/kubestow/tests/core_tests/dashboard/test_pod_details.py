@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from core_tests.observability.harness import Observed, observe
-from kubestow.dashboard.pod_details import PodDetails
+from kubestow.dashboard.details import PodDetails
 from kubestow.testing import node, pod
 
 Details = dict[str, Any]

@@ -7,8 +7,7 @@ from typing import Any
 
 from core_tests.observability.harness import Observed, observe
 from core_tests.observability.test_metrics import WaitOnPermit
-from kubestow.dashboard.queue_pages import PLACES, QueuePages
-from kubestow.dashboard.queue_rows import QueueRows
+from kubestow.dashboard.queue_pages import PLACES, QueuePages, QueueRows
 from kubestow.observability.pod_states import PodStates
 from kubestow.testing import node, pod
 

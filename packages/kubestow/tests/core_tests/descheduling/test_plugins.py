@@ -11,15 +11,15 @@ import pytest
 from core_tests.descheduling.objects import evicted, loop, node, pod, policy
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.interface import (
+    ArgumentProblem,
     DeschedulePlugin,
     DeschedulingPlugin,
     Evictor,
     FilterPlugin,
     PreSortPlugin,
-    Problem,
     SortPlugin,
 )
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError, InputError
 
 NODES = [node("n1"), node("n2")]
@@ -38,8 +38,8 @@ class RetiredRegistry(DeschedulePlugin):
     Args = RetiredRegistryArgs
 
     @classmethod
-    def validate(cls, args: RetiredRegistryArgs) -> list[Problem]:
-        return [] if args.registry_name else [Problem("registryName", "must be set")]
+    def validate(cls, args: RetiredRegistryArgs) -> list[ArgumentProblem]:
+        return [] if args.registry_name else [ArgumentProblem("registryName", "must be set")]
 
     def deschedule(self, cluster: ClusterState, evictor: Evictor) -> None:
         for candidate in evictor.in_order([p for p in cluster.pods() if evictor.may_evict(p)]):

@@ -10,9 +10,9 @@ import pytest
 from core_tests.descheduling.objects import policy
 from kubestow.api.meta import ObjectMeta
 from kubestow.descheduling.default_evictor import DefaultEvictorArgs
+from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.objects import PriorityClass
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 
 REGISTRY = find_plugins()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core_tests.descheduling.objects import NOW, evicted, loop, node, pod, policy
-from kubestow.descheduling.policy import load_policy
-from kubestow.descheduling.query_results import QueryResult, QuerySample
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.descheduler_policy import load_policy
+from kubestow.descheduling.snapshot import QueryResult, QuerySample
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 
 QUERY = "instance:node_cpu:ratio"

@@ -21,9 +21,9 @@ from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.descheduling.eviction import Eviction, EvictionBackend, Refusal, RefusedBy
 from kubestow.engine.cluster_api.replacements import belongs_to, claims_of, released, replacement, with_own_claims
-from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.pipeline.assumed_volumes import bind_assumed_volumes
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
+from kubestow.engine.pipeline.pod_placer import bind_assumed_volumes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
@@ -123,7 +123,7 @@ class Rescheduler:
     """
 
     def __init__(
-        self, cluster: Cluster, options: SchedulerOptions, *, now: datetime, ties: TieBreak | None = None
+        self, cluster: ClusterObjects, options: SchedulerOptions, *, now: datetime, ties: TieBreak | None = None
     ) -> None:
         self._scheduler = OfflineScheduler(cluster, options, ties=ties)
         self._cache, self._now = self._scheduler.cache, now
@@ -136,18 +136,18 @@ class Rescheduler:
         #: The pods that were pending and have got a node, with their nodes.
         self.admitted: list[tuple[PodInfo, str]] = []
 
-    def evict(self, uid: str) -> Trial:
+    def evict(self, uid: str) -> PlacementTrial:
         """Evict a pod and have it come back; the trial is to be committed or undone before the next one."""
         pod = self._placed.get(uid)
         placed = self._cache.placed_pod(uid)
         if pod is None or placed is None:
-            return Trial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
+            return PlacementTrial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
         evicted = placed.info
         self._cache.remove_pod(uid)
         claims = _ClaimsOfEviction(self._cache, pod)
         admitted = list(self._admit(evicted.priority))
         prediction, placement = self._replace(pod, claims)
-        return Trial(self, evicted, admitted, prediction, placement, claims)
+        return PlacementTrial(self, evicted, admitted, prediction, placement, claims)
 
     def _replace(self, pod: Pod, claims: _ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
         """What becomes of an evicted pod, and where its replacement is put."""
@@ -200,7 +200,7 @@ class Rescheduler:
         runtime.run_unreserve_plugins(placement.state, info, placement.node)
         self._cache.forget(info.uid)
 
-    def commit(self, trial: Trial) -> None:
+    def commit(self, trial: PlacementTrial) -> None:
         """Let an eviction stand."""
         self.admitted += [(placement.info, placement.node) for placement in trial.admitted]
         admitted = {placement.info.uid for placement in trial.admitted}
@@ -208,7 +208,7 @@ class Rescheduler:
         if any(placement.info.spec.volumes for placement in trial.placements):
             bind_assumed_volumes(self._cache)
 
-    def undo(self, trial: Trial) -> None:
+    def undo(self, trial: PlacementTrial) -> None:
         """Put an evicted pod back."""
         for placement in reversed(trial.placements):
             self._remove(placement)
@@ -219,7 +219,7 @@ class Rescheduler:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PlacementTrial:
     """An eviction on trial: the evicted pod, the pending pods that took its room, and what becomes of it."""
 
     rescheduler: Rescheduler

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 from kubestow.client.listing import list_pages
 from kubestow.client.rest.transport import Transport
-from kubestow.engine.input.documents import SourceObject, parse_objects
-from kubestow.engine.input.problems import Problems
+from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.events.resources import WATCHED

@@ -13,13 +13,12 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import UNLIMITED, RateLimit, TokenBucketRateLimiter, Transport
-from kubestow.descheduling.dry_run.loop_report import LoopReport, run_loop
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, with_priority_thresholds
+from kubestow.descheduling.dry_run.loop_report import LoopReport, read_snapshot, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
-from kubestow.descheduling.dry_run.snapshots import read_snapshot
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler, LoopResult
-from kubestow.descheduling.policy import DeschedulerPolicy, with_priority_thresholds
 from kubestow.descheduling.program.api_evictions import APIEvictions
 from kubestow.descheduling.program.cluster_lists import list_cluster
 from kubestow.descheduling.program.descheduler_metrics import DeschedulerMetrics, EvictionMetrics, descheduler_mux
@@ -30,11 +29,9 @@ from kubestow.descheduling.program.reporting import (
     EvictionLog,
     EvictionObservers,
 )
-from kubestow.descheduling.query_results import QueryResult
-from kubestow.descheduling.snapshot import Snapshot
-from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.input.documents import SourceObject
-from kubestow.engine.input.problems import Problems
+from kubestow.descheduling.snapshot import QueryResult, Snapshot
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
@@ -228,7 +225,7 @@ class DeschedulerApp:
         now, mode = self._clock.now(), self._options.mode
         if mode is None or not snapshot.nodes:
             return run_loop(descheduler, snapshot, now=now, backend=backend, observer=observer)
-        cluster = Cluster.of_sources(usable, problems, subject="the cluster")
+        cluster = ClusterObjects.of_sources(usable, problems, subject="the cluster")
         return run_loop(
             descheduler,
             snapshot,

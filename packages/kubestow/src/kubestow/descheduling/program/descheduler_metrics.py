@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kubestow.descheduling.eviction import Eviction, EvictionObserver, Outcome
+from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionOutcome
 from kubestow.http.messages import HTTPRequest, HTTPResponse
 from kubestow.http.path_mux import Handler, PathMux
 from kubestow.observability.instruments import Gauge, MetricSet, Stability, exposition
@@ -20,9 +20,9 @@ _REQUEST_BUCKETS = (0.001, 0.01, 0.1, 1, 10)
 _LABELS = ("result", "strategy", "profile", "namespace", "node")
 _SUCCESS, _ERROR = "success", "error"
 _LIMITS = {
-    Outcome.TOTAL_LIMIT: "maximum number of evicted pods per a descheduling cycle reached",
-    Outcome.NODE_LIMIT: "maximum number of evicted pods per node reached",
-    Outcome.NAMESPACE_LIMIT: "maximum number of evicted pods per namespace reached",
+    EvictionOutcome.TOTAL_LIMIT: "maximum number of evicted pods per a descheduling cycle reached",
+    EvictionOutcome.NODE_LIMIT: "maximum number of evicted pods per node reached",
+    EvictionOutcome.NAMESPACE_LIMIT: "maximum number of evicted pods per namespace reached",
 }
 
 
@@ -72,7 +72,7 @@ class EvictionMetrics(EvictionObserver):
     def refused(self, eviction: Eviction) -> None:
         self._count(eviction, _ERROR)
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         self._count(eviction, _LIMITS[limit])
 
     def _count(self, eviction: Eviction, result: str) -> None:

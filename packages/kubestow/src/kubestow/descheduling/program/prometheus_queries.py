@@ -16,9 +16,9 @@ from kubestow.api.meta import UNDECODABLE
 from kubestow.client.http_json import JSONServer, query_vector
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, ExtensionPoint, PrometheusOptions
 from kubestow.descheduling.interface import Registry
-from kubestow.descheduling.policy import DeschedulerPolicy, ExtensionPoint, Prometheus
-from kubestow.descheduling.query_results import QueryResult, QuerySample
+from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.errors import APIError, InputError, Unreachable
 
 __all__ = ["query_results"]
@@ -64,7 +64,7 @@ async def _result(server: JSONServer, query: str) -> QueryResult:
     return QueryResult([QuerySample(*sample) for sample in samples])
 
 
-async def _token(prometheus: Prometheus, transport: Transport) -> str:
+async def _token(prometheus: PrometheusOptions, transport: Transport) -> str:
     """The token in the secret that the policy names, or else that of the pod's service account; "" without either.
 
     Raises APIError, Unreachable, and InputError for a secret without a token.

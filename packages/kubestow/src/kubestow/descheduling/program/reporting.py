@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kubestow.api.reports import EventType
-from kubestow.descheduling.eviction import Eviction, EvictionObserver, Outcome
+from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionOutcome
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 
@@ -46,7 +46,7 @@ class EvictionObservers(EvictionObserver):
         for observer in self._observers:
             observer.refused(eviction)
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         for observer in self._observers:
             observer.limited(eviction, limit, most)
 
@@ -72,7 +72,7 @@ class EvictionLog(EvictionObserver):
         refusal = eviction.refusal
         _log.info("Eviction refused", extra=_fields(eviction, err=refusal.message if refusal else ""))
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         _log.info("Eviction not requested: limit reached", extra=_fields(eviction, limit=limit.value, most=most))
 
 
@@ -101,7 +101,7 @@ class EvictionEvents(EvictionObserver):
         if self._failures and eviction.refusal is not None:
             self._record_event(_EVICTION_FAILED, eviction, eviction.refusal.message)
 
-    def limited(self, eviction: Eviction, limit: Outcome, most: int) -> None:
+    def limited(self, eviction: Eviction, limit: EvictionOutcome, most: int) -> None:
         if self._failures:
             self._record_event(_EVICTION_FAILED, eviction, f"{limit.value} of {most} reached")
 

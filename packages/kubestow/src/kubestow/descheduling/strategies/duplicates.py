@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.eviction_order import eviction_order
-from kubestow.descheduling.interface import BalancePlugin, Evictor, Problem
+from kubestow.descheduling.eviction import eviction_order
+from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evictor, evict_of_node
 from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 
 __all__ = ["RemoveDuplicates", "RemoveDuplicatesArgs"]
 
@@ -45,7 +44,7 @@ class RemoveDuplicates(BalancePlugin):
     Args = RemoveDuplicatesArgs
 
     @classmethod
-    def validate(cls, args: RemoveDuplicatesArgs) -> Iterable[Problem]:
+    def validate(cls, args: RemoveDuplicatesArgs) -> Iterable[ArgumentProblem]:
         return selection_problems(args.namespaces)
 
     def __init__(self, args: RemoveDuplicatesArgs) -> None:

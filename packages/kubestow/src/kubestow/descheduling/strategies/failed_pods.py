@@ -9,11 +9,9 @@ from typing import Annotated
 import msgspec
 
 from kubestow.api.meta import LabelSelector
-from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, exit_codes, reasons
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.container_states import exit_codes, reasons
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 
 __all__ = ["RemoveFailedPods", "RemoveFailedPodsArgs"]
 
@@ -39,10 +37,10 @@ class RemoveFailedPods(DeschedulePlugin):
     Args = RemoveFailedPodsArgs
 
     @classmethod
-    def validate(cls, args: RemoveFailedPodsArgs) -> Iterable[Problem]:
+    def validate(cls, args: RemoveFailedPodsArgs) -> Iterable[ArgumentProblem]:
         yield from selection_problems(args.namespaces, args.label_selector)
         if (args.min_pod_lifetime_seconds or 0) < 0:
-            yield Problem("minPodLifetimeSeconds", f"must be 0 or more, got {args.min_pod_lifetime_seconds}")
+            yield ArgumentProblem("minPodLifetimeSeconds", f"must be 0 or more, got {args.min_pod_lifetime_seconds}")
 
     def __init__(self, args: RemoveFailedPodsArgs) -> None:
         super().__init__(args)

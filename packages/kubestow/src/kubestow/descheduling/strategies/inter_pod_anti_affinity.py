@@ -10,10 +10,16 @@ import numpy as np
 from kubestow.api.meta import LabelSelector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.eviction_order import eviction_order
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
-from kubestow.descheduling.matching_pods import AntiAffinityTerm, MatchingPods, required_anti_affinity
-from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
+from kubestow.descheduling.eviction import eviction_order
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor
+from kubestow.descheduling.pod_selection import (
+    AntiAffinityTerm,
+    MatchingPods,
+    Namespaces,
+    PodSelection,
+    required_anti_affinity,
+    selection_problems,
+)
 from kubestow.errors import InvalidSelector
 
 __all__ = ["RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingInterPodAntiAffinityArgs"]
@@ -33,7 +39,7 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
     Args = RemovePodsViolatingInterPodAntiAffinityArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> Iterable[Problem]:
+    def validate(cls, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> Iterable[ArgumentProblem]:
         return selection_problems(args.namespaces, args.label_selector)
 
     def __init__(self, args: RemovePodsViolatingInterPodAntiAffinityArgs) -> None:

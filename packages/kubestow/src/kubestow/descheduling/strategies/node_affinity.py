@@ -14,10 +14,9 @@ from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 from kubestow.errors import InvalidSelector
 
 __all__ = ["RemovePodsViolatingNodeAffinity", "RemovePodsViolatingNodeAffinityArgs"]
@@ -42,9 +41,9 @@ class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
     Args = RemovePodsViolatingNodeAffinityArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsViolatingNodeAffinityArgs) -> Iterator[Problem]:
+    def validate(cls, args: RemovePodsViolatingNodeAffinityArgs) -> Iterator[ArgumentProblem]:
         if not args.node_affinity_type:
-            yield Problem("nodeAffinityType", "nodeAffinityType needs to be set")
+            yield ArgumentProblem("nodeAffinityType", "nodeAffinityType needs to be set")
         yield from selection_problems(args.namespaces, args.label_selector)
 
     def __init__(self, args: RemovePodsViolatingNodeAffinityArgs) -> None:

@@ -10,9 +10,8 @@ from kubestow.api.core import Taint
 from kubestow.api.meta import LabelSelector
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 from kubestow.rules.matching import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 
 __all__ = ["RemovePodsViolatingNodeTaints", "RemovePodsViolatingNodeTaintsArgs"]
@@ -35,10 +34,10 @@ class RemovePodsViolatingNodeTaints(DeschedulePlugin):
     Args = RemovePodsViolatingNodeTaintsArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsViolatingNodeTaintsArgs) -> Iterator[Problem]:
+    def validate(cls, args: RemovePodsViolatingNodeTaintsArgs) -> Iterator[ArgumentProblem]:
         yield from selection_problems(args.namespaces, args.label_selector)
         if args.excluded_taints and args.included_taints:
-            yield Problem("includedTaints", "either includedTaints or excludedTaints can be set, but not both")
+            yield ArgumentProblem("includedTaints", "either includedTaints or excludedTaints can be set, but not both")
 
     def __init__(self, args: RemovePodsViolatingNodeTaintsArgs) -> None:
         super().__init__(args)

@@ -10,10 +10,9 @@ import msgspec
 
 from kubestow.api.core import PodCondition
 from kubestow.api.meta import LabelSelector
-from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, exit_codes, reasons
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.container_states import exit_codes, reasons
 from kubestow.rules.pods import TERMINAL_PHASES
 
 __all__ = ["PodLifeTime", "PodLifeTimeArgs"]
@@ -86,26 +85,28 @@ class PodLifeTime(DeschedulePlugin):
     Args = PodLifeTimeArgs
 
     @classmethod
-    def validate(cls, args: PodLifeTimeArgs) -> Iterator[Problem]:
+    def validate(cls, args: PodLifeTimeArgs) -> Iterator[ArgumentProblem]:
         if args.namespaces is not None:
             yield from selection_problems(args.namespaces)
         kinds = args.owner_kinds
         if kinds is not None and kinds.include and kinds.exclude:
-            yield Problem("ownerKinds", "only one of Include/Exclude ownerKinds can be set")
+            yield ArgumentProblem("ownerKinds", "only one of Include/Exclude ownerKinds can be set")
         yield from selection_problems(None, args.label_selector)
         if not _STATES.issuperset(args.states):
-            yield Problem("states", f"states must be one of [{' '.join(sorted(_STATES))}]")
+            yield ArgumentProblem("states", f"states must be one of [{' '.join(sorted(_STATES))}]")
         for index, condition in enumerate(args.conditions):
             if condition.is_empty:
                 fields = "type, status, reason, or minTimeSinceLastTransitionSeconds"
-                yield Problem(f"conditions[{index}]", f"conditions[{index}]: at least one of {fields} must be set")
+                yield ArgumentProblem(
+                    f"conditions[{index}]", f"conditions[{index}]: at least one of {fields} must be set"
+                )
             if (condition.min_time_since_last_transition_seconds or 0) < 0:
-                yield Problem(f"conditions[{index}].minTimeSinceLastTransitionSeconds", "must be 0 or more")
+                yield ArgumentProblem(f"conditions[{index}].minTimeSinceLastTransitionSeconds", "must be 0 or more")
         if (args.max_pod_life_time_seconds or 0) < 0:
-            yield Problem("maxPodLifeTimeSeconds", f"must be 0 or more, got {args.max_pod_life_time_seconds}")
+            yield ArgumentProblem("maxPodLifeTimeSeconds", f"must be 0 or more, got {args.max_pod_life_time_seconds}")
         if args.max_pod_life_time_seconds is None and not (args.states or args.conditions or args.exit_codes):
             criteria = "(maxPodLifeTimeSeconds, states, conditions, or exitCodes)"
-            yield Problem("", f"at least one filtering criterion must be specified {criteria}")
+            yield ArgumentProblem("", f"at least one filtering criterion must be specified {criteria}")
 
     def __init__(self, args: PodLifeTimeArgs) -> None:
         super().__init__(args)

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from kubestow.api.meta import LabelSelector
-from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import DeschedulePlugin, Evictor, Problem
+from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, restarts, waiting_reasons
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
-from kubestow.descheduling.strategies.container_states import restarts, waiting_reasons
-from kubestow.descheduling.strategies.eviction_rounds import evict_of_node
 
 __all__ = ["RemovePodsHavingTooManyRestarts", "RemovePodsHavingTooManyRestartsArgs"]
 
@@ -35,12 +33,12 @@ class RemovePodsHavingTooManyRestarts(DeschedulePlugin):
     Args = RemovePodsHavingTooManyRestartsArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsHavingTooManyRestartsArgs) -> Iterator[Problem]:
+    def validate(cls, args: RemovePodsHavingTooManyRestartsArgs) -> Iterator[ArgumentProblem]:
         yield from selection_problems(args.namespaces, args.label_selector)
         if args.pod_restart_threshold < 1:
-            yield Problem("podRestartThreshold", "invalid PodsHavingTooManyRestarts threshold")
+            yield ArgumentProblem("podRestartThreshold", "invalid PodsHavingTooManyRestarts threshold")
         if not set(args.states) <= set(_STATES):
-            yield Problem("states", f"states must be one of [{' '.join(_STATES)}]")
+            yield ArgumentProblem("states", f"states must be one of [{' '.join(_STATES)}]")
 
     def __init__(self, args: RemovePodsHavingTooManyRestartsArgs) -> None:
         super().__init__(args)

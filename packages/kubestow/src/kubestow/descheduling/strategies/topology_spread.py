@@ -15,7 +15,7 @@ from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import BalancePlugin, Evictor, Problem
+from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evictor
 from kubestow.descheduling.node_fit import Mask, NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.errors import InvalidSelector
@@ -45,12 +45,12 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
     Args = RemovePodsViolatingTopologySpreadConstraintArgs
 
     @classmethod
-    def validate(cls, args: RemovePodsViolatingTopologySpreadConstraintArgs) -> Iterator[Problem]:
+    def validate(cls, args: RemovePodsViolatingTopologySpreadConstraintArgs) -> Iterator[ArgumentProblem]:
         yield from selection_problems(args.namespaces, args.label_selector)
         for index, constraint in enumerate(args.constraints):
             if constraint not in (_DO_NOT_SCHEDULE, _SCHEDULE_ANYWAY):
                 text = f"constraint {constraint} is not one of map[{_DO_NOT_SCHEDULE}:{{}} {_SCHEDULE_ANYWAY}:{{}}]"
-                yield Problem(f"constraints[{index}]", text)
+                yield ArgumentProblem(f"constraints[{index}]", text)
 
     def __init__(self, args: RemovePodsViolatingTopologySpreadConstraintArgs) -> None:
         super().__init__(args)

@@ -24,7 +24,7 @@ __all__ = [
     "AlterNode",
     "AlterPod",
     "Change",
-    "Changes",
+    "CombinedChange",
     "LowerRequest",
     "RaiseBudget",
     "RemovePods",
@@ -84,7 +84,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(Change):
+class CombinedChange(Change):
     """Several changes together."""
 
     kind = "together"

@@ -24,7 +24,7 @@ from kubestow.engine.explanation.changes import (
     AddNode,
     AlterPod,
     Change,
-    Changes,
+    CombinedChange,
     RaiseBudget,
     RemovePods,
 )
@@ -131,7 +131,7 @@ class CounterfactualSearch:
 
     def _with_gates_removed(self, changes: Iterable[Change]) -> Iterator[Change]:
         for change in changes:
-            yield change if self._ungate is None else Changes((self._ungate, change))
+            yield change if self._ungate is None else CombinedChange((self._ungate, change))
 
     def _verify(self, change: Change) -> Counterfactual | None:
         """Decide again with the change; None if the pod still does not fit."""
@@ -197,7 +197,7 @@ class CounterfactualSearch:
         for row in rows[order[:_NODES_PER_COMBINATION]].tolist():
             parts = [change for remedy in combination for change in remedy.changes(row)]
             if parts:
-                yield parts[0] if len(parts) == 1 else Changes(tuple(parts))
+                yield parts[0] if len(parts) == 1 else CombinedChange(tuple(parts))
 
     def _alterations(self) -> Iterator[Change]:
         """Each constraint of the pod removed or relaxed that a plugin enforces which rejects some node."""
@@ -273,7 +273,7 @@ class CounterfactualSearch:
         alone = [found for change in changes if (found := self._preempts_without_violation(change)) is not None]
         if alone or len(changes) < 2:
             return tuple(alone)
-        together = self._preempts_without_violation(Changes(tuple(changes)))
+        together = self._preempts_without_violation(CombinedChange(tuple(changes)))
         return () if together is None else (together,)
 
     def _lacking(self, victims: Sequence[PodInfo]) -> Iterator[RaiseBudget]:

@@ -27,6 +27,7 @@ __all__ = [
     "EvaluatedNodes",
     "FilterColumn",
     "NodeEvaluation",
+    "NodeGroup",
     "PluginScore",
     "PluginVerdict",
     "VerdictKind",
@@ -95,6 +96,14 @@ class NodeEvaluation:
     def rejections(self) -> tuple[PluginVerdict, ...]:
         """The verdicts that reject the node, the one that the scheduler reports first."""
         return tuple(verdict for verdict in self.verdicts if verdict.kind is VerdictKind.REJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """The nodes with the same rejections, by all plugins that reject them; the first one is what is reported."""
+
+    rejections: tuple[PluginVerdict, ...]
+    nodes: tuple[str, ...]
 
 
 class FilterColumn(NamedTuple):

@@ -12,7 +12,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.explanation.counterfactuals import Counterfactual, CounterfactualSearch
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.explanation import Explanation, Preemption
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import (
     OfflineScheduler,
     SchedulerOptions,
@@ -39,7 +39,7 @@ class GroupExplanation:
 
 
 def explain(
-    cluster: Cluster,
+    cluster: ClusterObjects,
     pod: str,
     options: SchedulerOptions | None = None,
     *,
@@ -60,7 +60,7 @@ def explain(
         return _explain(scheduler, found, target, counterfactuals)
 
 
-def explain_group(cluster: Cluster, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
+def explain_group(cluster: ClusterObjects, pods: Sequence[str], options: SchedulerOptions) -> GroupExplanation:
     """Explain pending pods ``namespace/name`` of one profile, of which there has to be one. Raises as :func:`explain`.
 
     The counterfactuals are those of the first pod. A change of its requests takes as much off those of the others.
@@ -75,7 +75,7 @@ def explain_group(cluster: Cluster, pods: Sequence[str], options: SchedulerOptio
         return GroupExplanation(found, tuple(sorted(helpful, key=lambda pair: (-pair[1], pair[0].change.size))))
 
 
-def explain_pending(cluster: Cluster, pods: Iterable[Pod], options: SchedulerOptions) -> list[Explanation]:
+def explain_pending(cluster: ClusterObjects, pods: Iterable[Pod], options: SchedulerOptions) -> list[Explanation]:
     """Explain pending pods of a cluster without counterfactuals; much faster than one by one.
 
     Left out are pods that are nominated for a node, whose profile does not exist, or for which a plugin fails. Raises

@@ -1,42 +1,36 @@
 """The explanation of one pod: what every plugin says about every node, why this node or none, and what would help.
 
-Tables for people are at the end of the module, plain data is :meth:`Explanation.document`.
+Plain data is :meth:`Explanation.document`, what people see :meth:`Explanation.blocks`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from kubestow.engine.explanation.comparison import Comparison
 from kubestow.engine.explanation.counterfactuals import Counterfactual
-from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, PluginVerdict
-from kubestow.engine.explanation.node_tables import nodes_side_by_side
+from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, NodeGroup, PluginVerdict
+from kubestow.engine.explanation.node_tables import (
+    NodeComparison,
+    reason_text,
+    rejections_table,
+    verdicts_and_scores,
+)
 from kubestow.engine.explanation.plain_words import number_of_nodes, plain_reason
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError
 from kubestow.framework.status import Code
-from kubestow.reports.tables import as_html, plain_table
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed, View
 
-__all__ = ["Explanation", "NodeGroup", "Preemption", "reasons_text"]
+__all__ = ["Explanation", "Preemption", "reasons_text"]
 
 _MOST_GROUPS = 15
 _FEW_GROUPS = 4
 _EXAMPLES = 3
 _BEST_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
-    """The nodes with the same rejections, by all plugins that reject them; the first one is what is reported."""
-
-    rejections: tuple[PluginVerdict, ...]
-    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,7 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Displayed):
     """Why a pod is on its node, or on none. In a notebook and with rich it shows as tables.
 
     ``bound_to`` is the node of a pod that has one (else empty): it is evaluated as if it was not there. ``message`` is
@@ -96,13 +90,15 @@ class Explanation:
             raise InputError(f"node {name}", "no such node in the cluster" + similar(name, self.evaluated.names))
         return self.evaluated.node(name)
 
-    def compare(self, one: str, other: str) -> Comparison:
+    def compare(self, one: str, other: str) -> NodeComparison:
         """Why one node and not the other. Raises InputError for an unknown node."""
-        return Comparison(self.node(one), self.node(other))
+        return NodeComparison(self.node(one), self.node(other))
 
-    def about(self, name: str) -> RenderableType:
-        """One node as a table, and the counterfactuals. Raises InputError for an unknown one."""
-        return _one_node(self, self.node(name))
+    def about(self, name: str) -> View:
+        """One node in tables, and the counterfactuals. Raises InputError for an unknown one."""
+        node = self.node(name)
+        title = f"pod {self.pod} on node {node.node}"
+        return View([*_in_detail([node], title, own=self.bound_to), *self._what_would_help()])
 
     def waits_for(self) -> dict[str, int]:
         """Why a pending pod is on no node, in plain words, each with the number of nodes; 0 for one about the pod.
@@ -123,11 +119,55 @@ class Explanation:
 
     def headline(self) -> list[str]:
         """What the scheduler does, or would do, with the pod, in a few sentences."""
-        return _headline(self)
+        total, evaluated = len(self.evaluated), self.evaluated
+        lines = [f"pod {self.pod}, profile {self.profile}: fits on {self.feasible:,} of {total:,} nodes"]
+        if self.gate:
+            lines.append(f"it is not attempted: {self.gate}")
+        if self.bound_to:
+            lines.append(self._own_node_text())
+        if self.feasible:
+            best = self.best(1)[0]
+            tied = f", as {evaluated.tied:,} nodes have; the scheduler chooses one at random"
+            lines.append(f"the best is {best.node} with a total of {best.total}{'' if evaluated.tied == 1 else tied}")
+        elif self.message:
+            lines.append(self.message)
+        if (found := self.preemption) is not None:
+            text = f"preemption on {found.node} would evict {', '.join(found.victims)}"
+            against = f", {found.violations} of them against a disruption budget" if found.violations else ""
+            lines.append(text + against)
+        return lines
+
+    def _own_node_text(self) -> str:
+        own = self.own_node()
+        if own is None:
+            return f"it is bound to {self.bound_to}; evaluated as if it was not there"
+        if own.rank is None:
+            reasons = "; ".join(map(reason_text, own.rejections))
+            return f"it is bound to {self.bound_to}, where it would not fit now: {reasons}"
+        place = f"rank {own.rank:,} of {self.feasible:,} with a total of {own.total}"
+        return f"it is bound to {self.bound_to}; evaluated as if it was not there, that node has {place}"
+
+    def own_node(self) -> NodeEvaluation | None:
+        """The evaluation of the node that the pod is bound to, None without one that is in the cluster."""
+        return self.evaluated.node(self.bound_to) if self.bound_to in self.evaluated.positions else None
+
+    def detailed(self, best: int = _BEST_SHOWN) -> list[NodeEvaluation]:
+        """The pod's own node, and so many of the best ones."""
+        own = self.own_node()
+        shown = (*(() if own is None else (own,)), *self.best(best))
+        return list({node.node: node for node in shown}.values())
 
     def summary(self) -> list[str]:
-        """The explanation in a few lines: what the scheduler does with the pod, why, and the smallest change."""
-        return _summary(self)
+        """The headline, the largest groups of nodes while the pod fits nowhere, and the smallest change."""
+        lines = self.headline()
+        groups = [] if self.feasible else self.groups()
+        for group in groups[:_FEW_GROUPS]:
+            lines.append(f"  {number_of_nodes(len(group.nodes))}: {'; '.join(map(reason_text, group.rejections))}")
+        if len(groups) > _FEW_GROUPS:
+            lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
+        if self.counterfactuals:
+            lines.append(f"smallest change: {self.counterfactuals[0].text}")
+        return lines
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data, every node included."""
@@ -167,11 +207,31 @@ class Explanation:
         """The pod and the number of feasible nodes."""
         return f"<Explanation of {self.pod}: fits on {self.feasible:,} of {len(self.evaluated):,} nodes>"
 
-    def __rich__(self) -> RenderableType:
-        return _tables(self)
+    def blocks(self) -> Iterator[Block]:
+        """The result, the nodes that are rejected by groups, the best nodes in detail, and what would help."""
+        yield Paragraph("\n".join(self.headline()))
+        if groups := self.groups():
+            yield from (Paragraph(""), rejections_table(groups, most=_MOST_GROUPS, examples=_EXAMPLES))
+        if detailed := self.detailed():
+            yield from (Paragraph(""), *_in_detail(detailed, "in detail", own=self.bound_to))
+        yield from self._what_would_help()
 
-    def _repr_html_(self) -> str:
-        return as_html(_tables(self))
+    def _what_would_help(self) -> Iterator[Block]:
+        if self.counterfactuals:
+            where = f" on {self.target}" if self.target else ""
+            table = Table("", f"the pod would fit{where} with one of these changes, each verified", right=())
+            for number, counterfactual in enumerate(self.counterfactuals, 1):
+                table.add(str(number), counterfactual.text)
+            yield from (Paragraph(""), table)
+        elif self.searched:
+            text = f"no small change was found with which the pod fits on {self.target or 'any node'}"
+            yield from (Paragraph(""), Paragraph(text))
+
+
+def _in_detail(nodes: Sequence[NodeEvaluation], title: str, *, own: str) -> Iterator[Block]:
+    yield Paragraph(title)
+    for table in verdicts_and_scores(nodes, own=own):
+        yield from (Paragraph(""), table)
 
 
 def reasons_text(pods: Iterable[Mapping[str, int]]) -> str:
@@ -211,107 +271,3 @@ def _node(found: NodeEvaluation) -> dict[str, Any]:
             for score in found.scores
         }
     return document
-
-
-# -- tables for people -----------------------------------------------------------------------------------------------
-
-
-def _tables(found: Explanation) -> RenderableType:
-    """The result, the nodes that are rejected by groups, the best nodes in detail, and what would help."""
-    parts: list[RenderableType] = [Text("\n".join(_headline(found)))]
-    groups = found.groups()
-    if groups:
-        parts += [Text(""), _groups(groups)]
-    own = [found.node(found.bound_to)] if found.bound_to in found.evaluated.positions else []
-    detailed = {node.node: node for node in (*own, *found.best())}
-    if detailed:
-        parts += [Text(""), nodes_side_by_side(list(detailed.values()), "in detail", own=found.bound_to)]
-    return Group(*parts, *_what_would_help(found))
-
-
-def _one_node(found: Explanation, node: NodeEvaluation) -> RenderableType:
-    """All verdicts and scores of one node, and what would help."""
-    title = f"pod {found.pod} on node {node.node}"
-    return Group(nodes_side_by_side([node], title, own=found.bound_to), *_what_would_help(found))
-
-
-def _what_would_help(found: Explanation) -> list[RenderableType]:
-    if found.counterfactuals:
-        return [Text(""), _counterfactuals(found)]
-    if not found.searched:
-        return []
-    return [Text(""), Text(f"no small change was found with which the pod fits on {found.target or 'any node'}")]
-
-
-def _summary(found: Explanation) -> list[str]:
-    """The headline, the largest groups of nodes while the pod fits nowhere, and the smallest change."""
-    lines = _headline(found)
-    groups = [] if found.feasible else found.groups()
-    for group in groups[:_FEW_GROUPS]:
-        lines.append(
-            f"  {number_of_nodes(len(group.nodes))}: {'; '.join(_reason(verdict) for verdict in group.rejections)}"
-        )
-    if len(groups) > _FEW_GROUPS:
-        lines.append(f"  {sum(len(group.nodes) for group in groups[_FEW_GROUPS:]):,} more nodes")
-    if found.counterfactuals:
-        lines.append(f"smallest change: {found.counterfactuals[0].text}")
-    return lines
-
-
-def _headline(found: Explanation) -> list[str]:
-    """What the scheduler does, or would do, with the pod."""
-    total, evaluated = len(found.evaluated), found.evaluated
-    lines = [f"pod {found.pod}, profile {found.profile}: fits on {found.feasible:,} of {total:,} nodes"]
-    if found.gate:
-        lines.append(f"it is not attempted: {found.gate}")
-    if found.bound_to:
-        lines.append(_own_node(found))
-    if found.feasible:
-        best = found.best(1)[0]
-        tied = "" if evaluated.tied == 1 else f", as {evaluated.tied:,} nodes have; the scheduler chooses one at random"
-        lines.append(f"the best is {best.node} with a total of {best.total}{tied}")
-    elif found.message:
-        lines.append(found.message)
-    if found.preemption is not None:
-        lines.append(_preemption_text(found.preemption))
-    return lines
-
-
-def _preemption_text(found: Preemption) -> str:
-    text = f"preemption on {found.node} would evict {', '.join(found.victims)}"
-    return f"{text}, {found.violations} of them against a disruption budget" if found.violations else text
-
-
-def _own_node(found: Explanation) -> str:
-    own = found.node(found.bound_to) if found.bound_to in found.evaluated.positions else None
-    if own is None:
-        return f"it is bound to {found.bound_to}; evaluated as if it was not there"
-    if own.rank is None:
-        reasons = "; ".join(_reason(verdict) for verdict in own.rejections)
-        return f"it is bound to {found.bound_to}, where it would not fit now: {reasons}"
-    place = f"rank {own.rank:,} of {found.feasible:,} with a total of {own.total}"
-    return f"it is bound to {found.bound_to}; evaluated as if it was not there, that node has {place}"
-
-
-def _groups(groups: Sequence[NodeGroup]) -> RenderableType:
-    table = plain_table("nodes", "rejected by", "examples", right=("nodes",))
-    for group in groups[:_MOST_GROUPS]:
-        reasons = "\n".join(_reason(verdict) for verdict in group.rejections)
-        more = ", …" if len(group.nodes) > _EXAMPLES else ""
-        table.add_row(f"{len(group.nodes):,}", reasons, ", ".join(group.nodes[:_EXAMPLES]) + more)
-    rest = groups[_MOST_GROUPS:]
-    if rest:
-        table.add_row(f"{sum(len(group.nodes) for group in rest):,}", f"… {len(rest):,} more groups", "")
-    return table
-
-
-def _reason(verdict: PluginVerdict) -> str:
-    return f"{verdict.plugin}: {verdict.status.message}"
-
-
-def _counterfactuals(found: Explanation) -> RenderableType:
-    where = f" on {found.target}" if found.target else ""
-    table = plain_table("", f"the pod would fit{where} with one of these changes, each verified", right=())
-    for number, counterfactual in enumerate(found.counterfactuals, 1):
-        table.add_row(str(number), counterfactual.text)
-    return table

@@ -5,6 +5,10 @@ A file holds one object, a List (``kubectl get -o json`` or ``-o yaml``), or sev
 
 Objects stay encoded: their bytes are decoded into the struct of their kind, without a detour through dictionaries, and
 a million of them fit into memory.
+
+One unusable object does not spoil a dump of thousands, so it is left out, reported and counted as an
+:class:`InputProblem`. With ``strict``, the first problem refuses the whole input. A file that does not parse is always
+refused: it may be truncated, and half a cluster would give wrong results.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import UNDECODABLE
-from kubestow.engine.input.problems import Problems
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 
-__all__ = ["SourceObject", "parse_objects", "read_objects"]
+__all__ = ["InputProblem", "Problems", "SourceObject", "convert_part", "parse_objects", "read_objects", "read_yaml"]
+
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 _STANDARD_INPUT = "-"
@@ -226,3 +230,62 @@ def _item_lines(node: yaml.Node) -> list[str]:
 
 def _text(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class InputProblem:
+    """Why an object was left out: its file, its ``place`` there (a line or ``items[3]``), and what is wrong."""
+
+    subject: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        """One line: file, place, problem."""
+        return f"{self.subject}: {self.place}: {self.text}" if self.place else f"{self.subject}: {self.text}"
+
+
+class Problems:
+    """The problems found so far; the first one is raised as InputError if ``strict``."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+        self._found: list[InputProblem] = []
+
+    def report(self, subject: str, place: str, text: str) -> None:
+        """Keep a problem. Raises InputError if strict."""
+        if self.strict:
+            raise InputError(subject, text, place=place)
+        self._found.append(InputProblem(subject, place, text))
+
+    def __iter__(self) -> Iterator[InputProblem]:
+        """In the order in which they were found."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._found)
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The plain data of a file with one document. Raises InputError."""
+    subject = str(path)
+    try:
+        return yaml.load(Path(path).read_bytes(), Loader=YAMLLoader)
+    except OSError as error:
+        raise InputError(subject, f"cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(subject, f"does not parse: {' '.join(str(error).split())}") from None
+
+
+def convert_part(data: Any, kind: Any, *, subject: str, place: str = "") -> Any:
+    """Plain data as an instance of a msgspec type.
+
+    Raises InputError with the path of the field that is wrong; ``place`` is the path of the data in the file.
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        field = (place + path.rstrip("`")).removeprefix(".")
+        raise InputError(subject, problem[:1].lower() + problem[1:], place=field) from None

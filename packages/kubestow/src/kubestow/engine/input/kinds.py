@@ -8,9 +8,8 @@ import msgspec
 
 from kubestow.api.core import Node
 from kubestow.api.meta import decode
-from kubestow.engine.input.documents import SourceObject
+from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.input.object_defaults import with_defaults
-from kubestow.engine.input.problems import Problems
 from kubestow.errors import InvalidObject
 from kubestow.rules.requests import allocatable_amounts
 from kubestow.scheduling.events.resources import WATCHED

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from kubestow import config
-from kubestow.api.core import Pod
+from kubestow.api.core import Namespace, Pod
+from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.configuration_file import read_configuration
-from kubestow.engine.input.cluster import Cluster
-from kubestow.engine.pipeline.cached_objects import put_objects
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
@@ -24,7 +24,17 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 
-__all__ = ["Configuration", "OfflineScheduler", "SchedulerOptions", "find_pod", "is_attempted", "similar", "unbound"]
+__all__ = [
+    "Configuration",
+    "OfflineScheduler",
+    "SchedulerOptions",
+    "find_pod",
+    "is_attempted",
+    "put_objects",
+    "similar",
+    "unbound",
+]
+
 
 Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
 """A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
@@ -60,7 +70,7 @@ class OfflineScheduler:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         options: SchedulerOptions,
         *,
         without: Pod | None = None,
@@ -80,7 +90,7 @@ class OfflineScheduler:
         self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
         self._load(cluster, without)
 
-    def _load(self, cluster: Cluster, without: Pod | None) -> None:
+    def _load(self, cluster: ClusterObjects, without: Pod | None) -> None:
         put_objects(self.cache, cluster, self.profiles.values())
         for pod in cluster.pods:
             if pod is not without:
@@ -103,7 +113,7 @@ class OfflineScheduler:
         return profile
 
 
-def find_pod(cluster: Cluster, name: str) -> Pod:
+def find_pod(cluster: ClusterObjects, name: str) -> Pod:
     """The pod that is called ``namespace/name``, or ``name`` in the namespace default. Raises InputError."""
     namespace, _, pod_name = name.rpartition("/")
     wanted = f"{namespace or 'default'}/{pod_name}"
@@ -141,3 +151,30 @@ def unbound(pod: Pod) -> Pod:
 
 def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def put_objects(
+    cache: ClusterCache,
+    cluster: ClusterObjects,
+    profiles: Iterable[Profile],
+    *,
+    excluded_nodes: frozenset[str] = frozenset(),
+    kinds: frozenset[str] | None = None,
+) -> None:
+    """Put nodes and all other objects but pods into a cache, with the custom resources that plugins of profiles read.
+
+    ``kinds`` are the only kinds that are put beside nodes and namespaces; None stands for all. Raises InputError for a
+    custom resource that cannot be decoded.
+    """
+    for node in cluster.nodes:
+        if node.metadata.name not in excluded_nodes:
+            cache.add_node(node)
+    for obj in cluster.objects:
+        if isinstance(obj, Namespace):
+            cache.put_namespace(obj.metadata.name, obj.metadata.labels)
+        elif kinds is None or type(obj).__name__ in kinds:
+            cache.catalog(type(obj)).put(obj)
+    plugins = (plugin for profile in profiles for plugin in profile.plugins)
+    custom = {kind for plugin in plugins for kind in plugin.watched_kinds() if issubclass(kind, CustomObject)}
+    for obj in cluster.custom_objects(kind for kind in custom if kinds is None or kind.__name__ in kinds):
+        cache.catalog(type(obj)).put(obj)

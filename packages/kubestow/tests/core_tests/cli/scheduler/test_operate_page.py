@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubestow.cli.flags.catalog import BY_NAME
+from kubestow.cli.scheduler_flags import BY_NAME
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock

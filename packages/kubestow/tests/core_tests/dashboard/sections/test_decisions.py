@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from core_tests.observability.harness import Observed, observe
-from kubestow.dashboard.sections.decisions import DecisionsSection
+from kubestow.dashboard.sections import DecisionsSection
 from kubestow.testing import node, pod
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core_tests.observability.harness import Observed, observe
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, member
-from kubestow.dashboard.sections.gangs import GangsSection
+from kubestow.dashboard.sections import GangsSection
 from kubestow.testing import node
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from core_tests.observability.harness import Observed, observe
 from kubestow.cluster.cache import Cluster
-from kubestow.dashboard.sections.nodes import NodesSection
+from kubestow.dashboard.sections import NodesSection
 from kubestow.testing import node, pod
 
 ZONE = "topology.kubernetes.io/zone"

@@ -11,16 +11,15 @@ import pytest
 from core_tests.descheduling.objects import NOW, OWNER, node, pod, policy
 from kubestow.api import core
 from kubestow.api.meta import convert
-from kubestow.descheduling.dry_run.loop_report import LoopReport, run_loop
-from kubestow.descheduling.dry_run.report import document
+from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.dry_run.loop_report import LoopReport, document, run_loop
 from kubestow.descheduling.dry_run.rescheduling import Mode, PredictedState, Rescheduler
 from kubestow.descheduling.eviction import RefusedBy
 from kubestow.descheduling.loop import Descheduler
 from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
-from kubestow.descheduling.policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
-from kubestow.engine.input.cluster import Cluster
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
 
@@ -31,7 +30,7 @@ HERE: Object = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
 
 def rescheduler(nodes: Iterable[Object], pods: Iterable[Object]) -> Rescheduler:
     live = (p for p in pods if p["status"]["phase"] not in ("Succeeded", "Failed"))
-    cluster = Cluster.of([convert(core.Node, n) for n in nodes], [convert(core.Pod, p) for p in live])
+    cluster = ClusterObjects.of([convert(core.Node, n) for n in nodes], [convert(core.Pod, p) for p in live])
     return Rescheduler(cluster, SchedulerOptions(), now=NOW, ties=FirstByName())
 
 

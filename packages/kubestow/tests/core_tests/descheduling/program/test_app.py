@@ -17,15 +17,15 @@ from kubestow.client.leader_election import LeaseTimings
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.descheduling.cluster_state import ClusterState
+from kubestow.descheduling.descheduler_policy import load_policy
 from kubestow.descheduling.dry_run.loop_report import LoopReport
 from kubestow.descheduling.dry_run.rescheduling import Mode
 from kubestow.descheduling.eviction import Eviction
 from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.policy import load_policy
 from kubestow.descheduling.program.api_evictions import APIEvictions, LoopStopped
 from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
-from kubestow.descheduling.registry import find_plugins
 from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError, Unreachable
 from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions

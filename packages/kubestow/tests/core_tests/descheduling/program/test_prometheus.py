@@ -18,10 +18,10 @@ from contrib_tests.watched_nodes import json_server
 from core_tests.descheduling.objects import policy
 from core_tests.descheduling.program.test_app import LiveCluster
 from kubestow.client.http_json import JSONServer, query_vector
+from kubestow.descheduling.descheduler_policy import load_policy
 from kubestow.descheduling.dry_run.loop_report import LoopReport
-from kubestow.descheduling.policy import load_policy
 from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions
-from kubestow.descheduling.registry import find_plugins
+from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import Unreachable
 from kubestow_devcluster.cluster import DevCluster
 

@@ -16,14 +16,14 @@ from kubestow.api.core import Node
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.descheduling.dry_run.rescheduling import PredictedState, Rescheduler
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.simulation.results.manifests import resulting_objects
-from kubestow_lab.simulation.results.outcomes import PodState
-from kubestow_lab.simulation.results.result import SimulationResult
+from kubestow_lab.simulation.manifests import resulting_objects
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation
+from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.node_removal import drain, lose
 from kubestow_lab.what_if.pod_fates import Fate
 
@@ -57,15 +57,15 @@ SHARED_CLAIM: Object = {"resourceClaims": [{"name": "gpu", "resourceClaimName": 
 SHARED = {"apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"name": "shared"}, "spec": REQUESTS}
 
 
-def run(within: Cluster, found: Arrivals) -> SimulationResult:
+def run(within: ClusterObjects, found: Arrivals) -> SimulationResult:
     return Simulation(within, found).run()
 
 
-def after(tmp_path: Path, within: Cluster, *objects: Object) -> Cluster:
+def after(tmp_path: Path, within: ClusterObjects, *objects: Object) -> ClusterObjects:
     """A cluster once some objects have been simulated in it."""
     found = arrivals(tmp_path, *objects, within=within)
     result = run(within, found)
-    assert not result.count(PodState.PENDING)
+    assert not result.count(OutcomeState.PENDING)
     return cluster(tmp_path, *resulting_objects(result.api, within, found))
 
 
@@ -104,7 +104,7 @@ def test_a_pod_that_ends_frees_its_devices(tmp_path: Path, claim: Object) -> Non
     within = cluster(tmp_path, node("a"), *devices("a"))
     result = run(within, arrivals(tmp_path, SHARED, first, second, within=within))
     states = {outcome.name: outcome.state for outcome in result.outcomes}
-    assert states == {"first": PodState.COMPLETED, "second": PodState.RUNNING}
+    assert states == {"first": OutcomeState.COMPLETED, "second": OutcomeState.RUNNING}
     assert not owners(result, PersistentVolumeClaim)
 
 
@@ -136,8 +136,8 @@ def test_the_replacement_of_an_evicted_pod_has_claims_instead_of_it(tmp_path: Pa
     high = pod("high", cpu="1", priorityClassName="system-cluster-critical")
     high["metadata"]["annotations"] = {"kubestow.dev/arrival": "10s"}
     result = run(within, arrivals(tmp_path, low, high, within=within))
-    assert result.count(PodState.PREEMPTED) == 1
-    [replacement] = (outcome.name for outcome in result.outcomes if outcome.state is PodState.PENDING)
+    assert result.count(OutcomeState.PREEMPTED) == 1
+    [replacement] = (outcome.name for outcome in result.outcomes if outcome.state is OutcomeState.PENDING)
     assert owners(result, ResourceClaim) == owners(result, PersistentVolumeClaim) == {replacement: 1}
     [claim] = result.api.objects(ResourceClaim).values()
     assert claim.status.allocation is None

@@ -12,10 +12,10 @@ from core_tests.engine.explanation.test_explanation import NODES, PLACED, PROBES
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, Changes, RemovePods
+from kubestow.engine.explanation.changes import AddNode, AlterNode, Change, CombinedChange, RemovePods
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.testing import builders
 
 replace = msgspec.structs.replace
@@ -24,7 +24,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 def found(nodes: list[Node], pods: list[Pod], probe: Pod, **options: Any) -> list[Counterfactual]:
     """The counterfactuals, after each was checked on a cluster that is built anew."""
-    cluster = Cluster.of(nodes, [*pods, probe])
+    cluster = ClusterObjects.of(nodes, [*pods, probe])
     counterfactuals = list(explain(cluster, "probe", **options).counterfactuals)
     for counterfactual in counterfactuals:
         if counterfactual.feasible:
@@ -37,10 +37,10 @@ def found(nodes: list[Node], pods: list[Pod], probe: Pod, **options: Any) -> lis
     return counterfactuals
 
 
-def changed(cluster: Cluster, probe: Pod, change: Change) -> Cluster:
+def changed(cluster: ClusterObjects, probe: Pod, change: Change) -> ClusterObjects:
     """The cluster with a change, by plain code: the cache and its results take no part."""
     nodes, pods = list(cluster.nodes), [change.on_pod(pod) if pod is probe else pod for pod in cluster.pods]
-    for part in change.parts if isinstance(change, Changes) else (change,):
+    for part in change.parts if isinstance(change, CombinedChange) else (change,):
         if isinstance(part, AlterNode):
             nodes = [altered(node, part) if node.metadata.name == part.node else node for node in nodes]
         elif isinstance(part, AddNode):
@@ -50,7 +50,7 @@ def changed(cluster: Cluster, probe: Pod, change: Change) -> Cluster:
             nodes.append(replace(like, metadata=replace(like.metadata, name=name, uid=name, labels=labels)))
         elif isinstance(part, RemovePods):
             pods = [pod for pod in pods if pod.metadata.uid not in part.pods]
-    return Cluster.of(nodes, pods, cluster.objects)
+    return ClusterObjects.of(nodes, pods, cluster.objects)
 
 
 def altered(node: Node, change: AlterNode) -> Node:
@@ -172,7 +172,7 @@ def test_a_disruption_budget_allows_more() -> None:
         },
     )
     victim = builders.pod("low", node="a", cpu="4", priority=1, labels={"app": "low"})
-    cluster = Cluster.of([builders.node("a")], [victim, builders.pod("probe", cpu="4", priority=9)], [budget])
+    cluster = ClusterObjects.of([builders.node("a")], [victim, builders.pod("probe", cpu="4", priority=9)], [budget])
     explanation = explain(cluster, "probe")
     assert explanation.preemption is not None
     assert explanation.preemption.violations == 1
@@ -247,7 +247,7 @@ def test_with_a_target_the_changes_are_for_that_node() -> None:
 
 
 def test_nothing_that_would_help_is_said_so() -> None:
-    cluster = Cluster.of(
+    cluster = ClusterObjects.of(
         [builders.node("a", taints=["node.kubernetes.io/not-ready=:NoSchedule"])], [builders.pod("probe")]
     )
     console = Console(width=100)

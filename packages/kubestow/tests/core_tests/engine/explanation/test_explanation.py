@@ -16,7 +16,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.engine.explanation.evaluated_nodes import VerdictKind
 from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation import Explanation
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.testing import builders
@@ -26,7 +26,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def explained(nodes: list[Node], pods: list[Pod], probe: Pod, **options: Any) -> Explanation:
-    return explain(Cluster.of(nodes, [*pods, probe]), f"default/{probe.metadata.name}", **options)
+    return explain(ClusterObjects.of(nodes, [*pods, probe]), f"default/{probe.metadata.name}", **options)
 
 
 def printed(found: Any) -> str:
@@ -248,7 +248,7 @@ def test_an_explanation_shows_as_tables_in_a_notebook() -> None:
     ],
 )
 def test_what_does_not_exist_is_named(pod: str, target: str | None, problem: str) -> None:
-    cluster = Cluster.of([builders.node("node-a")], [builders.pod("web-2")])
+    cluster = ClusterObjects.of([builders.node("node-a")], [builders.pod("web-2")])
     with pytest.raises(InputError) as raised:
         explain(cluster, pod, target=target)
     assert str(raised.value).startswith(problem)

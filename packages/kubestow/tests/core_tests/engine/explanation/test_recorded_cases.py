@@ -14,7 +14,7 @@ from kubestow import config
 from kubestow.api.core import Namespace, Node, Pod
 from kubestow.api.meta import convert
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow_lab.conformance.recorded_cases import Case, read_cases
@@ -31,7 +31,7 @@ def cases(name: str) -> Iterator[Case]:
             yield case
 
 
-def cluster_of(case: Case) -> Cluster:
+def cluster_of(case: Case) -> ClusterObjects:
     """The cluster with the first pod of the case."""
     existing = [pod for pod in case.cluster.get("pods", ()) if (pod.get("status") or {}).get("phase") not in FINISHED]
     objects: list[Any] = [
@@ -42,7 +42,7 @@ def cluster_of(case: Case) -> Cluster:
     ]
     objects += [convert(Namespace, namespace) for namespace in case.cluster.get("namespaces", ())]
     pods = [convert(Pod, pod) for pod in (*existing, case.pods[0])]
-    return Cluster.of([convert(Node, node) for node in case.cluster.get("nodes", ())], pods, objects)
+    return ClusterObjects.of([convert(Node, node) for node in case.cluster.get("nodes", ())], pods, objects)
 
 
 FINISHED = ("Succeeded", "Failed")

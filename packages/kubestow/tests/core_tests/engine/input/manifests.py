@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow_lab.simulation.arrivals import Arrivals
 
 Object = dict[str, Any]
@@ -61,12 +61,12 @@ def write(folder: Path, *objects: Object, name: str = "dump.json") -> Path:
     return path
 
 
-def cluster(folder: Path, *objects: Object) -> Cluster:
+def cluster(folder: Path, *objects: Object) -> ClusterObjects:
     """A cluster of these objects, with two nodes if they have none."""
     nodes = () if any(o["kind"] == "Node" for o in objects) else (node("a"), node("b"))
-    return Cluster.load(write(folder, *nodes, *objects, name="cluster.json"))
+    return ClusterObjects.load(write(folder, *nodes, *objects, name="cluster.json"))
 
 
-def arrivals(folder: Path, *objects: Object, within: Cluster | None = None) -> Arrivals:
+def arrivals(folder: Path, *objects: Object, within: ClusterObjects | None = None) -> Arrivals:
     """The arrivals of a workload of these objects."""
     return Arrivals.load(write(folder, *objects, name="workload.json"), cluster=within or cluster(folder))

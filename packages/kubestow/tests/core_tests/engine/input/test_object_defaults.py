@@ -8,11 +8,11 @@ from typing import Any
 from core_tests.engine.input.manifests import Object, arrivals, cluster, node, pod, workload, write
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kubestow.engine.input.cluster import Cluster
+from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow_lab.what_if.node_pools import read_node_pools
 
 
-def one(found: Cluster, kind: type[Any]) -> Any:
+def one(found: ClusterObjects, kind: type[Any]) -> Any:
     """The only object of a kind."""
     [obj] = (obj for obj in found.objects if isinstance(obj, kind))
     return obj
@@ -102,5 +102,5 @@ def test_a_dump_is_read_as_it_is(tmp_path: Path) -> None:
         **claim("data", storageClassName="fast", volumeName="v"),
         "status": {"phase": "Bound"},
     }
-    found = Cluster.load(write(tmp_path, node("a"), bound, storage_class("other", default=True)))
+    found = ClusterObjects.load(write(tmp_path, node("a"), bound, storage_class("other", default=True)))
     assert one(found, PersistentVolumeClaim).storage_class == "fast"

@@ -1,0 +1,109 @@
+"""What several commands take in: simulations and workloads, the options that name them, and their reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubestow.cli.inputs import grouped_options
+from kubestow.cli.output import print_input
+
+if TYPE_CHECKING:
+    from kubestow.engine.input.cluster_objects import ClusterObjects
+    from kubestow_lab.simulation.arrivals import Arrivals
+    from kubestow_lab.simulation.simulation import SimulationOptions
+
+__all__ = ["SimulationInput", "WorkloadInput", "simulation_options", "workload_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInput:
+    """The files of a cluster and of a workload, or the folder of a trace and the lists of it."""
+
+    clusters: tuple[str, ...]
+    workloads: tuple[str, ...]
+    trace: Path | None
+    pod_list: str
+    node_list: str
+    strict: bool
+
+    def read(self) -> tuple[ClusterObjects, Arrivals]:
+        """The cluster and the workload; what was read is printed on standard error. Raises InputError."""
+        from kubestow.engine.input.cluster_objects import ClusterObjects
+        from kubestow_lab.simulation.arrivals import Arrivals
+
+        if (self.trace is None) == (not self.clusters) or (self.trace is not None and self.workloads):
+            raise click.UsageError("expected either --cluster, with or without --workload, or --trace")
+        if self.trace is not None:
+            from kubestow_lab.simulation.arrivals import load_trace
+
+            cluster, arrivals = load_trace(self.trace, pods=self.pod_list, nodes=self.node_list)
+        else:
+            cluster = ClusterObjects.load(*self.clusters, strict=self.strict)
+            arrivals = (
+                Arrivals.load(*self.workloads, cluster=cluster, strict=self.strict) if self.workloads else Arrivals()
+            )
+        print_input("cluster", cluster.summary)
+        if self.workloads or self.trace:
+            print_input("workload", arrivals.summary)
+        return cluster, arrivals
+
+
+#: Adds the options that say which cluster and workload are simulated; the command gets them as ``workload``.
+workload_options = grouped_options(
+    "workload",
+    WorkloadInput,
+    (
+        click.option("--cluster", "clusters", multiple=True, help="Dump or folder with the cluster; - is stdin."),
+        click.option("--workload", "workloads", multiple=True, help="Manifests of the pods to schedule."),
+        click.option("--trace", type=click.Path(path_type=Path), help="Folder with Alibaba's openb trace."),
+        click.option("--pod-list", default="default", show_default=True, help="Pod list of the trace."),
+        click.option("--node-list", default="gpu_node", show_default=True, help="Node list of the trace."),
+        click.option("--strict", is_flag=True, help="Refuse input with any problem."),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationInput:
+    """The options of a simulation, as :class:`~kubestow_lab.simulation.simulation.SimulationOptions` has them."""
+
+    seed: int
+    ties: str
+    departures: bool
+    until: float | None
+
+    def options(self) -> SimulationOptions:
+        """The options, with the defaults of all that have no option on the command line."""
+        from kubestow_lab.simulation.simulation import SimulationOptions
+
+        return SimulationOptions(**asdict(self))
+
+
+def simulation_options(*, departures: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that say how a simulation is run; the command gets them as ``simulation``.
+
+    ``departures`` is the default of the option with that name.
+    """
+    return grouped_options(
+        "simulation",
+        SimulationInput,
+        (
+            click.option("--seed", default=0, show_default=True, help="Seed of all random choices."),
+            click.option(
+                "--ties",
+                type=click.Choice(["random", "name"]),
+                default="random",
+                show_default=True,
+                help="Among nodes with equal scores, choose at random or the first by name.",
+            ),
+            click.option(
+                "--departures/--no-departures", default=departures, show_default=True, help="Whether pods end."
+            ),
+            click.option("--until", type=click.FloatRange(min=0), help="End of the simulation, in virtual seconds."),
+        ),
+    )

@@ -1,0 +1,174 @@
+"""Replay of recorded capacity reports, to compare kubestow with cluster-capacity.
+
+The recording marks what was the same in all its runs, and only that is compared. Among nodes of equal score, which
+cluster-capacity chooses from at random, the replay prefers the recorded one. The program was built on Kubernetes 1.34,
+and the replay restores what has changed since: NodeResourcesBalancedAllocation scored how balanced a node is with the
+pod; now it scores by how much the pod improves that. The message of TaintToleration named the taint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow import config
+from kubestow.api.core import Pod
+from kubestow.api.meta import convert
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.errors import InputError
+from kubestow.framework.cycle_state import CycleState
+from kubestow.framework.interface import ScorePlugin
+from kubestow.framework.profile import Registry, implements
+from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from kubestow.rules.pods import is_terminal
+from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow_lab.capacity.capacity_report import document
+from kubestow_lab.capacity.estimate import COPIED_KINDS, Capacity, CapacityOptions, estimate
+from kubestow_lab.capacity.pod_template import PodTemplate
+from kubestow_lab.conformance.recorded_cases import CapacityCase, Object
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
+
+__all__ = ["FormerBalancedAllocation", "replay_capacity", "with_former_plugins", "without_taints"]
+
+
+_RESOURCES = {resource.plural: resource for resource in WATCHED}
+_INVALID = "Failed to parse pod spec file: "
+
+
+@dataclass(frozen=True, slots=True)
+class _AsRecorded:
+    """Of the best nodes, that which the recording has first; others come last, by name."""
+
+    order: tuple[str, ...]
+
+    def choose(self, cluster: ClusterCache, rows: NDArray[np.intp]) -> int:
+        """The preferred row."""
+        names = cluster.nodes.names
+        rank = {name: position for position, name in enumerate(self.order)}
+        return min(map(int, rows), key=lambda row: (rank.get(names[row], len(rank)), names[row]))
+
+
+def replay_capacity(case: CapacityCase, registry: Registry) -> list[ReplayMismatch]:
+    """Replay one case and return what differs from the recording."""
+    try:
+        capacity = _estimate(case, with_former_plugins(registry))
+    except InputError as error:
+        found: dict[str, Any] = {"error": f"{_INVALID}{error.problem}"}
+        fields = [("error", case.expect.get("error"), found["error"])]
+    else:
+        fields = list(_compared(case.expect, capacity))
+    return [
+        ReplayMismatch(case.name, case.pod["metadata"]["name"], field, expected, actual)
+        for field, expected, actual in fields
+        if expected != actual
+    ]
+
+
+def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
+    template = PodTemplate(case.pod, case.name)
+    configuration = (
+        config.default_configuration(config.FeatureGates())
+        if case.config is None
+        else config.load(case.config, subject=case.name, implements=implements(registry))
+    )
+    order = tuple(name for name, _ in _recorded_nodes(case.expect))
+    options = CapacityOptions(
+        max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=_AsRecorded(order), kinds=COPIED_KINDS
+    )
+    return estimate(_cluster(case), template, configuration, registry=registry, options=options)
+
+
+def _cluster(case: CapacityCase) -> ClusterObjects:
+    cluster = ClusterObjects()
+    for plural, objects in case.cluster.items():
+        resource = _RESOURCES[plural]
+        for manifest in objects:
+            obj = convert(resource.type, manifest)
+            if resource == NODES:
+                cluster.nodes.append(obj)
+            elif resource != PODS:
+                cluster.objects.append(obj)
+            elif isinstance(obj, Pod) and not is_terminal(obj.status.phase):
+                cluster.pods.append(obj)
+    return cluster
+
+
+def _compared(expect: Object, capacity: Capacity) -> Iterator[tuple[str, Any, Any]]:
+    """Each compared field as (path, expected, actual)."""
+    if "error" in expect:
+        yield "error", expect["error"], None
+        return
+    report, stable, status = document(capacity, ""), expect["stable"], expect["status"]
+    yield "spec", expect["spec"], report["spec"]
+    if stable["total"]:
+        yield "status.replicas", status["replicas"], capacity.replicas
+    elif capacity.replicas not in expect["totals"]:
+        yield "status.replicas", expect["totals"], capacity.replicas
+    if stable["failReason"]:
+        reason = report["status"]["failReason"]
+        yield "status.failReason.failType", status["failReason"]["failType"], reason["failType"]
+        yield (
+            "status.failReason.failMessage",
+            without_taints(status["failReason"]["failMessage"]),
+            reason["failMessage"],
+        )
+    recorded, placed = _recorded_nodes(expect), list(capacity.per_node().items())
+    if stable["perNode"]:
+        yield "status.pods.replicasOnNodes", dict(recorded), dict(placed)
+        if stable["nodeOrder"]:
+            yield "status.pods.replicasOnNodes.nodeName", [name for name, _ in recorded], [name for name, _ in placed]
+    if stable["sequence"] and "sequence" in expect:
+        yield "sequence", [entry.partition("@")[2] for entry in expect["sequence"]], capacity.nodes
+
+
+def _recorded_nodes(expect: Object) -> list[tuple[str, int]]:
+    pods = (expect.get("status") or {}).get("pods") or ()
+    return [(entry["nodeName"], entry["replicas"]) for pod in pods for entry in pod.get("replicasOnNodes") or ()]
+
+
+_MESSAGE = re.compile(r"(0/\d+ nodes are available: )(.*?)\.( no new claims.*)?")
+_TAINT = re.compile(r"untolerated taint \{[^}]*\}")
+_MAX_SCORE = 100
+
+
+class FormerBalancedAllocation(ScorePlugin):
+    """The score of a node by the standard deviation of its used fractions of CPU and memory, with the pod."""
+
+    name = NodeResourcesBalancedAllocation.name
+    events_to_register = NodeResourcesBalancedAllocation.events_to_register
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        """(1 − half the distance of the two fractions) × 100."""
+        fractions = []
+        for resource in ("cpu", "memory"):
+            used = nodes.requested(resource) + pod.shape.requests.get(resource, 0)
+            fractions.append(np.minimum(used / np.maximum(nodes.allocatable(resource), 1), 1.0))
+        scores: NDArray[np.int64] = ((1.0 - np.abs(fractions[0] - fractions[1]) / 2) * _MAX_SCORE).astype(np.int64)
+        return scores
+
+
+def with_former_plugins(registry: Registry) -> Registry:
+    """The plugins of 1.34 where they differ."""
+    return {**registry, FormerBalancedAllocation.name: FormerBalancedAllocation}
+
+
+def without_taints(message: str) -> str:
+    """A message of 1.34 as 1.36 would write it: taints are counted together."""
+    found = _MESSAGE.fullmatch(message)
+    if found is None:
+        return message
+    counts = Counter[str]()
+    for part in re.split(r", (?=\d+ )", found[2]):
+        count, _, reason = part.partition(" ")
+        counts[_TAINT.sub("untolerated taint(s)", reason)] += int(count)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"{found[1]}{reasons}.{found[3] or ''}"

@@ -1,0 +1,344 @@
+"""Replay of recorded scheduling cases, to compare kubestow with kube-scheduler.
+
+:func:`replay` builds the cluster of a case and schedules its pods in order, each on the cluster as the pods before it
+left it. It compares every recorded result: filter statuses, feasible nodes, weighted scores, totals, the chosen node,
+the message and preemption. A result that differs is a :class:`ReplayMismatch`. There is no queue, and writes apply to
+the cluster itself: victims are deleted at once, and an immediate controller binds volumes.
+
+Configuration errors are compared by the fields that they name. kube-scheduler names fields in three ways: the path
+before a field error, a quoted path for an unknown field, and Go's struct name and a path without indices for a type
+error. If its message names no field (an invalid duration, an unknown kind), any error agrees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from kubestow import config
+from kubestow.api.core import Node, Pod
+from kubestow.api.meta import convert
+from kubestow.cluster.cache import Cluster
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config.plugin_args import DefaultPreemptionArgs
+from kubestow.engine.pipeline.static_handle import StaticHandle
+from kubestow.errors import ConfigurationError, PluginError
+from kubestow.framework.interface import PreBindPlugin
+from kubestow.framework.profile import Profile, Registry, build_profile, implements
+from kubestow.framework.runtime import FrameworkRuntime
+from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.rules.pods import is_terminal
+from kubestow.scheduling.decision.node_selection import FirstByName
+from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
+from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
+from kubestow.scheduling.events.resources import CATALOGUED
+from kubestow_lab.conformance.recorded_cases import Case, Object
+
+__all__ = ["ReplayMismatch", "replay", "report_same_fields"]
+
+
+_STARTED_BEFORE = "2020-01-01T00:00:00Z"
+_FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayMismatch:
+    """A result that differs from the recorded one.
+
+    ``field`` is the path of the result, such as ``scores.NodeAffinity.node-1``. ``pod`` is namespace/name, and empty
+    for a mismatch of the configuration.
+    """
+
+    case: str
+    pod: str
+    field: str
+    expected: Any
+    actual: Any
+
+
+def replay(case: Case, registry: Registry) -> list[ReplayMismatch]:
+    """Replay one case and return the results that differ from the recorded ones."""
+    try:
+        run = _Replay(case, registry)
+    except (ConfigurationError, PluginError) as error:
+        return _compare_config_error(case, error)
+    if case.config_error is not None:
+        return [ReplayMismatch(case.name, "", "config_error", case.config_error, None)]
+    mismatches: list[ReplayMismatch] = []
+    for pod, recorded in zip(case.pods, case.expect, strict=False):
+        result = run.schedule(pod)
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        mismatches += (
+            ReplayMismatch(case.name, key, field, expected, actual)
+            for field, expected, actual in _compare(recorded, result)
+        )
+    return mismatches
+
+
+def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.KubeSchedulerConfiguration:
+    if case.config is None:
+        return config.default_configuration(gates)
+    return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
+
+
+def _with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.KubeSchedulerProfile:
+    """The profile with a preemption that considers every node, as the cases were recorded."""
+    every_node = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
+    return structs.replace(
+        profile,
+        plugin_config=tuple(
+            structs.replace(entry, args=every_node) if isinstance(entry.args, DefaultPreemptionArgs) else entry
+            for entry in profile.plugin_config
+        ),
+    )
+
+
+def _compare_config_error(case: Case, error: Exception) -> list[ReplayMismatch]:
+    """Check that the recorded configuration was rejected too, and for the same fields."""
+    if case.config_error is None:
+        return [ReplayMismatch(case.name, "", "config_error", None, str(error))]
+    problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
+    if report_same_fields(problems, case.config_error):
+        return []
+    return [ReplayMismatch(case.name, "", "config_error", case.config_error, str(error))]
+
+
+class _Replay:
+    """The cluster of one case and its scheduling profiles."""
+
+    def __init__(self, case: Case, registry: Registry) -> None:
+        gates = config.FeatureGates(case.feature_gates, subject=case.name)
+        configuration = _configuration(case, gates, registry)
+        self.cluster = Cluster()
+        handle = StaticHandle(self.cluster, gates)
+        self._profiles: dict[str, Profile] = {
+            profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)
+            for profile in configuration.profiles
+        }
+        self._pipeline = DecisionPipeline(self.cluster, self._profiles, FirstByName())
+        self._bound = 0
+        for node in case.cluster.get("nodes", ()):
+            self.cluster.add_node(convert(Node, node))
+        for namespace in case.cluster.get("namespaces", ()):
+            self.cluster.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})
+        for resource in CATALOGUED:
+            for obj in case.cluster.get(resource.plural, ()):
+                if obj.get("apiVersion", resource.api_version) == resource.api_version:
+                    self.cluster.catalog(resource.type).put(convert(resource.type, obj))
+        for pod in case.cluster.get("pods", ()):
+            self._put_existing(pod)
+
+    def _put_existing(self, pod: Object) -> None:
+        status = pod.get("status") or {}
+        if is_terminal(status.get("phase")):
+            return
+        if pod["spec"].get("nodeName"):
+            started = {"startTime": _STARTED_BEFORE} | status
+            self.cluster.put_pod(self._info(pod | {"status": started}))
+        elif status.get("nominatedNodeName"):
+            self.cluster.nominate(self._info(pod), status["nominatedNodeName"])
+
+    def _info(self, pod: Object) -> PodInfo:
+        return self.cluster.shapes.info(convert(Pod, pod))
+
+    # -- one pod -------------------------------------------------------------------------------------------------
+
+    def schedule(self, pod: Object) -> Object:
+        """Schedule a pod, apply the result to the cluster and return it as the recording spells it."""
+        info = self._info(pod)
+        profile = self._profiles.get(info.spec.scheduler_name)
+        if profile is None:
+            return {"result": "error", "message": f'profile not found for scheduler name "{info.spec.scheduler_name}"'}
+        if info.terminating:
+            return {"result": "error", "message": f"skip schedule deleting pod: {info.key}"}
+        admission = profile.queueing.run_pre_enqueue_plugins(info)
+        if not admission.ok:
+            return {"result": "gated", "preenqueue": _status(admission)}
+        if info.status.nominated_node_name:
+            self.cluster.nominate(info, info.status.nominated_node_name)
+        decision = self._pipeline.decide(info)
+        result = _result(self.cluster, decision)
+        if isinstance(decision, Scheduled):
+            self.cluster.assume(info, decision.node_name)
+            status = self._prepare(profile, decision, decision.node_name)
+            if not status.ok:
+                self.cluster.forget(info.uid)
+                return {"result": "error", "message": status.message}
+            self._bind(pod, decision.node_name)
+        elif isinstance(decision, Unschedulable):
+            self._apply_post_filter(decision)
+        return result
+
+    def _apply_post_filter(self, decision: Unschedulable) -> None:
+        """Delete the victims that PostFilter chose and nominate the pod, which stays pending."""
+        for action in decision.post_filter.actions:
+            run_synchronously(action())
+        pod, result = decision.pod, decision.post_filter.nomination
+        if result is None or result.nominated_node_name is None:
+            return
+        for other in (*result.victims, *result.lower_priority_nominated):
+            self.cluster.remove_pod(other.uid)
+            self.cluster.drop_nomination(other.uid)
+        if result.nominated_node_name:
+            self.cluster.nominate(pod, result.nominated_node_name)
+        else:
+            self.cluster.drop_nomination(pod.uid)
+
+    def _prepare(self, profile: Profile, decision: Decision, node_name: str) -> Status:
+        """Run the Reserve and PreBind plugins for the chosen node."""
+        pod, state, runtime = decision.pod, decision.state, profile.runtime
+        status = runtime.run_reserve_plugins(state, pod, node_name)
+        if status.ok:
+            status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
+            if plugins:
+                status = asyncio.run(_pre_bind(runtime, plugins, decision, node_name))
+        if not status.ok and status.code is not Code.SKIP:
+            runtime.run_unreserve_plugins(state, pod, node_name)
+            return status
+        return SUCCESS
+
+    def _bind(self, pod: Object, node_name: str) -> None:
+        started = _FIRST_START + timedelta(seconds=self._bound)
+        self._bound += 1
+        status = (pod.get("status") or {}) | {"startTime": started.isoformat(), "nominatedNodeName": ""}
+        self.cluster.put_pod(self._info(pod | {"spec": pod["spec"] | {"nodeName": node_name}, "status": status}))
+
+
+async def _pre_bind(
+    runtime: FrameworkRuntime, plugins: Sequence[PreBindPlugin], decision: Decision, node_name: str
+) -> Status:
+    never = asyncio.get_running_loop().create_future()
+    return await runtime.run_pre_bind_plugins(plugins, decision.state, decision.pod, node_name, never)
+
+
+# -- results in the format of the recording ------------------------------------------------------------------------
+
+
+def _result(cluster: Cluster, decision: Decision) -> Object:
+    if isinstance(decision, Failed):
+        return {"result": "error", "message": decision.message}
+    if isinstance(decision, Unschedulable):
+        outcome: Object = {"result": "unschedulable", "message": decision.message}
+        return outcome | _filter_statuses(cluster, decision) | {"feasible": []} | _preemption(decision)
+    nodes = Nodes(cluster.nodes, decision.candidates)
+    feasible = nodes.names
+    result: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
+    result |= _filter_statuses(cluster, decision)
+    if len(feasible) == 1:
+        return result | {"best": feasible}
+    results = decision.evaluation.score_by_plugin(decision.pod, decision.candidates)
+    weighted = {result.plugin: result.weighted for result in results}
+    total = sum(weighted.values(), start=np.zeros(len(feasible), np.int64))
+    best = total.max()
+    return result | {
+        "scores": {plugin: dict(zip(feasible, scores.tolist(), strict=True)) for plugin, scores in weighted.items()},
+        "total": dict(zip(feasible, total.tolist(), strict=True)),
+        "best": sorted(name for name, score in zip(feasible, total.tolist(), strict=True) if score == best),
+    }
+
+
+def _preemption(decision: Unschedulable) -> Object:
+    result = decision.post_filter.nomination
+    if result is None or not result.nominated_node_name:
+        return {}
+    victims = sorted(info.key for info in result.victims)
+    return {"preemption": {"nominatedNodeName": result.nominated_node_name, "victims": victims}}
+
+
+def _filter_statuses(cluster: Cluster, decision: Decision) -> Object:
+    if decision.feasibility is None:
+        return {"filter": {}}
+    diagnosis = decision.feasibility.diagnose()
+    if diagnosis.pre_filter_status is not None:
+        return {"prefilter": _status(diagnosis.pre_filter_status), "filter": {}}
+    names = cluster.nodes.names
+    narrowed_by = ",".join(diagnosis.narrowed_by)
+    filters: Object = {}
+    for row in np.flatnonzero(diagnosis.rejected):
+        status = diagnosis.status(int(row))
+        filters[names[row]] = _status(status if status.plugin else status.by(narrowed_by))
+    return {"filter": filters}
+
+
+def _status(status: Status) -> Object:
+    return {"plugin": status.plugin, "code": status.code.value, "reasons": list(status.reasons)}
+
+
+# -- comparison ----------------------------------------------------------------------------------------------------
+
+
+def _compare(recorded: Object, result: Object) -> Iterator[tuple[str, Any, Any]]:
+    """Each leaf that differs, as (path, expected, actual). The messages of two errors are not compared."""
+    if recorded.get("result") == result.get("result") == "error":
+        return
+    for field in (
+        "result",
+        "preenqueue",
+        "prefilter",
+        "filter",
+        "feasible",
+        "scores",
+        "total",
+        "best",
+        "node",
+        "message",
+        "preemption",
+    ):
+        expected, actual = recorded.get(field), result.get(field)
+        if field == "prefilter" and expected is not None:
+            expected = {"plugin": "", "reasons": []} | expected
+        yield from _compare_leaves(field, expected, actual)
+
+
+def _compare_leaves(path: str, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key in [*expected, *(key for key in actual if key not in expected)]:
+            yield from _compare_leaves(f"{path}.{key}", expected.get(key), actual.get(key))
+    elif expected != actual and (expected or actual):
+        yield path, expected, actual
+
+
+_FIELD = r"[A-Za-z]+(?:\[\d+\])?(?:\.[A-Za-z]+(?:\[\d+\])*)*"
+_RULE = r"(?:Invalid value|Required value|Duplicate value|Unsupported value|Forbidden)\b"
+_FIELD_ERROR = re.compile(rf"({_FIELD})(?:\[[^\]]*\])?: {_RULE}")
+_ARGS = re.compile(r"decoding \.(profiles\[\d+\]\.pluginConfig\[\d+\]): (.*?)(?=decoding \.profiles|$)")
+_UNKNOWN = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
+_TYPE_ERROR = re.compile(r"Go struct field \w+\.(\S+) of type")
+_EMBEDDED_STRUCT = "DebuggingConfiguration."
+
+
+def report_same_fields(errors: Iterable[tuple[str, str]], recorded: str) -> bool:
+    """Whether errors, as (path, message), name the same fields as a recorded error message."""
+    errors = list(errors)
+    fields = {path for path, _ in errors if path}
+    fields |= {path for _, message in errors for path in _FIELD_ERROR.findall(message)}
+    fields = {re.sub(r"\[[^\]\d][^\]]*\]$", "", path) for path in fields}
+    recorded_fields = _fields(recorded)
+    if _TYPE_ERROR.search(recorded):
+        return _without_indices(recorded_fields) <= _without_indices(fields)
+    return not recorded_fields or recorded_fields == fields
+
+
+def _fields(recorded: str) -> set[str]:
+    """The field paths in a recorded message; paths in plugin arguments are made absolute."""
+    fields = set(_FIELD_ERROR.findall(recorded))
+    for config_path, message in _ARGS.findall(recorded):
+        fields |= {f"{config_path}.args.{path}" for path in _decoding_errors(message)}
+    return fields | _decoding_errors(_ARGS.sub("", recorded))
+
+
+def _decoding_errors(message: str) -> set[str]:
+    paths = (*_UNKNOWN.findall(message), *_TYPE_ERROR.findall(message))
+    return {path.removeprefix(_EMBEDDED_STRUCT) for path in paths}
+
+
+def _without_indices(paths: set[str]) -> set[str]:
+    return {re.sub(r"\[\d+\]", "", path) for path in paths}

@@ -1,0 +1,186 @@
+"""What became of each pod in a simulation, recorded while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.scheduling.decision.result import Decision
+from kubestow.scheduling.observer import Observer, Result
+from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow_lab.simulation.arrivals import Arrival
+
+__all__ = [
+    "OutcomeRecorder",
+    "OutcomeState",
+    "PodOutcome",
+    "StartedPreemption",
+    "UnplacedGroup",
+    "outcome_of",
+    "pending_groups",
+]
+
+
+class OutcomeState(StrEnum):
+    """Where a pod is at the end of a simulation."""
+
+    #: On its node.
+    RUNNING = "Running"
+    #: It ran for its duration.
+    COMPLETED = "Completed"
+    #: Without a node.
+    PENDING = "Pending"
+    #: Evicted for a pod of higher priority.
+    PREEMPTED = "Preempted"
+
+
+@dataclass(slots=True)
+class PodOutcome:
+    """What became of a pod. Times are in seconds since the start of the simulation, None if it did not happen.
+
+    ``message`` says why the last attempt failed, as the pod's PodScheduled condition does. ``owner`` is kind/name of
+    the pod's controller.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    priority: int
+    arrived: float
+    state: OutcomeState = OutcomeState.PENDING
+    node: str = ""
+    bound: float | None = None
+    ended: float | None = None
+    attempts: int = 0
+    message: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedGroup:
+    """Pending pods of one owner with the same message; ``pods`` are namespace/name."""
+
+    owner: str
+    message: str
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartedPreemption:
+    """A preemption for the pod namespace/name: its node (``cluster`` for a gang) and the number of victims.
+
+    ``time`` is in seconds since the start of the simulation.
+    """
+
+    time: float
+    pod: str
+    priority: int
+    node: str
+    victims: int
+
+
+@dataclass(slots=True)
+class _Counts:
+    pending: int = 0
+    preemptions: int = 0
+    attempts: int = 0
+    #: Pods with at least one attempt.
+    attempted: int = 0
+
+
+class OutcomeRecorder(Observer):
+    """Records the outcome of each pod. ``now`` is virtual time; ``on_change`` is called when a pod comes or goes.
+
+    ``after_attempt`` is called after every decision: it advances virtual time.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], *, after_attempt: Callable[[], None], on_change: Callable[[], None]
+    ) -> None:
+        self._now, self._after_attempt, self._on_change = now, after_attempt, on_change
+        self.outcomes: dict[str, PodOutcome] = {}
+        self.preemptions: list[StartedPreemption] = []
+        self.counts = _Counts()
+
+    # -- pods that come and go -----------------------------------------------------------------------------------
+
+    def pod_arrived(self, arrival: Arrival) -> None:
+        """A pod was created."""
+        self.outcomes[arrival.pod.metadata.uid] = outcome_of(arrival.pod, self._now())
+        self.counts.pending += 1
+        self._on_change()
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A pod has run for its duration."""
+        outcome = self.outcomes[pod.metadata.uid]
+        if outcome.state is OutcomeState.PENDING:
+            self.counts.pending -= 1
+        outcome.state, outcome.ended = OutcomeState.COMPLETED, self._now()
+        self._on_change()
+
+    def pod_evicted(self, pod: Pod) -> None:
+        """A pod was evicted for one of higher priority; it may have been placed before the simulation."""
+        outcome = self.outcomes.get(pod.metadata.uid)
+        if outcome is None:
+            outcome = self.outcomes[pod.metadata.uid] = outcome_of(pod, 0.0)
+        elif outcome.state is OutcomeState.PENDING:
+            self.counts.pending -= 1
+        outcome.state, outcome.node, outcome.ended = OutcomeState.PREEMPTED, pod.spec.node_name, self._now()
+        self._on_change()
+
+    # -- what the scheduler reports ------------------------------------------------------------------------------
+
+    def decision_made(self, decision: Decision, seconds: float) -> None:
+        self._after_attempt()
+
+    def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
+        self.counts.attempts += 1
+        outcome = self.outcomes.get(queued.info.uid)
+        if outcome is not None:
+            self.counts.attempted += not outcome.attempts
+            outcome.attempts = queued.attempts
+            outcome.message = message
+
+    def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
+        outcome = self.outcomes.get(queued.info.uid)
+        if outcome is None:
+            return
+        outcome.state, outcome.node, outcome.bound, outcome.message = OutcomeState.RUNNING, node_name, self._now(), ""
+        self.counts.pending -= 1
+        self._on_change()
+
+    def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:
+        self.counts.preemptions += 1
+        preemptor = preemptors[0]
+        self.preemptions.append(
+            StartedPreemption(self._now(), preemptor.key, preemptor.priority, node_name, len(victims))
+        )
+
+
+def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
+    """The outcome of a pod that has just arrived."""
+    controller = pod.metadata.controller
+    return PodOutcome(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        owner=f"{controller.kind}/{controller.name}" if controller else "",
+        priority=pod.spec.priority or 0,
+        arrived=arrived,
+    )
+
+
+def pending_groups(outcomes: Iterable[PodOutcome]) -> list[UnplacedGroup]:
+    """The pending pods by owner and message, largest group first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        if outcome.state is OutcomeState.PENDING:
+            groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
+    found = [UnplacedGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
+    return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))

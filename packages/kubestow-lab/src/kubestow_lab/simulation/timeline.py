@@ -1,0 +1,156 @@
+"""The state of a simulated cluster over time, sampled, and how fragmented its free capacity is.
+
+Fragmentation is measured as by Weng et al. (USENIX ATC 2023), for any resource. Take a pod of the workload at random,
+among those that request the resource. The free amount on a node is unusable for it if it does not fit on that node, by
+all its requests and the number of pods. Fragmentation is the expected share of the free amount that is unusable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.cluster.cache import Cluster as ClusterCache
+from kubestow.cluster.nodes.views import Nodes
+
+__all__ = ["ClusterSample", "RequestedAmounts", "Timeline", "TypicalPods"]
+
+
+#: The share of the pods that the typical shapes cover, and their maximum number.
+_COVERAGE, _MAX_SHAPES = 0.95, 64
+
+Requests = Mapping[str, int]
+
+
+class TypicalPods:
+    """The most frequent requests of a workload, with their shares of its pods."""
+
+    def __init__(self, requests: Iterable[Requests]) -> None:
+        counts = Counter[tuple[tuple[str, int], ...]]()
+        for each, copies in _copies(requests):
+            counts[tuple(sorted((name, amount) for name, amount in each.items() if amount > 0))] += copies
+        total, covered = sum(counts.values()), 0
+        self._shapes: list[tuple[dict[str, int], float]] = []
+        for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            if covered >= _COVERAGE * total or len(self._shapes) == _MAX_SHAPES:
+                break
+            covered += count
+            self._shapes.append((dict(shape), count / total))
+
+    def fragmentation(self, nodes: Nodes, resources: Sequence[str]) -> NDArray[np.float64]:
+        """The fragmentation of each resource, from 0 to 1; 0 if nothing of it is free or no pod requests it."""
+        free = {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources}
+        has_slot = nodes.pod_count < nodes.allowed_pods
+        unusable, weights = Counter[str](), Counter[str]()
+        totals = {name: int(amounts.sum()) for name, amounts in free.items()}
+        for shape, share in self._shapes:
+            fits = has_slot.copy()
+            for name, amount in shape.items():
+                if name in free:
+                    fits &= free[name] >= amount
+                else:
+                    fits[:] = False
+            for name in shape:
+                if totals.get(name):
+                    unusable[name] += share * float(free[name][~fits].sum()) / totals[name]  # type: ignore[assignment]
+                    weights[name] += share  # type: ignore[assignment]
+        return np.array([unusable[name] / weights[name] if weights[name] else 0.0 for name in resources])
+
+
+def _copies(requests: Iterable[Requests]) -> Iterable[tuple[Requests, int]]:
+    """Each distinct object among the requests, and how often it occurs; copies of a pod share their requests."""
+    distinct: dict[int, tuple[Requests, int]] = {}
+    for each in requests:
+        _, count = distinct.get(id(each), (each, 0))
+        distinct[id(each)] = each, count + 1
+    return distinct.values()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """The cluster at ``time``, in seconds since the start.
+
+    ``pods`` are placed, ``pending`` are not, ``nodes_used`` have pods. ``requested``, ``allocatable`` and
+    ``fragmentation`` have one entry per resource of the timeline: millicores, bytes or counts, and shares.
+    """
+
+    time: float
+    pods: int
+    pending: int
+    nodes_used: int
+    requested: tuple[int, ...]
+    allocatable: tuple[int, ...]
+    fragmentation: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedAmounts:
+    """What each node has at ``time``: its number of pods, and requested amounts by resource.
+
+    The arrays (int64) have one entry per row of the node table.
+    """
+
+    time: float
+    pods: NDArray[np.int64]
+    requested: Mapping[str, NDArray[np.int64]]
+
+
+class Timeline:
+    """Samples of a cluster, one after every ``stride`` changes and one at the end.
+
+    ``busiest`` is about the nodes at the first of the samples with most pods.
+    """
+
+    def __init__(
+        self, cluster: ClusterCache, typical_pods: TypicalPods, *, stride: int, pending: Callable[[], int]
+    ) -> None:
+        self._cluster, self._typical_pods, self._pending = cluster, typical_pods, pending
+        self._stride = max(1, stride)
+        self._changes = 0
+        self.resources: Sequence[str] = ()
+        self.samples: list[ClusterSample] = []
+        self.busiest: RequestedAmounts | None = None
+        self._most_pods = -1
+
+    def changed(self, time: float) -> None:
+        """A pod arrived, was bound, or left, at a time in seconds."""
+        self._changes += 1
+        if self._changes % self._stride == 0:
+            self.sample(time)
+
+    def sample(self, time: float) -> None:
+        """Add a sample; of two at the same time the later one stays."""
+        if not self.resources:
+            self.resources = sorted(self._cluster.nodes.allocatable.names(), key=_order)
+        nodes = self._cluster.all_nodes()
+        sample = ClusterSample(
+            time=time,
+            pods=int(nodes.pod_count.sum()),
+            pending=self._pending(),
+            nodes_used=int((nodes.pod_count > 0).sum()),
+            requested=tuple(int(nodes.requested(name).sum()) for name in self.resources),
+            allocatable=tuple(int(nodes.allocatable(name).sum()) for name in self.resources),
+            fragmentation=tuple(self._typical_pods.fragmentation(nodes, self.resources).tolist()),
+        )
+        if self.samples and self.samples[-1].time == time:
+            self.samples.pop()
+        self.samples.append(sample)
+        if sample.pods > self._most_pods:
+            self._most_pods = sample.pods
+            self.busiest = self.amounts(time)
+
+    def amounts(self, time: float) -> RequestedAmounts:
+        """What the nodes have now, at a time in seconds."""
+        nodes = self._cluster.all_nodes()
+        requested = {name: nodes.requested(name).copy() for name in self.resources}
+        return RequestedAmounts(time, nodes.pod_count.copy(), requested)
+
+
+def _order(resource: str) -> tuple[int, str]:
+    """CPU and memory first, then by name."""
+    first = ("cpu", "memory")
+    return (first.index(resource) if resource in first else len(first), resource)

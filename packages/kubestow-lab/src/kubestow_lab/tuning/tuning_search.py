@@ -1,0 +1,259 @@
+"""The search: trials of candidates in generations, each trial one or more simulations of the same workload.
+
+A space that is no larger than the number of trials is searched completely. Otherwise a third of the trials are random
+candidates, and the others are children of the best so far, in generations. Which candidates are tried depends on the
+seed and on earlier results alone: a generation has a fixed size, however many processes evaluate it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from multiprocessing import get_context
+from random import Random
+from typing import Any
+
+from kubestow import config
+from kubestow.configuration_file import read_configuration
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.errors import InputError, KubestowError
+from kubestow.framework.interface import Plugin
+from kubestow.plugins.registry import find_plugins
+from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
+from kubestow_lab.tuning.objectives import check_objectives, measure
+from kubestow_lab.tuning.search_space import Candidate, SearchSpace
+from kubestow_lab.tuning.tuning_result import Trial, TuningResult
+
+__all__ = ["TuningOptions", "tune"]
+
+
+#: The trials of a generation, which are evaluated together.
+_GENERATION = 16
+_ATTEMPTS = 200
+Configuration = Any
+Figures = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """How to search: ``trials`` candidates beside the base configuration, with ``runs`` simulations each.
+
+    The simulations of a trial have the seeds ``simulation.seed``, ``simulation.seed + 1``, …; objectives are means.
+    ``seed`` determines which candidates are tried.
+    """
+
+    trials: int = 64
+    runs: int = 1
+    seed: int = 0
+    simulation: SimulationOptions = field(default_factory=lambda: SimulationOptions(departures=False))
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "runs"):
+            if getattr(self, name) < 1:
+                raise InputError(name, f"expected 1 or more, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What all trials have in common. It is sent to other processes."""
+
+    cluster: ClusterObjects
+    arrivals: Arrivals
+    base: config.KubeSchedulerConfiguration
+    plugins: tuple[type[Plugin], ...]
+    gates: config.FeatureGates
+    space: SearchSpace
+    objectives: tuple[str, ...]
+    prices: dict[str, float]
+    runs: int
+    simulation: SimulationOptions
+
+    def evaluate(self, candidate: Candidate | None) -> Figures | str:
+        """The objectives of a candidate, None for the base configuration; the message of an error."""
+        try:
+            return self._figures(candidate)
+        except KubestowError as error:  # as text, because it may come from another process
+            return str(error)
+
+    def _figures(self, candidate: Candidate | None) -> Figures:
+        configuration: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
+        figures = []
+        for run in range(self.runs):
+            options = replace(self.simulation, seed=self.simulation.seed + run)
+            simulation = Simulation(
+                self.cluster, self.arrivals, configuration, self.plugins, self.gates, options=options
+            )
+            figures.append(measure(simulation.run(), self.objectives, self.prices))
+        return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
+
+
+def tune(
+    cluster: ClusterObjects,
+    arrivals: Arrivals,
+    space: SearchSpace,
+    configuration: Configuration = None,
+    *,
+    objectives: Sequence[str] = ("pending", "fragmentation"),
+    plugins: Sequence[type[Plugin]] = (),
+    gates: config.FeatureGates | None = None,
+    options: TuningOptions | None = None,
+    processes: int | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> TuningResult:
+    """Search a space of configurations for those that no other one beats in all objectives.
+
+    ``configuration`` is the base: a KubeSchedulerConfiguration as a file, plain data or decoded, None for the defaults.
+    ``executor`` runs the trials; without one, ``processes`` processes do (by default one for each core, 1: this one).
+    The result does not depend on either. Plugins that other processes cannot import are run in this one. ``progress``
+    is called with the finished trials and their number.
+
+    Raises ConfigurationError for an invalid base, InputError for what is wrong with the space or the objectives and for
+    a candidate that cannot be simulated, or for a worker that cannot run trials.
+    """
+    options, gates = options or TuningOptions(), gates or config.FeatureGates()
+    registry = find_plugins(classes={plugin.name: plugin for plugin in plugins})
+    base = configuration
+    if not isinstance(base, config.KubeSchedulerConfiguration):
+        base = read_configuration(base, gates, registry)
+    space.check(base, registry, gates)
+    prices = check_objectives(objectives, space, cluster)
+    problem = _Problem(
+        cluster=cluster.altered(),  # without its manifests, which no trial reads
+        arrivals=arrivals,
+        base=base,
+        plugins=tuple(plugins),
+        gates=gates,
+        space=space,
+        objectives=tuple(objectives),
+        prices=prices,
+        runs=options.runs,
+        simulation=options.simulation,
+    )
+    search = _Search(space, options)
+    own = _processes(processes or _cores(), plugins) if executor is None else None
+    with own or nullcontext():
+        evaluate = _evaluation(problem, executor or own)
+        for generation in search.generations():
+            for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
+                if isinstance(figures, str):
+                    raise InputError(space.subject, _failure(space, candidate, figures))
+                search.add(candidate, figures)
+                progress(len(search.trials), search.total)
+    return TuningResult(tuple(objectives), tuple(search.trials), space, base, options.seed)
+
+
+def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> Iterator[Figures | str]:
+    """The results in order. Raises InputError for what the caller's ``executor``, or a pool without one, fails with."""
+    failures: type[Exception] = BrokenExecutor if executor is None else Exception
+    while True:
+        try:
+            figures = next(results)
+        except StopIteration:
+            return
+        except failures as error:
+            problem = f"a trial cannot be run: {type(error).__name__}: {error}"
+            remedy = "workers need this version of kubestow, and the modules of all plugins"
+            raise InputError("workers", f"{problem}; {remedy}") from error
+        yield figures
+
+
+def _failure(space: SearchSpace, candidate: Candidate | None, message: str) -> str:
+    if candidate is None:
+        return f"the base configuration cannot be simulated: {message}"
+    values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
+    return f"the values {values} cannot be simulated together: {message}"
+
+
+def _cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processes(count: int, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
+    """A pool of processes, None if there should be only one or if the plugins cannot be imported in others."""
+    if count == 1 or not all(map(_can_be_imported, plugins)):
+        return None
+    context = get_context("forkserver")  # forking this process is not safe, because it may have threads
+    context.set_forkserver_preload([__name__])
+    return ProcessPoolExecutor(count, context)
+
+
+def _can_be_imported(plugin: type[Plugin]) -> bool:
+    """Whether other processes find the plugin's package; a module that was loaded from a file is known here only."""
+    package = plugin.__module__.partition(".")[0]
+    return package != "__main__" and PathFinder.find_spec(package) is not None
+
+
+def _evaluation(
+    problem: _Problem, executor: Executor | None
+) -> Callable[[Sequence[Candidate | None]], Iterator[Figures | str]]:
+    """How the candidates of a generation are evaluated, in order."""
+    if executor is None:
+        return lambda generation: map(problem.evaluate, generation)
+    encoded = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
+    return lambda generation: executor.map(_evaluate, [encoded] * len(generation), generation)
+
+
+def _evaluate(encoded: bytes, candidate: Candidate | None) -> Figures | str:
+    return _decoded(encoded).evaluate(candidate)
+
+
+@lru_cache(maxsize=1)
+def _decoded(encoded: bytes) -> _Problem:
+    """The problem, decoded once per process."""
+    problem: _Problem = pickle.loads(encoded)
+    return problem
+
+
+class _Search:
+    """Which candidates to try, given the results so far."""
+
+    def __init__(self, space: SearchSpace, options: TuningOptions) -> None:
+        self._space, self._random = space, Random(options.seed)
+        self._left = min(options.trials, space.size)
+        self._complete = space.size <= options.trials
+        self._random_trials = 0 if self._complete else max(1, options.trials // 3)
+        self._seen: set[Candidate] = set()
+        self.trials: list[Trial] = []
+        #: The number of trials in the end, the base configuration included.
+        self.total = self._left + 1
+
+    def generations(self) -> Iterator[list[Candidate | None]]:
+        """The candidates in generations; the results of one must be added before the next is asked for."""
+        yield [None]
+        if self._complete:
+            yield [self._space.candidate(number) for number in range(self._space.size)]
+            return
+        while self._left:
+            generation = [self._next() for _ in range(min(self._left, _GENERATION))]
+            self._left -= len(generation)
+            yield list(generation)
+
+    def add(self, candidate: Candidate | None, figures: Figures) -> None:
+        """Add a result."""
+        values = {} if candidate is None else self._space.values(candidate)
+        self.trials.append(Trial(len(self.trials), candidate, values, figures))
+
+    def _next(self) -> Candidate:
+        """A candidate that has not been tried yet."""
+        parents = [trial.candidate for trial in TuningResult.undominated(self.trials) if trial.candidate is not None]
+        breed = len(self._seen) >= self._random_trials and bool(parents)
+        for attempt in range(_ATTEMPTS):
+            if breed and attempt < _ATTEMPTS // 2:
+                found = self._space.child(self._random.choice(parents), self._random.choice(parents), self._random)
+            else:
+                found = self._space.random(self._random)
+            if found not in self._seen:
+                break
+        else:  # most of the space has been tried
+            found = next(c for c in map(self._space.candidate, range(self._space.size)) if c not in self._seen)
+        self._seen.add(found)
+        return found

@@ -1,0 +1,173 @@
+"""The types of flag values: parsing, and formatting of defaults for ``--help``.
+
+The types are those of Go's pflag. Repeated flags append to a list or map; otherwise the last value applies. An invalid
+value is reported as an InputError that names the flag.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubestow.config import Duration
+from kubestow.http.tls import SNICertificate
+
+__all__ = [
+    "ADDRESS",
+    "BOOL",
+    "DURATION",
+    "FLOAT",
+    "INT",
+    "INTS",
+    "MAP",
+    "PATH",
+    "PORT",
+    "SNI",
+    "STRING",
+    "STRINGS",
+    "FlagType",
+    "one_of",
+]
+
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class FlagType:
+    """A type of flag values.
+
+    ``parse`` gets the values of all occurrences of the flag and raises ValueError with a description of what it
+    expects.
+    """
+
+    name: str
+    parse: Callable[[Sequence[str]], Any]
+    format: Callable[[Any], str] = str
+
+
+def _last(parse: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
+    return lambda texts: parse(texts[-1])
+
+
+def _bool(text: str) -> bool:
+    if text not in _TRUE | _FALSE:
+        raise ValueError("true or false")
+    return text in _TRUE
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text, 10)
+    except ValueError:
+        raise ValueError("an integer") from None
+
+
+def _port(text: str) -> int:
+    port = _int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError("a number between 0 and 65535, where 0 disables the secure port")
+    return port
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("a number") from None
+
+
+def _duration(text: str) -> Duration:
+    try:
+        return Duration.parse(text)
+    except ValueError as error:
+        raise ValueError(f'a duration such as "1m30s" ({error})') from None
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError("an IP address") from None
+
+
+def _strings(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for text in texts for part in text.split(",") if part)
+
+
+def _ints(texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(_int(part) for part in _strings(texts))
+
+
+def _map(texts: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        for part in _split_pairs(text):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise ValueError("name=value, separated by commas")
+            pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _split_pairs(text: str) -> list[str]:
+    """Split at commas before ``name=``: ``m,label='a,b',n=c`` has two parts, because names can contain commas."""
+    parts: list[str] = []
+    for quoted, piece in enumerate(text.split("'")):
+        for number, part in enumerate([piece] if quoted % 2 else piece.split(",")):
+            if number == 0 and parts:
+                parts[-1] += part
+            elif parts and "=" not in parts[-1]:
+                parts[-1] += "," + part
+            else:
+                parts.append(part)
+    return [part for part in parts if part]
+
+
+def _sni(texts: Sequence[str]) -> tuple[SNICertificate, ...]:
+    return tuple(_sni_pair(text) for text in texts)
+
+
+def _sni_pair(text: str) -> SNICertificate:
+    files, _, names = text.partition(":")
+    certificate, comma, key = files.partition(",")
+    if not comma or not certificate or not key:
+        raise ValueError("certificate,key or certificate,key:name,name")
+    return SNICertificate(Path(certificate), Path(key), tuple(name for name in names.split(",") if name))
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return "[" + ",".join(map(str, values)) + "]"
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+STRING = FlagType("string", _last(str))
+PATH = FlagType("string", _last(_path), lambda path: "" if path is None else str(path))
+BOOL = FlagType("", _last(_bool), lambda value: str(value).lower())
+INT = FlagType("int", _last(_int))
+PORT = FlagType("int", _last(_port))
+FLOAT = FlagType("float", _last(_float), lambda value: f"{value:g}")
+DURATION = FlagType("duration", _last(_duration))
+ADDRESS = FlagType("ip", _last(_address))
+STRINGS = FlagType("strings", _strings, _listed)
+INTS = FlagType("ints", _ints, _listed)
+MAP = FlagType("mapStringString", _map, lambda pairs: ",".join(f"{name}={value}" for name, value in pairs.items()))
+SNI = FlagType("namedCertKey", _sni, lambda pairs: _listed([f"{pair.certificate},{pair.key}" for pair in pairs]))
+
+
+def one_of(*choices: str, name: str = "string") -> FlagType:
+    """An enumeration of ``choices``."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text
+
+    return FlagType(name, _last(parse))

@@ -1,0 +1,173 @@
+"""The model of a report: text, tables and figures in sections, which the renderers show in their forms.
+
+Products fill it with text that is ready to be read. :mod:`kubestow.reports.terminal` shows it with rich,
+:mod:`kubestow.reports.text` writes Markdown, and :mod:`kubestow.reports.page` self-contained HTML pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "BarChart",
+    "Block",
+    "Cards",
+    "Details",
+    "Figure",
+    "Heading",
+    "Items",
+    "LineChart",
+    "Paragraph",
+    "Report",
+    "Section",
+    "Span",
+    "Table",
+    "amount_text",
+]
+
+_BYTES, _HUGE_PAGES = ("memory", "ephemeral-storage"), "hugepages-"
+
+
+class Span(str):
+    """Text with a role.
+
+    The role is ``code`` for names of the input, ``names`` for long lists of them, ``strong``, or says what the text
+    means: ``better``, ``worse``, ``passed``, ``failed``. ``hint`` explains the text where there is a pointer. Forms
+    without markup show the text alone.
+    """
+
+    __slots__ = ("hint", "role")
+    role: str
+    hint: str
+
+    def __new__(cls, text: str, role: str = "", *, hint: str = "") -> Span:
+        span = super().__new__(cls, text)
+        span.role, span.hint = role, hint
+        return span
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph; a ``note`` is less important than the text around it."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section."""
+
+    text: str
+
+
+class Table:
+    """A table of texts: the columns but the first are aligned to the right, unless ``right`` names others.
+
+    Units are part of the headings or the cells. In forms with markup a cell of several lines is a list, and ``caption``
+    says what the table is about. With ``total`` the last row sums up the others.
+    """
+
+    __slots__ = ("caption", "headings", "right", "rows", "total")
+
+    def __init__(
+        self, *headings: str, right: Collection[str] | None = None, caption: str = "", total: bool = False
+    ) -> None:
+        self.headings = headings
+        self.right = frozenset(headings[1:] if right is None else right)
+        self.caption, self.total = caption or headings[0], total
+        self.rows: list[Sequence[str]] = []
+
+    def add(self, *cells: str) -> None:
+        """Add a row with a cell for each column. Raises ValueError for another number of cells."""
+        if len(cells) != len(self.headings):
+            raise ValueError(f"expected {len(self.headings)} cells, got {len(cells)}")
+        self.rows.append(cells)
+
+    def is_right(self, column: int) -> bool:
+        """Whether the column with this index is aligned to the right."""
+        return self.headings[column] in self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """The most important figures, with their labels: ``(label, value)``."""
+
+    figures: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A numbered list."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that are shown on demand, below a line of spans and an optional explanation of it."""
+
+    summary: Sequence[str]
+    blocks: Sequence[Block]
+    explanation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineChart:
+    """A line through the points ``(x, y)``, from zero to the largest value of each axis."""
+
+    points: Sequence[tuple[float, float]]
+    x_label: str
+    y_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """A bar for each ``(label, value, text)``; the text stands at its end."""
+
+    bars: Sequence[tuple[str, float, str]]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Blocks below a heading."""
+
+    title: str
+    blocks: Sequence[Block]
+    anchor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A section with an interactive figure: ``kind`` says what the script draws from the data of the report."""
+
+    title: str
+    note: str
+    kind: str
+    anchor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report of its own page; ``data`` is what its figures show, empty for a report without :class:`Figure`."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section | Figure]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+Block = Paragraph | Heading | Table | Cards | Items | Details | LineChart | BarChart
+"""A part of a section."""
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount of a resource (millicores, bytes or counts) with its unit."""
+    if resource == "cpu":
+        return f"{amount / 1000:,.1f} cores"
+    if resource in _BYTES or resource.startswith(_HUGE_PAGES):
+        return f"{amount / 2**30:,.1f} GiB"
+    return f"{amount:,}"
