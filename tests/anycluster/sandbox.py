@@ -11,7 +11,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.errors import APIError

@@ -17,7 +17,7 @@ from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, Client
 from devcluster_tests.kubectl import NEEDS_KUBECTL
 from kubestow import config
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.endpoints.requests import Request, parse_request_info
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions

@@ -18,7 +18,7 @@ import msgspec
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow.api.core import Pod
 from kubestow.api.meta import APIObject, ObjectMeta
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport

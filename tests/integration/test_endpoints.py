@@ -19,7 +19,7 @@ import yaml
 from core_tests.cli.scheduler.test_run import free_port
 from core_tests.client import scripted_server
 from core_tests.serving.harness import ALLOW_ALL, Reply
-from kubestow.app import AppOptions, SchedulerApp
+from kubestow.cli.scheduler_app import AppOptions, SchedulerApp
 from kubestow.scheduling.scheduler import Scheduler
 from tests.integration.fixture import ClusterFixture
 

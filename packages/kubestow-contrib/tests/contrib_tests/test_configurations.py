@@ -138,7 +138,7 @@ def loaded_modules(enabled: list[str], directory: Path) -> set[str]:
     (directory / "config.yaml").write_text(yaml.safe_dump(document))
     program = (
         "import sys\n"
-        "from kubestow.app import SchedulerApp\n"
+        "from kubestow.cli.scheduler_app import SchedulerApp\n"
         f"app = SchedulerApp.create(source={str(directory / 'config.yaml')!r})\n"
         "print(*[name for name in sys.modules if name.startswith('kubestow_contrib')])"
     )

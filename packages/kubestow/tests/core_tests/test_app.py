@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 
 
@@ -55,13 +55,13 @@ async def test_cancellation_before_the_api_server_responds_leaves_no_task_behind
 async def test_one_warning_names_the_enabled_gates_without_effect(
     feature_gates: str, warnings: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "kubestow.app"):
+    with caplog.at_level(logging.WARNING, "kubestow.cli.scheduler_app"):
         await run_until_connected(feature_gates=feature_gates)
-    assert [record.getMessage() for record in caplog.records if record.name == "kubestow.app"] == warnings
+    assert [record.getMessage() for record in caplog.records if record.name == "kubestow.cli.scheduler_app"] == warnings
 
 
 def test_a_scheduler_without_extenders_does_not_import_aiohttp() -> None:
     """Its import would take a quarter of the start."""
-    program = "import sys, kubestow.app; print('aiohttp' in sys.modules)"
+    program = "import sys, kubestow.cli.scheduler_app; print('aiohttp' in sys.modules)"
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output == "False\n"

@@ -10,9 +10,9 @@ import yaml
 
 from kubestow import config
 from kubestow.cli import main
-from kubestow.configuration_file import read_configuration
 from kubestow.errors import InputError
 from kubestow.framework.profile import build_profile
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow.testing import PluginHarness
 from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem

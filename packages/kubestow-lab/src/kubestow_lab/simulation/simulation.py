@@ -19,13 +19,13 @@ from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
-from kubestow.configuration_file import read_configuration
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName

@@ -20,10 +20,10 @@ from random import Random
 from typing import Any
 
 from kubestow import config
-from kubestow.configuration_file import read_configuration
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions

@@ -78,8 +78,8 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
     """The errors of a configuration; those in the ``args`` of plugins that are not in-tree if there are no others."""
     from kubestow import config as configuration
     from kubestow.config.document import parse_document, unwrap_config_map
-    from kubestow.configuration_file import diagnose_foreign
     from kubestow.framework.profile import argument_errors, implements
+    from kubestow.plugins.configuration_file import diagnose_foreign
 
     foreign = diagnose_foreign(source)
     if foreign is not None:
@@ -120,7 +120,7 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
     """
     from kubestow import config as configuration
     from kubestow.config.diff import annotated
-    from kubestow.configuration_file import convert_foreign
+    from kubestow.plugins.configuration_file import convert_foreign
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
     default = configuration.default_configuration(gates)
@@ -156,7 +156,7 @@ def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
-    from kubestow.configuration_file import convert_foreign
+    from kubestow.plugins.configuration_file import convert_foreign
 
     gates, implements = _gates_and_plugins(plugins, feature_gates)
     source = _read(file)

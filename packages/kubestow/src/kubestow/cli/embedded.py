@@ -32,7 +32,7 @@ from kubestow.log_fields import fields
 from kubestow.process import stop_process
 
 if TYPE_CHECKING:
-    from kubestow.app import SchedulerApp
+    from kubestow.cli.scheduler_app import SchedulerApp
     from kubestow.scheduling.scheduler import Scheduler
 
 __all__ = [
@@ -73,7 +73,7 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
 
     def create_app(self) -> SchedulerApp:
         """Raises InputError for invalid options."""
-        from kubestow.app import SchedulerApp
+        from kubestow.cli.scheduler_app import SchedulerApp
 
         app = SchedulerApp.create(
             plugin_references=self.plugins,

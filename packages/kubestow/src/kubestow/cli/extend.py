@@ -113,9 +113,9 @@ def _build(
 ) -> ExtenderApp:
     """Build the extender. Raises InputError."""
     from kubestow import config
-    from kubestow.configuration_file import read_configuration
     from kubestow.errors import InputError
     from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
+    from kubestow.plugins.configuration_file import read_configuration
     from kubestow.plugins.registry import find_plugins, referenced_plugins
 
     if not plugins and config_file is None:

@@ -133,9 +133,9 @@ def _redecided(
     segment: Segment, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None
 ) -> tuple[dict[str, Any], str, int]:
     from kubestow import config
-    from kubestow.configuration_file import read_configuration
     from kubestow.flight_record.exact_replay import recorded_gates
     from kubestow.flight_record.redecision import redecide
+    from kubestow.plugins.configuration_file import read_configuration
     from kubestow.plugins.registry import find_plugins
 
     header = segment.header

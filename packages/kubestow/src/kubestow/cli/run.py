@@ -12,7 +12,7 @@ from kubestow.cli.flag_command import FlagCommand, Flags
 from kubestow.log_fields import V, fields
 
 if TYPE_CHECKING:
-    from kubestow.app import SchedulerApp
+    from kubestow.cli.scheduler_app import SchedulerApp
     from kubestow.framework.interface import Plugin
     from kubestow.scheduling.scheduler import Scheduler
 
@@ -73,8 +73,8 @@ def _scheduler_app(
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
     from dataclasses import replace
 
-    from kubestow.app import AppOptions, SchedulerApp
     from kubestow.cli import effective_flags
+    from kubestow.cli.scheduler_app import AppOptions, SchedulerApp
 
     app = SchedulerApp.create(
         plugin_references=flags["plugin"],

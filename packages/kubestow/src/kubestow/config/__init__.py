@@ -28,7 +28,7 @@ from kubestow.config.configuration import (
     Plugins,
     PluginSet,
 )
-from kubestow.config.default_plugins import default_plugins, merge_plugins
+from kubestow.config.defaults import default_plugins, merge_plugins
 from kubestow.config.diagnosis import diagnose
 from kubestow.config.expansion import (
     EnabledPlugin,
@@ -41,7 +41,7 @@ from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, FeatureSp
 from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import render
-from kubestow.config.validation.configuration import validate
+from kubestow.config.validation import validate
 
 __all__ = [
     "API_VERSION",

@@ -18,10 +18,9 @@ from kubestow.config.document import Document, DocumentError, parse_document, un
 from kubestow.config.expansion import ConstructionError, Implements, plugin_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, child
-from kubestow.config.legacy.versions import LEGACY_VERSIONS
 from kubestow.config.loading import Source, check, decode_args
-from kubestow.config.type_meta import split_type_meta
-from kubestow.config.validation.configuration import validate
+from kubestow.config.type_meta import LEGACY_VERSIONS, split_type_meta
+from kubestow.config.validation import validate
 
 __all__ = ["diagnose"]
 

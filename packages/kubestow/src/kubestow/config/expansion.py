@@ -18,7 +18,7 @@ from kubestow.api.formats.int64 import as_int64
 from kubestow.config.configuration import ExtensionPoint, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginEntry
 from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs
-from kubestow.config.validation.plugin_args import node_resources_fit_errors
+from kubestow.config.validation import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
 
 __all__ = [

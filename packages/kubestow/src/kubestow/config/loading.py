@@ -27,7 +27,7 @@ from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, configuration_error
 from kubestow.config.plugin_args import ARGS_TYPES
 from kubestow.config.type_meta import ARGS_KINDS, split_type_meta
-from kubestow.config.validation.configuration import validate
+from kubestow.config.validation import validate
 
 __all__ = ["Source", "check", "decode_args", "default_configuration", "load"]
 

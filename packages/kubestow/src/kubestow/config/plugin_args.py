@@ -2,7 +2,7 @@
 
 Plugins import the type of their arguments from here. A Struct's field defaults apply to absent fields; defaults that
 depend on a feature gate or on another field are in :mod:`kubestow.config.defaults`, the validation rules in
-:mod:`kubestow.config.validation.plugin_args`.
+:mod:`kubestow.config.validation`.
 """
 
 from __future__ import annotations

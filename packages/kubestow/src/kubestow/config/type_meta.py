@@ -15,7 +15,13 @@ from kubestow.config.decoding import describe_value
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.plugin_args import ARGS_TYPES, PluginArgs
 
-__all__ = ["ARGS_KINDS", "TypedObject", "split_type_meta"]
+__all__ = ["ARGS_KINDS", "LEGACY_VERSIONS", "TypedObject", "split_type_meta"]
+
+#: The versions that kube-scheduler no longer reads, oldest first; :mod:`kubestow.config.legacy` converts them.
+LEGACY_VERSIONS = (
+    "componentconfig/v1alpha1",
+    *(f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")),
+)
 
 ARGS_KINDS: Mapping[str, type[PluginArgs]] = MappingProxyType({kind.__name__: kind for kind in ARGS_TYPES.values()})
 """The types of plugin arguments by kind."""

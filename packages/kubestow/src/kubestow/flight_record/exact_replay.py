@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from kubestow import config
-from kubestow.configuration_file import read_configuration
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import (
     Answered,
@@ -41,6 +40,7 @@ from kubestow.flight_record.recording import decided
 from kubestow.flight_record.replay_environment import ReplayBoundary, ReplayLoop, Tape
 from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership

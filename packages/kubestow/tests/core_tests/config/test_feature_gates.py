@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kubestow.config import FEATURE_SPECS, FeatureGates, Stage
-from kubestow.config.ignored_feature_gates import OTHER_COMPONENT_FEATURES
+from kubestow.config.feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
 

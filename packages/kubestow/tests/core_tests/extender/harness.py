@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from core_tests.hang_limit import HANG_LIMIT
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow_devcluster.cluster import DevCluster
 

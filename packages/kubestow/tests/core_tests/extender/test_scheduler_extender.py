@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core_tests.extender.harness import ExtenderProcess, api_server, extender, running_scheduler
-from kubestow.app import SchedulerApp
+from kubestow.cli.scheduler_app import SchedulerApp
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
 

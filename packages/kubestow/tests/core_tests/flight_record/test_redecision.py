@@ -10,13 +10,13 @@ import pytest
 
 from core_tests.flight_record.records import MemorySink, long_record, recorded, small_record
 from kubestow import config
-from kubestow.configuration_file import read_configuration
 from kubestow.flight_record.entries import End
 from kubestow.flight_record.exact_replay import replay
 from kubestow.flight_record.redecision import Redecision, redecide
 from kubestow.flight_record.segment import Segment
 from kubestow.flight_record.writer import segment_paths
 from kubestow.plugins import in_tree_registry
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
 

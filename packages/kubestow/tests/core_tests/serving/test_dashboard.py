@@ -211,7 +211,9 @@ async def test_the_socket_is_served_from_the_first_connection_on(tmp_path: Path)
 
 
 def test_nothing_that_serves_the_dashboard_delays_the_start_of_a_scheduler() -> None:
-    imports = "import sys, kubestow.app, kubestow.serving.dashboard_socket; print('aiohttp' in sys.modules)"
+    imports = (
+        "import sys, kubestow.cli.scheduler_app, kubestow.serving.dashboard_socket; print('aiohttp' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

@@ -20,8 +20,9 @@ from kubestow.config.field_errors import FieldError, configuration_error
 from kubestow.config.legacy.alpha import ReadFile
 from kubestow.config.legacy.conversion import Conversion, ConversionError
 from kubestow.config.legacy.policy import convert_policy
-from kubestow.config.legacy.versions import LEGACY_VERSIONS, convert_version
+from kubestow.config.legacy.versions import convert_version
 from kubestow.config.loading import Source
+from kubestow.config.type_meta import LEGACY_VERSIONS
 
 __all__ = ["Conversion", "convert", "is_legacy"]
 

@@ -1,13 +1,14 @@
-"""The result of a conversion: a v1 configuration with warnings, or an error."""
+"""The result of a conversion, and the scoring strategies that replace several old plugins and arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubestow.config.field_errors import FieldError
 
-__all__ = ["Conversion", "ConversionError"]
+__all__ = ["DEFAULT_SHAPE", "STRATEGY_PLUGINS", "Conversion", "ConversionError", "Strategies"]
 
 
 class Conversion(NamedTuple):
@@ -23,3 +24,44 @@ class ConversionError(Exception):
     def __init__(self, errors: Sequence[FieldError]) -> None:
         self.errors = errors
         super().__init__("; ".join(map(str, errors)))
+
+
+STRATEGY_PLUGINS: Mapping[str, str] = MappingProxyType(
+    {
+        "NodeResourcesLeastAllocated": "LeastAllocated",
+        "NodeResourcesMostAllocated": "MostAllocated",
+        "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+    }
+)
+"""The strategy that replaces a score plugin of v1beta1 and earlier."""
+
+DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 0})
+"""The shape of RequestedToCapacityRatioPriority without arguments: prefer unused nodes."""
+
+
+class Strategies(NamedTuple):
+    """Weights and arguments by strategy, of which at most one can stay."""
+
+    weights: dict[str, int]
+    args: dict[str, Mapping[str, Any]]
+
+    def balance(self, path: str, names: tuple[str, str]) -> Iterator[FieldError]:
+        """LeastAllocated and MostAllocated are opposites: keep the difference of their weights, with a warning."""
+        least, most = self.weights.get("LeastAllocated", 0), self.weights.get("MostAllocated", 0)
+        if least and most:
+            text = f"{names[0]} ({least}) and {names[1]} ({most}) cancel each other out"
+            yield FieldError(path, f"{text}: the difference of their weights is used")
+            self.weights["LeastAllocated"] = max(least - most, 0)
+            self.weights["MostAllocated"] = max(most - least, 0)
+
+    def selected(self) -> dict[str, int]:
+        """The strategies with a weight."""
+        return {name: weight for name, weight in self.weights.items() if weight}
+
+    def scoring_strategy(self, name: str) -> dict[str, Any]:
+        """The argument ``scoringStrategy`` of NodeResourcesFit."""
+        args = self.args.get(name, {})
+        strategy: dict[str, Any] = {"type": name}
+        if name == "RequestedToCapacityRatio":
+            strategy["requestedToCapacityRatio"] = {"shape": args.get("shape", [])}
+        return strategy | ({"resources": args["resources"]} if args.get("resources") not in (None, []) else {})

@@ -17,7 +17,7 @@ from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderTLSConfig
 from kubestow.config.decoding import describe_value, is_list
 from kubestow.config.field_errors import FieldError, child, invalid
-from kubestow.config.legacy.conversion import Conversion, ConversionError
+from kubestow.config.legacy.conversion import DEFAULT_SHAPE, Conversion, ConversionError, Strategies
 from kubestow.config.legacy.policy_names import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
@@ -34,7 +34,6 @@ from kubestow.config.legacy.policy_names import (
     SELECTOR_SPREAD_PRIORITIES,
     STRATEGIES,
 )
-from kubestow.config.legacy.scoring_strategies import DEFAULT_SHAPE, Strategies
 
 __all__ = ["convert_policy"]
 

@@ -20,16 +20,13 @@ from kubestow.config.configuration import API_VERSION, GROUP
 from kubestow.config.decoding import is_list
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.legacy.alpha import ReadFile, joined_sets, with_profiles
-from kubestow.config.legacy.conversion import Conversion, ConversionError
-from kubestow.config.legacy.scoring_strategies import STRATEGY_PLUGINS, Strategies
+from kubestow.config.legacy.conversion import STRATEGY_PLUGINS, Conversion, ConversionError, Strategies
+from kubestow.config.type_meta import LEGACY_VERSIONS
 
-__all__ = ["LEGACY_VERSIONS", "convert_version"]
+__all__ = ["convert_version"]
 
-_ALPHA = ("componentconfig/v1alpha1", f"{GROUP}/v1alpha1", f"{GROUP}/v1alpha2")
-_WITH_STRATEGY_PLUGINS = (*_ALPHA, f"{GROUP}/v1beta1")
+_ALPHA, _WITH_STRATEGY_PLUGINS, _WITH_SMALL_WEIGHTS = LEGACY_VERSIONS[:3], LEGACY_VERSIONS[:4], LEGACY_VERSIONS[:5]
 _FIT = "NodeResourcesFit"
-_WITH_SMALL_WEIGHTS = (*_WITH_STRATEGY_PLUGINS, f"{GROUP}/v1beta2")
-LEGACY_VERSIONS = (*_WITH_SMALL_WEIGHTS, f"{GROUP}/v1beta3")
 
 _REMOVED_PLUGINS: Mapping[str, str] = MappingProxyType(
     {

@@ -14,12 +14,12 @@ from kubestow.api.core import Namespace, Pod
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.configuration_file import read_configuration
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline

@@ -28,7 +28,6 @@ from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
-from kubestow.configuration_file import read_configuration
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
@@ -38,6 +37,7 @@ from kubestow.log_fields import fields
 from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
+from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins
 from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks

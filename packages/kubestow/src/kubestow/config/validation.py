@@ -1,0 +1,442 @@
+"""Validation of a complete configuration: its fields, plugin arguments and node affinities (semantics 2.1 to 2.6).
+
+Every rule is checked and every error reported, in kube-scheduler's order. Whether plugins are registered and implement
+their extension points is checked in :mod:`kubestow.config.expansion`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
+from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.names import is_extended_resource, label_value_errors, qualified_name_errors
+from kubestow.config.configuration import (
+    API_VERSION,
+    ClientConnectionConfiguration,
+    Extender,
+    ExtensionPoint,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
+    PluginSet,
+)
+from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.field_errors import FieldError, child, duplicate, forbidden, invalid, required, unsupported
+from kubestow.config.plugin_args import (
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PluginArgs,
+    PodTopologySpreadArgs,
+    ResourceSpec,
+    ScoringStrategy,
+    UtilizationShapePoint,
+    VolumeBindingArgs,
+)
+
+__all__ = ["args_errors", "node_resources_fit_errors", "preferred_term_errors", "selector_errors", "validate"]
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_FIELD_OPERATORS = ("In", "NotIn")
+_INT64 = range(-(2**63), 2**63)
+
+
+def selector_errors(selector: NodeSelector, path: str) -> Iterator[FieldError]:
+    """The errors of a required node selector."""
+    for index, term in enumerate(selector.node_selector_terms):
+        yield from _term_errors(term, f"{path}.nodeSelectorTerms[{index}]")
+
+
+def preferred_term_errors(terms: Sequence[PreferredSchedulingTerm], path: str) -> Iterator[FieldError]:
+    """The errors of preferred terms. As in kube-scheduler, their paths omit "preference"."""
+    for index, term in enumerate(terms):
+        if term.weight != 0:
+            yield from _term_errors(term.preference, f"{path}[{index}]")
+
+
+def _term_errors(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
+    for index, requirement in enumerate(term.match_expressions):
+        yield from _expression_errors(requirement, f"{path}.matchExpressions[{index}]")
+    for index, requirement in enumerate(term.match_fields):
+        yield from _field_errors(requirement, f"{path}.matchFields[{index}]")
+
+
+def _expression_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
+    if requirement.operator not in _OPERATORS:
+        yield unsupported(f"{path}.operator", requirement.operator, _OPERATORS)
+        return
+    key_errors = qualified_name_errors(requirement.key)
+    if key_errors:
+        yield invalid(f"{path}.key", requirement.key, "; ".join(key_errors))
+    yield from _value_count_errors(requirement, f"{path}.values")
+    for index, value in enumerate(requirement.values):
+        value_errors = label_value_errors(value)
+        if value_errors:
+            yield invalid(f"{path}.values[{index}][{requirement.key}]", value, "; ".join(value_errors))
+
+
+def _value_count_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn" if not values:
+            yield invalid(path, None, "for 'in', 'notin' operators, values set can't be empty")
+        case "Exists" | "DoesNotExist" if values:
+            yield invalid(path, values, "values set must be empty for exists and does not exist")
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                yield invalid(path, values or None, "for 'Gt', 'Lt' operators, exactly one value is required")
+            for index, value in enumerate(values):
+                if not re.fullmatch(r"[-+]?[0-9]+", value) or int(value) not in _INT64:
+                    detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+                    yield invalid(f"{path}[{index}]", value, detail)
+
+
+def _field_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
+    if requirement.operator not in _FIELD_OPERATORS:
+        yield unsupported(f"{path}.operator", requirement.operator, _FIELD_OPERATORS)
+    elif len(requirement.values) != 1:
+        yield invalid(f"{path}.values", requirement.values or None, "must have one element")
+
+
+_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
+_DEFAULTING_TYPES = ("System", "List")
+_WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+
+
+def args_errors(args: PluginArgs, gates: FeatureGates, path: str) -> list[FieldError]:
+    """The errors of a plugin's arguments that kube-scheduler reports when it loads the file.
+
+    The arguments of NodeResourcesFit are validated later, when a profile is built (:func:`node_resources_fit_errors`).
+    """
+    rule = _RULES.get(type(args))
+    return list(rule(args, gates, path)) if rule else []
+
+
+def node_resources_fit_errors(args: NodeResourcesFitArgs, path: str) -> Iterator[FieldError]:
+    """The errors of NodeResourcesFit's arguments."""
+    for index, name in enumerate(args.ignored_resources):
+        yield from _name_errors(f"{child(path, 'ignoredResources')}[{index}]", name)
+    for index, group in enumerate(args.ignored_resource_groups):
+        field_path = f"{child(path, 'ignoredResourceGroups')}[{index}]"
+        if "/" in group:
+            yield invalid(field_path, group, "resource group name can't contain '/'")
+        yield from _name_errors(field_path, group)
+    yield from _strategy_errors(args.scoring_strategy, child(path, "scoringStrategy"))
+
+
+def _name_errors(path: str, name: str) -> Iterator[FieldError]:
+    for error in qualified_name_errors(name):
+        yield invalid(path, name, error)
+
+
+def _strategy_errors(strategy: ScoringStrategy, path: str) -> Iterator[FieldError]:
+    if strategy.type not in _STRATEGIES:
+        yield unsupported(f"{path}.type", strategy.type, _STRATEGIES)
+    for index, resource in enumerate(strategy.resources):
+        if not 0 < resource.weight <= 100:
+            detail = f"resource weight of {resource.name} not in valid range (0, 100]"
+            yield invalid(f"{path}.resources[{index}].weight", resource.weight, detail)
+    ratio, field_path = strategy.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
+    if strategy.type == "RequestedToCapacityRatio":
+        if ratio is None:
+            yield required(field_path, "must be specified when type is RequestedToCapacityRatio")
+        else:
+            yield from _shape_errors(ratio.shape, f"{field_path}.shape")
+    elif ratio is not None:
+        yield forbidden(field_path, "must be nil when type is not RequestedToCapacityRatio")
+
+
+def _shape_errors(shape: tuple[UtilizationShapePoint, ...], path: str) -> Iterator[FieldError]:
+    if not shape:
+        yield required(path, "at least one point must be specified")
+    unsorted = (i for i in range(1, len(shape)) if shape[i - 1].utilization >= shape[i].utilization)
+    for index in unsorted:
+        field_path = f"{path}[{index}].utilization"
+        yield invalid(field_path, shape[index].utilization, "values must be sorted in increasing order")
+        break
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            yield invalid(f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= 10:
+            yield invalid(f"{path}[{index}].score", point.score, "not in valid range [0, 10]")
+
+
+def _default_preemption(args: DefaultPreemptionArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    percentage, percentage_path = args.min_candidate_nodes_percentage, f"{path}.minCandidateNodesPercentage"
+    absolute, absolute_path = args.min_candidate_nodes_absolute, f"{path}.minCandidateNodesAbsolute"
+    if not 0 <= percentage <= 100:
+        yield invalid(percentage_path, percentage, "not in valid range [0, 100]")
+    if absolute < 0:
+        yield invalid(absolute_path, absolute, "not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        yield invalid(percentage_path, 0, "cannot be zero at the same time as minCandidateNodesAbsolute")
+        yield invalid(absolute_path, 0, "cannot be zero at the same time as minCandidateNodesPercentage")
+
+
+def _inter_pod_affinity(args: InterPodAffinityArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    weight = args.hard_pod_affinity_weight
+    if not 0 <= weight <= 100:
+        yield invalid(f"{path}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")
+
+
+def _node_affinity(args: NodeAffinityArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    affinity, field_path = args.added_affinity, f"{path}.addedAffinity"
+    if affinity is None:
+        return
+    selector = affinity.required_during_scheduling_ignored_during_execution
+    if selector is not None:
+        yield from selector_errors(selector, f"{field_path}.requiredDuringSchedulingIgnoredDuringExecution")
+    terms = affinity.preferred_during_scheduling_ignored_during_execution
+    yield from preferred_term_errors(terms, f"{field_path}.preferredDuringSchedulingIgnoredDuringExecution")
+
+
+def _balanced_allocation(
+    args: NodeResourcesBalancedAllocationArgs, gates: FeatureGates, path: str
+) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, resource in enumerate(args.resources):
+        yield from _balanced_resource(resource, f"{path}.resources[{index}]", seen)
+        seen.add(resource.name)
+
+
+def _balanced_resource(resource: ResourceSpec, path: str, seen: set[str]) -> Iterator[FieldError]:
+    if resource.name in seen:
+        yield duplicate(f"{path}.name", resource.name)
+    if resource.weight != 1:
+        yield invalid(f"{path}.weight", resource.weight, "must be 1")
+
+
+def _pod_topology_spread(args: PodTopologySpreadArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    if args.defaulting_type not in _DEFAULTING_TYPES:
+        yield unsupported(f"{path}.defaultingType", args.defaulting_type, _DEFAULTING_TYPES)
+    elif args.defaulting_type == "System" and args.default_constraints:
+        yield invalid(f"{path}.defaultingType", "System", "when .defaultConstraints are not empty")
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(args.default_constraints):
+        field_path = f"{path}.defaultConstraints[{index}]"
+        if constraint.max_skew <= 0:
+            yield invalid(f"{field_path}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+        if constraint.topology_key:
+            yield from _name_errors(f"{field_path}.topologyKey", constraint.topology_key)
+        else:
+            yield required(f"{field_path}.topologyKey", "can not be empty")
+        if not constraint.when_unsatisfiable:
+            yield required(f"{field_path}.whenUnsatisfiable", "can not be empty")
+        elif constraint.when_unsatisfiable not in _WHEN_UNSATISFIABLE:
+            yield unsupported(f"{field_path}.whenUnsatisfiable", constraint.when_unsatisfiable, _WHEN_UNSATISFIABLE)
+        if constraint.label_selector is not None:
+            yield forbidden(
+                f"{field_path}.labelSelector", "constraint must not define a selector, as they deduced for each pod"
+            )
+        identity = (constraint.topology_key, constraint.when_unsatisfiable)
+        if identity in seen:
+            yield duplicate(field_path, f"{{{identity[0]}, {identity[1]}}}")
+        seen.add(identity)
+
+
+def _volume_binding(args: VolumeBindingArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    if args.bind_timeout_seconds < 0:
+        detail = "invalid BindTimeoutSeconds, should not be a negative value"
+        yield invalid(f"{path}.bindTimeoutSeconds", args.bind_timeout_seconds, detail)
+    if gates.enabled("StorageCapacityScoring"):
+        yield from _shape_errors(args.shape or (), f"{path}.shape")
+    elif args.shape is not None:
+        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+        yield invalid(f"{path}.shape", args.shape, detail)
+
+
+def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    timeout, field_path = args.filter_timeout, f"{path}.filterTimeout"
+    if timeout is not None and not gates.enabled("DRASchedulerFilterTimeout"):
+        yield forbidden(field_path, "DRASchedulingFilterTimeout feature gate is disabled")
+    elif timeout is not None and timeout < Duration():
+        yield invalid(field_path, timeout, "must be zero or positive")
+    timeout, field_path = args.binding_timeout, f"{path}.bindingTimeout"
+    supported = gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
+    if timeout is not None and not supported:
+        yield forbidden(
+            field_path, "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+        )
+    elif timeout is not None and timeout < Duration.of(seconds=1):
+        yield invalid(field_path, timeout, "must be at least 1 second")
+
+
+_RULES: Mapping[type[PluginArgs], Callable[[Any, FeatureGates, str], Iterator[FieldError]]] = MappingProxyType(
+    {
+        DefaultPreemptionArgs: _default_preemption,
+        DynamicResourcesArgs: _dynamic_resources,
+        InterPodAffinityArgs: _inter_pod_affinity,
+        NodeAffinityArgs: _node_affinity,
+        NodeResourcesBalancedAllocationArgs: _balanced_allocation,
+        PodTopologySpreadArgs: _pod_topology_spread,
+        VolumeBindingArgs: _volume_binding,
+    }
+)
+
+
+_REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+_REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+_PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
+
+
+def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldError]:
+    """All errors of a configuration whose defaults are set; empty if it is valid."""
+    errors = chain(
+        _client_connection(configuration.client_connection, "clientConnection"),
+        _leader_election(configuration.leader_election, "leaderElection"),
+        _parallelism(configuration),
+        _profiles(configuration.profiles, gates),
+        _percentage(configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore"),
+        _backoff(configuration),
+        _extenders(configuration.extenders),
+    )
+    return list(dict.fromkeys(errors))
+
+
+def _client_connection(connection: ClientConnectionConfiguration, path: str) -> Iterator[FieldError]:
+    if connection.burst < 0:
+        yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
+
+
+def _leader_election(election: LeaderElectionConfiguration, path: str) -> Iterator[FieldError]:
+    if not election.leader_elect:
+        return
+    durations = {
+        "leaseDuration": election.lease_duration,
+        "renewDeadline": election.renew_deadline,
+        "retryPeriod": election.retry_period,
+    }
+    for name, duration in durations.items():
+        if duration <= Duration():
+            yield invalid(f"{path}.{name}", duration, "must be greater than zero")
+    if election.lease_duration <= election.renew_deadline:
+        yield invalid(f"{path}.leaseDuration", election.renew_deadline, "must be greater than `RenewDeadline`")
+    names = {
+        "resourceLock": election.resource_lock,
+        "resourceNamespace": election.resource_namespace,
+        "resourceName": election.resource_name,
+    }
+    yield from (required(f"{path}.{field}") for field, name in names.items() if not name)
+    if election.resource_lock != "leases":
+        yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
+
+
+def _parallelism(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
+    if configuration.parallelism <= 0:
+        yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
+
+
+def _percentage(percentage: int | None, path: str) -> Iterator[FieldError]:
+    if percentage is not None and not 0 <= percentage <= 100:
+        yield invalid(path, percentage, "not in valid range [0-100]")
+
+
+def _backoff(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
+    initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
+    if initial <= 0:
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    if longest < initial:
+        yield invalid("podMaxBackoffSeconds", longest, "must be greater than or equal to PodInitialBackoffSeconds")
+
+
+# Profiles ------------------------------------------------------------------------------------------------------------
+
+
+def _profiles(profiles: Sequence[KubeSchedulerProfile], gates: FeatureGates) -> Iterator[FieldError]:
+    if not profiles:
+        yield required("profiles")
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        path = f"profiles[{index}]"
+        yield from _profile(profile, gates, path)
+        if profile.scheduler_name in seen:
+            yield duplicate(f"{path}.schedulerName", profile.scheduler_name)
+        seen.add(profile.scheduler_name)
+    yield from _common_queue_sort(profiles)
+
+
+def _profile(profile: KubeSchedulerProfile, gates: FeatureGates, path: str) -> Iterator[FieldError]:
+    if not profile.scheduler_name:
+        yield required(f"{path}.schedulerName")
+    yield from _percentage(profile.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
+    yield from _removed_plugins(profile, f"{path}.plugins")
+    seen: set[str] = set()
+    for index, config in enumerate(profile.plugin_config):
+        field_path = f"{path}.pluginConfig[{index}]"
+        if config.name in seen:
+            yield duplicate(field_path, config.name)
+        seen.add(config.name)
+        if config.name in _REMOVED_PLUGINS:
+            yield invalid(field_path, config.name, _REMOVED)
+        elif isinstance(config.args, PluginArgs):
+            yield from args_errors(config.args, gates, f"{field_path}.args")
+
+
+def _removed_plugins(profile: KubeSchedulerProfile, path: str) -> Iterator[FieldError]:
+    """Plugins of earlier releases; kube-scheduler does not check the placement extension points for them."""
+    for point in ExtensionPoint:
+        if point in _PLACEMENT:
+            continue
+        for index, entry in enumerate(profile.plugins.at(point).enabled):
+            if entry.name in _REMOVED_PLUGINS:
+                yield invalid(f"{child(path, point)}.enabled[{index}]", entry.name, _REMOVED)
+
+
+def _common_queue_sort(profiles: Sequence[KubeSchedulerProfile]) -> Iterator[FieldError]:
+    """All profiles share one queue, so their queue sort plugin and its arguments must be equal."""
+    if not profiles:
+        return
+    first = profiles[0].plugins.queue_sort
+    if len(first.enabled) > 1:
+        detail = "only one queue sort plugin can be enabled"
+        yield invalid("profiles[0].plugins.queueSort.Enabled", len(first.enabled), detail)
+    name = first.enabled[0].name if first.enabled else ""
+    args = profiles[0].args.get(name) if name else None
+    for index, profile in enumerate(profiles[1:], start=1):
+        if _comparable(profile.plugins.queue_sort) != _comparable(first):
+            value, detail = profile.plugins.queue_sort, "must be the same for all profiles"
+            yield invalid(f"profiles[{index}].plugins.queueSort", value, detail)
+        for config in profile.plugin_config:
+            if config.name == name and config.args != args:
+                detail = "queueSort must be the same for all profiles"
+                yield invalid(f"profiles[{index}].pluginConfig.args", config.args, detail)
+
+
+def _comparable(plugin_set: PluginSet) -> object:
+    """A plugin set in which an unset weight equals 0."""
+    return [(e.name, e.weight or 0) for e in plugin_set.enabled], [e.name for e in plugin_set.disabled]
+
+
+# Extenders -----------------------------------------------------------------------------------------------------------
+
+
+def _extenders(extenders: Sequence[Extender]) -> Iterator[FieldError]:
+    managed: set[str] = set()
+    for index, extender in enumerate(extenders):
+        yield from _extender(extender, managed, f"extenders[{index}]")
+    binders = sum(1 for extender in extenders if extender.bind_verb)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", found, "only one extender can implement bind")
+
+
+def _extender(extender: Extender, managed: set[str], path: str) -> Iterator[FieldError]:
+    if extender.prioritize_verb and extender.weight <= 0:
+        yield invalid(f"{path}.weight", extender.weight, "must have a positive weight applied to it")
+    for index, resource in enumerate(extender.managed_resources):
+        field_path = f"{path}.managedResources[{index}].name"
+        errors = qualified_name_errors(resource.name)
+        yield from (invalid(field_path, resource.name, error) for error in errors)
+        if not errors and not is_extended_resource(resource.name):
+            yield invalid(field_path, resource.name, "is an invalid extended resource name")
+        if resource.name in managed:
+            yield invalid(field_path, resource.name, "duplicate extender managed resource name")
+        managed.add(resource.name)
