@@ -1,4 +1,4 @@
-"""docs/architecture.md lists every package with its purpose, paths on all pages exist, and no row or term is doubled."""
+"""docs/architecture.md lists every package with its purpose, paths on all pages exist, no row or term is doubled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The plugins of the scheduling queue: PreEnqueue, QueueSort, and queueing hints.
 
-A plugin that fails here must not stop the queue, or leave a pod in it for ever: the failure is logged, and the queue
-goes on as if the plugin gated nothing else, sorted the pod last, or had no hint.
+A failing plugin must neither stop the queue nor leave a pod in it permanently. The failure is logged, and the queue
+continues as if the plugin did not gate other pods, sorted the pod last, or had no hint.
 """
 
 from __future__ import annotations
