@@ -1,7 +1,8 @@
 """The plugins of the scheduling queue: PreEnqueue, QueueSort, and queueing hints.
 
-A failing plugin must neither stop the queue nor leave a pod in it permanently. The failure is logged, and the queue
-continues as if the plugin did not gate other pods, sorted the pod last, or had no hint.
+A failing plugin must neither stop the queue nor leave a pod in it permanently. The failure is logged. A failed
+PreEnqueue is an Error status of that pod only, a pod without a sort key is queued last, and a failed hint counts as
+Queue.
 """
 
 from __future__ import annotations
