@@ -1,9 +1,10 @@
-"""docs/architecture.md lists every package with its purpose, and every path on the pages exists."""
+"""docs/architecture.md lists every package with its purpose, paths on all pages exist, no row or term is doubled."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,32 @@ def test_every_link_to_a_heading_or_file_resolves(page: Path) -> None:
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in anchors, f"{target}#{anchor}"
+
+
+def first_cells(page: str) -> list[str]:
+    """The first cells of all rows of the tables on a page, without the headings of the tables."""
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    rows = [line for line, below in zip(lines, [*lines[1:], ""], strict=True) if not below.startswith("|---")]
+    return [row.split("|")[1].strip() for row in rows if row.startswith("| ")]
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
+def test_no_table_has_a_row_twice(page: str) -> None:
+    found = first_cells(page)
+    assert found, "the page has no tables"
+    assert [cell for cell, count in Counter(found).items() if count > 1] == []
+
+
+def test_each_term_of_the_glossary_has_one_meaning() -> None:
+    terms = first_cells("glossary.md")
+    assert [term for term in terms if re.search(r"[(,]", term)] == [], "a term that needs a qualifier has two meanings"
+    words = Counter(term.lower().removesuffix("s") for term in terms)
+    assert [term for term, count in words.items() if count > 1] == []
+
+
+def test_each_meaning_in_the_glossary_is_one_sentence() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.M
+    )
+    assert len(rows) > len(first_cells("glossary.md"))
+    assert [term for term, meaning, _ in rows if re.search(r"\. |\.$", meaning)] == []

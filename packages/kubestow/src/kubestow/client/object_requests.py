@@ -1,6 +1,6 @@
 """Requests for single objects: pods, ResourceClaims, and merge patches of objects of any resource.
 
-Each function is one request; the caller decides what a conflict means and whether to retry
+Each function sends one request; the caller handles conflicts and retries
 (:mod:`kubestow.scheduling.api_calls.dispatcher` for pods). Bodies are those of kube-scheduler, plus the pod's uid in
 every write, so that a write never hits another pod of the same name: the API server checks it as a precondition of a
 binding and as an immutable field in a patch.

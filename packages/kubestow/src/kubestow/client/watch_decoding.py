@@ -108,10 +108,9 @@ class LineSplitter:
 
 
 class SharedPodFields:
-    """Keeps what copies of a pod have in common once, while the pods of a large cluster are listed.
-
-    Decoded one by one, each copy of a pod has containers, tolerations, owner references and so on of its own, more than
-    half of its memory.
+    """Shares the equal fields of copies of a pod, while the pods of a large cluster are listed. Without it, each
+    decoded copy would have its own containers, tolerations and owner references, which are more than half of its
+    memory.
     """
 
     _OF_METADATA = ("labels", "owner_references")

@@ -1,8 +1,8 @@
-"""The entries of a flight record: what the scheduler received from outside, and what it did.
+"""The entries of a flight record: the inputs of a scheduler, and its outputs.
 
-Inputs (:data:`Input`) are what a replay feeds to the scheduler; each says after how many steps of the scheduler and how
-many readings of its clocks it arrived. Outputs (:data:`Output`) are what the scheduler did between them; a replay
-compares its own with them.
+A replay feeds the inputs (:data:`Input`) to the scheduler; each has the numbers of steps and of clock readings of the
+scheduler before it arrived. Outputs (:data:`Output`) are decisions, calls and other actions of the scheduler; a replay
+compares them with its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="
 
 
 class _Input(_Entry, frozen=True):
-    """``steps`` and ``readings`` count what the scheduler has run and read before, since the record began."""
+    """``steps`` and ``readings`` count the scheduler's callbacks and clock readings from the start to the input."""
 
     steps: int
     readings: int
@@ -102,8 +102,8 @@ class Called(_Entry, frozen=True, tag=7):
 class Decided(_Entry, frozen=True, tag=8):
     """A decision about a pod.
 
-    ``node`` is empty and ``message`` says why if no node was found; ``candidates`` is the number of nodes that were
-    scored, ``nominated`` and ``victims`` (uids) are what preemption found.
+    If no node was found, ``node`` is empty and ``message`` has the reason. ``candidates`` is the number of scored
+    nodes, ``nominated`` and ``victims`` (uids) are the result of preemption.
     """
 
     pod: str
@@ -129,14 +129,14 @@ Entry = Input | Output
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded, and with what.
+    """The header of a file: the time and the composition of the recorded scheduler.
 
     ``began`` is the date and time in UTC, ``monotonic`` the clock of the scheduler at that moment, in seconds.
     ``configuration`` is a KubeSchedulerConfiguration, ``gates`` are all feature gates. ``random`` is the state of the
     scheduler's random source, as of :meth:`random.Random.getstate`.
-    A record without a scheduler of its own (``kubestow record``) has only the first four fields and ``resources``.
-    A file that goes on with the record of another one has ``resources`` as well, and no ``random``: its first
-    ``snapshot`` entries are the objects that existed, which None says of no other file.
+    A record without a scheduler (``kubestow record``) has only the first four fields and ``resources``.
+    A file that continues the record of another one has ``resources`` too, and no ``random``; its first ``snapshot``
+    entries are the objects that existed when it began. ``snapshot`` is None in all other files.
     """
 
     kubestow: str
@@ -154,9 +154,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a file: why the record does not reach to the end of the scheduler, and how many entries are missing.
+    """The end of a file: the reason if the record ends before the scheduler, and the number of missing entries.
 
-    ``next_file`` is the name of the file that goes on with the record, empty if there is none.
+    ``next_file`` is the name of the file that continues the record, empty without one.
     """
 
     reason: str = ""

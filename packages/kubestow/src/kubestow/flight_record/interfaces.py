@@ -1,13 +1,13 @@
-"""The scheduler's interfaces to its environment as a record has them: one proxy stands in front of all of them.
+"""Recording and replaying proxies of the scheduler's interfaces to its environment.
 
-A proxy has the members of an interface (a protocol), and hands each use to a :class:`Boundary`. That is the recording,
-which turns to the implementation behind the proxy and records what comes back, or the replay, which has only the
-record. What a use means follows from the interface's annotations:
+A proxy has the members of an interface (a protocol), and passes each use to a :class:`Boundary`: the recording, which
+calls the implementation and records the result, or the replay, which takes the result from the record. The annotations
+of the interface determine the kind of each member:
 
-- an asynchronous method is a call, which is recorded with its arguments and ends with a value or a failure;
-- a method or property that gives a number or a time is a reading of a clock;
-- a method without a result is a notification, of which nothing comes back, so it is not recorded;
-- a property that is an interface itself has a proxy of its own.
+- an asynchronous method is a call, recorded with its arguments and its value or failure;
+- a method or property that returns a number or a time is a clock reading;
+- a method without a result is a notification, which is not recorded;
+- a property that is itself an interface has its own proxy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["WITHHELD", "Boundary", "Method", "create_proxy", "describe_resources
 
 
 class Boundary(Protocol):
-    """What happens where a scheduler uses its environment; ``implementation`` is None if there is none."""
+    """Handles the uses of the environment by a scheduler; ``implementation`` is None in a replay or without one."""
 
     async def call(
         self,

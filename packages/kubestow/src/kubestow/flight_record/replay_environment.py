@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Tape:
     """Entries, clock readings and the order of steps.
 
-    A stream that is read beyond its end sets :attr:`overrun`; the reading is then the last one.
+    Reading a stream beyond its end sets :attr:`overrun` and returns the last reading.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -112,9 +112,10 @@ class Tape:
 class ReplayLoop(asyncio.AbstractEventLoop):
     """Runs the scheduler's callbacks one by one, in the recorded order.
 
-    It does nothing on its own. There are no sockets, threads or processes, and timers fire when the record says so.
-    Code that needs more, such as a plugin that calls a server by itself, gets NotImplementedError from the base class.
-    Callbacks and timers are numbered from one, as in the record. ``read_time`` gives :meth:`time`, in seconds.
+    It runs only callbacks that the replay selects. There are no sockets, threads or processes, and timers fire at their
+    recorded positions. Code that needs more, such as a plugin that connects to a server, gets NotImplementedError from
+    the base class. Callbacks and timers are numbered from one, as in the record. ``read_time`` gives :meth:`time`, in
+    seconds.
     """
 
     def __init__(self, read_time: Callable[[], float]) -> None:
@@ -245,7 +246,7 @@ class _Answer(asyncio.Future[Any]):
 
 
 class ReplayBoundary:
-    """Implements :class:`~kubestow.flight_record.interfaces.Boundary` with what was recorded, when the replay says so.
+    """Implements :class:`~kubestow.flight_record.interfaces.Boundary` with recorded results, delivered by the replay.
 
     ``produce`` is called with each call of the scheduler. The ``subscriber`` is None until the scheduler subscribes.
     """

@@ -7,14 +7,14 @@ A file consists of frames of compressed data, each with a checksum:
     frames          each: kind (1 byte), length of the payload (4), checksum of kind, length and payload (4), payload
 
 All numbers are little-endian. The first frame is the header. Each further one is a chunk: entries, readings of the
-clocks and the order of the scheduler's steps, compressed with zlib. The last one is the end, which is missing if the
-process was killed. A frame is written at once, so a file that was cut off is readable up to its last whole frame.
+clocks and the order of the scheduler's steps, compressed with zlib. The last frame is the end, which is missing if the
+process was killed. Each frame is written as a whole, so a truncated file is readable up to its last complete frame.
 
-Of an object a record keeps the fields that scheduling reads. Objects arrive decoded, so environment variables,
-commands, probes, the data of config maps and secrets and all other fields that scheduling does not read are gone
-already. Of the annotations, those that scheduling reads are kept. All others together become one digest, because a
-change of a node's annotations is an event of its own. The digest is keyed with random bytes that are not stored, so it
-shows that something changed and not what.
+A record contains the fields of objects that scheduling reads. Objects are decoded before, so environment variables,
+commands, probes, the data of config maps and secrets and all other fields that scheduling does not read are already
+dropped. The annotations that scheduling reads are kept. All others are replaced by one digest, because a change of a
+node's annotations is an event. The digest is keyed with random bytes that are not stored, so it reveals that an
+annotation changed, but not its value.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _sums(differences: bytes) -> bytes:
 class Segment:
     """A file of a flight record. Its header is read at once, its chunks when :meth:`chunks` is iterated.
 
-    Everything that is wrong with the file raises InputError with the file's name and the offset in it.
+    Any defect of the file raises InputError with the file's name and the offset.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,11 +1,11 @@
 """The writer: a thread that redacts, encodes, compresses and writes chunks, so that the event loop never waits for it.
 
-A folder is bounded: the record of one run goes on in a new file when one is large enough, and the oldest files are
-deleted to make space. The first file of a run is replayed exactly from its beginning, the start of the scheduler. A
-later one begins with a snapshot of the cluster, from which it can be decided again. The buffer between event loop and
-thread is bounded too: if the disk is too slow for it, the scheduler goes on, nothing more is recorded, and the end of
-the file says why and how many entries are missing. It says so as well if the disk is full or gone; then the record goes
-on in a new file as soon as there is space.
+A folder is bounded: the record of a run continues in a new file when a file has reached its size, and the oldest files
+are deleted. The first file of a run is replayed exactly from its beginning, the start of the scheduler. A later file
+begins with a snapshot of the cluster, from which its pods can be scheduled again. The buffer between event loop and
+thread is bounded too: if the disk is too slow, the scheduler continues, recording stops, and the end of the file has
+the reason and the number of missing entries. The same applies if the disk is full or fails, but then the record
+continues in a new file as soon as the disk can be written.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def segment_paths(folder: Path) -> list[Path]:
 class SegmentWriter:
     """Writes a file with mode 0600 and at most ``max_bytes``, which is created when the header is written.
 
-    :meth:`in_folder` writes files of at most ``max_bytes`` together instead, and goes on after a failure once the disk
-    can be written again.
+    :meth:`in_folder` writes several files of at most ``max_bytes`` in total, and continues after a failure as soon as
+    the disk can be written again.
 
     Implements :class:`kubestow.flight_record.recording.SegmentSink`. Constructing it raises InputError if
     there is such a file, or if its folder cannot be written.
@@ -292,9 +292,9 @@ class _SegmentFile:
 
 
 class _KnownObjects:
-    """The objects of a cluster as of the last entry of a record, from which a file that goes on with it begins.
+    """The objects of a cluster as of the last entry of a record, with which the next file begins.
 
-    Holds references to objects that the scheduler has as well, and no copies.
+    Holds references to the scheduler's objects, not copies.
     """
 
     def __init__(self, resources: Iterable[tuple[str, str, str]] = ()) -> None:

@@ -1,10 +1,10 @@
 """Gangs: pods that are scheduled all together or not at all.
 
 A plugin that derives from :class:`GangPlugin` or :class:`GangSource` defines which pods are a gang. The scheduler
-places a gang in one cycle (:mod:`kubestow.scheduling.gangs.scheduling_cycle`): with enough members placed, all of them
-go on to be bound; otherwise every placement of the cycle is undone.
+places a gang in one cycle (:mod:`kubestow.scheduling.gangs.scheduling_cycle`): if enough members are placed, all of
+them continue to the binding cycle; otherwise every placement of the cycle is undone.
 
-Placements: the parts of the cluster from which a gang is given one as a whole (semantics 4.10, 8.19).
+Placements: the parts of the cluster to one of which a gang is restricted (semantics 4.10, 8.19).
 
 When the pods of a gang have to be close to each other, a PlacementGenerate plugin lists the parts of the cluster that
 qualify, such as the nodes of each rack. The scheduler simulates the gang in each of them. PlacementScore plugins score
@@ -46,8 +46,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Pods that belong together. ``name`` is the identity, and as text part of messages; ``uid`` is that of the object
-    that stands for the gang, such as its PodGroup.
+    """A gang. ``name`` identifies it and appears in messages as text; ``uid`` is that of its object, such as the
+    PodGroup.
 
     At least ``min_count`` members must have nodes at the same time. Placed members wait for each other up to
     ``timeout`` seconds before they are bound.
@@ -83,7 +83,7 @@ class GangSource(Plugin):
 class GangPlugin(GangSource, PreEnqueuePlugin):
     """Defines which pods are a gang, and gates them until the gang has enough members.
 
-    Only the first such plugin of a profile is used; without any, the first other GangSource is.
+    Only the first such plugin of a profile is used, or the first other GangSource if there is none.
     """
 
 
@@ -129,7 +129,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """How pods of a gang would fit into a placement: each with the name of its node. None of them is placed yet."""
+    """A possible assignment of pods of a gang to nodes of a placement, by pod; no pod is placed yet."""
 
     placement: Placement
     assignments: Sequence[tuple[PodInfo, str]]

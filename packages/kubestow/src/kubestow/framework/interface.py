@@ -9,9 +9,9 @@ Filter and Score plugins are called for many nodes at once: they get a :class:`~
 and return an array with one entry per row. To write a plugin for one node at a time, subclass :class:`NodeFilterPlugin`
 or :class:`NodeScorePlugin`. Filters and scores only read.
 
-The results of PreFilter, Filter and Score are cached for plugins that give pods a :meth:`Plugin.signature`: what of the
-pod the results depend on. :attr:`Plugin.events_to_register` names the events that invalidate them. A plugin without a
-signature is called in every scheduling cycle. How plugins are called is the matter of :mod:`.runtime`.
+The results of PreFilter, Filter and Score are cached for plugins with a :meth:`Plugin.signature`, the part of the pod
+that the results depend on. :attr:`Plugin.events_to_register` names the events that invalidate them. A plugin without a
+signature is called in every scheduling cycle. :mod:`.runtime` calls the plugins.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ T = TypeVar("T")
 class Plugin(ABC):
     """The base of all plugins. Constructed once per profile, with its args and a handle.
 
-    A plugin that declares ``Args`` gets its ``pluginConfig`` decoded into that struct, strictly. Otherwise ``args`` is
-    the configuration as plain data, None when there is none.
+    If a plugin declares ``Args``, its ``pluginConfig`` is strictly decoded into that struct. Otherwise ``args`` is the
+    configuration as plain data, None without configuration.
     """
 
     name: ClassVar[str]
@@ -186,7 +186,7 @@ class Queued(Protocol):
 class SubqueueOrder(ABC):
     """The order of an active queue in subqueues, where it changes while pods wait.
 
-    Which subqueue is next is asked whenever a pod is popped. The pods of one are in the order of their sort keys.
+    The plugin selects the next subqueue at every pop. The pods of a subqueue are in the order of their sort keys.
     """
 
     @abstractmethod
@@ -294,8 +294,8 @@ class PostFilterResult:
     ``nominated_node_name`` None leaves the pod's nomination as it is, ``""`` clears it. ``victims`` are the pods to
     evict from that node, the most important first; some may be terminating already, or wait at Permit, where they are
     rejected and not deleted. ``lower_priority_nominated`` are the pods whose nomination to that node is cleared.
-    ``action`` is further work in the API, such as deallocating a claim; the scheduler runs it, a simulation does not.
-    An APIError or Unreachable that it raises is logged, and the pod is retried anyway.
+    ``action`` is a further request to the API server, such as deallocating a claim, which is not sent in a dry run. If
+    it raises APIError or Unreachable, the error is logged, and the pod is retried in any case.
     """
 
     status: Status

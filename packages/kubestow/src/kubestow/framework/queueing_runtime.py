@@ -1,7 +1,8 @@
 """The plugins of the scheduling queue: PreEnqueue, QueueSort, and queueing hints.
 
-A plugin that fails here must not stop the queue, or leave a pod in it for ever: the failure is logged, and the queue
-goes on as if the plugin gated nothing else, sorted the pod last, or had no hint.
+A failing plugin must neither stop the queue nor leave a pod in it permanently. The failure is logged. A failed
+PreEnqueue is an Error status of that pod only, a pod without a sort key is queued last, and a failed hint counts as
+Queue.
 """
 
 from __future__ import annotations

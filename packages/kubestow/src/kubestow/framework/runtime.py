@@ -1,13 +1,13 @@
 """The framework runtime: calls the plugins of a profile in the scheduling cycle and in the binding cycle.
 
 There is one :class:`FrameworkRuntime` per profile. It calls the plugins of an extension point in order and validates
-what they return (:mod:`.validation`); :mod:`.plugin_caller` says what becomes of failures. The plugins of the queue are
-called by :mod:`.queueing_runtime`, those of gangs by :mod:`.gang_runtime`.
+their results (:mod:`.validation`); :mod:`.plugin_caller` handles failures. The plugins of the queue are called by
+:mod:`.queueing_runtime`, those of gangs by :mod:`.gang_runtime`.
 
 Up to Permit the runtime is synchronous, so a slow plugin cannot be interrupted, only logged. PreBind, Bind and PostBind
-plugins may be coroutines, which are cancelled after their time limit. What follows from a result (assuming a pod,
-requeueing it, evicting others) is decided by the scheduler. The results of PreFilter, Filter and Score are cached, so
-those plugins are called one at a time by :mod:`.evaluation`.
+plugins may be coroutines, which are cancelled after their time limit. The scheduler acts on the results (it assumes and
+requeues pods and evicts others). The results of PreFilter, Filter and Score are cached, so those plugins are called one
+at a time by :mod:`.evaluation`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What plugins may return: types, shapes and ranges.
 
-The runtime passes everything that a plugin returns through here. What does not keep the contract becomes a
-:class:`~kubestow.errors.PluginError` that names plugin, extension point, what was returned and what was expected.
-Whether a result is *right* is not checked here: see :mod:`kubestow.testing.contract`.
+The runtime passes everything that a plugin returns through here. A result that violates the contract raises a
+:class:`~kubestow.errors.PluginError` with plugin, extension point, the returned and the expected value. Whether a
+result is *right* is not checked here: see :mod:`kubestow.testing.contract`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The environment that a scheduler runs in: the interfaces it is given, the observer that watches it, and leadership.
+"""The environment of a scheduler: the injected interfaces, the observer of its work, and leadership.
 
-Of several schedulers only the leader schedules (semantics 1.3). A standby watches, so its caches are warm and its queue
-is full, and it writes nothing. A leader that loses the lead stops at once, because its successor may already be doing
-the same work. How a leader is elected is up to the implementation (:mod:`kubestow.client.leader_election`).
+Of several replicas only the leader schedules (semantics 1.3). A standby watches, so that its caches and its queue are
+up to date, and writes nothing. A leader that loses its Lease stops at once, because its successor may already be
+scheduling the same pods. The implementation elects the leader (:mod:`kubestow.client.leader_election`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["Environment", "Leadership", "NoLeaderElection"]
 class Environment:
     """Everything outside the scheduler, injected: the cluster API, time, randomness, and an observer of its work.
 
-    ``ties`` chooses among nodes of equal score; None stands for a random choice, as kube-scheduler makes it.
-    ``stopwatch``, in seconds, measures durations that are only reported; None stands for the clock. How often it is
-    read depends on what is cached, so it is not a part of a flight record.
+    ``ties`` chooses among nodes of equal score; None means a random choice, as in kube-scheduler. ``stopwatch``, in
+    seconds, measures durations that are only reported; None means the clock. The number of its readings depends on
+    caches, so it is not a part of a flight record.
     """
 
     api: ClusterAPI

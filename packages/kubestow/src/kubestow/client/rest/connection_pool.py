@@ -1,8 +1,8 @@
 """Connections to one server: opened on demand, directly or through a proxy, and kept for later requests.
 
-The most recently used connection is used first, so that those that are not needed become idle and are closed. When
-the limit is reached, requests wait in the order in which they came. Streams do not count: there is one per watched
-resource, and they last.
+The most recently used connection is used first, so that surplus connections become idle and are closed. When the limit
+is reached, requests wait in order of arrival. Streams do not count against the limit: there is one long-lived stream
+per watched resource.
 
 The proxy is that of the environment (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``). ``NO_PROXY`` is evaluated as Go
 programs do: networks such as ``10.0.0.0/8`` match addresses, ``.example.org`` matches subdomains but not the domain
@@ -39,7 +39,7 @@ class ConnectionPool:
     """Connections to a server, at most ``limit`` at a time besides those that carry streams.
 
     ``tls`` applies if the server is an https URL. Connections that were idle for ``idle_timeout`` seconds are closed,
-    before a load balancer drops them without a word.
+    before a load balancer drops them silently.
     """
 
     def __init__(

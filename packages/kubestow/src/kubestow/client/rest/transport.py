@@ -2,8 +2,8 @@
 
 All traffic of the client goes through :meth:`Transport.request`, or :meth:`Transport.stream` for a watch. The transport
 handles two things for all callers: it retries after the delay of ``Retry-After`` (at most a minute each time), unless a
-caller does so itself, and it reloads credentials once after a 401. Every other retry is up to the caller, which knows
-whether it is safe.
+caller does so itself, and it reloads credentials once after a 401. All other retries are made by the caller, which can
+tell whether they are safe.
 """
 
 from __future__ import annotations

@@ -2,17 +2,18 @@
 
 A cache of results per row keeps the journal's position as of its last refresh, and later recomputes only the rows that
 have changed since. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are
-kept as two arrays, so that thousands of them are looked through with a few array operations.
+kept as two arrays, so that thousands of them are searched with a few array operations.
 
-Changes made by a simulation are written to a branch, which is rolled back with them. Since a position from before the
-branch no row has changed then; since a position on the branch, the rows changed before it have changed back. The entry
-ROLLED_BACK, which concerns no row, marks the end of a branch for caches that share results: one of them may have
-refreshed a shared result on the branch, so the others have to check the position of each of their results.
+Changes made by a simulation are written to a branch, which is rolled back with them. Relative to a position before the
+branch, no row has changed after the rollback; relative to a position on the branch, the rows changed before that
+position have changed back. The entry ROLLED_BACK, which concerns no row, marks the end of a branch for caches that
+share results: one of them may have refreshed a shared result on the branch, so the others have to check the position of
+each of their results.
 
-The undo log: how to undo what has been changed since the start of the active simulations.
+The undo log: calls that undo the changes since the start of the active simulations.
 
 While a simulation is active every writer of pods and nominations appends a call that undoes its change exactly, order
-included. The calls run latest first, so each finds the cluster as its change has left it.
+included. The calls run in reverse order, so each runs on the cluster in the state directly after its change.
 """
 
 from __future__ import annotations

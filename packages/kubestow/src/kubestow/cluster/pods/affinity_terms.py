@@ -1,7 +1,8 @@
 """The affinity and anti-affinity terms of a pod, parsed (semantics 8.15).
 
 A term selects pods by namespace and labels; with a pod of the term they have to be, or must not be, in one domain of a
-topology key. A term that does not parse makes its whole list unusable; :attr:`PodAffinityTerms.problems` says which.
+topology key. A term that does not parse makes its whole list unusable; :attr:`PodAffinityTerms.problems` names these
+lists.
 
 Index keys: what pods are looked up by, so that a selector need not be matched against every pod.
 

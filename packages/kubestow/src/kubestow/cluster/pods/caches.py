@@ -1,14 +1,14 @@
-"""Caches that cannot grow for ever.
+"""Bounded caches.
 
 In a :class:`BoundedCache` entries have costs, and the least recently used are evicted beyond a budget.
 
-Every cache that is filled by what pods, nodes and other objects say is one of these, so that no tenant can make the
-scheduler's memory grow. A cost is a number of entries or of bytes, as the owner of the cache counts. Entries that hold
-for one state of the cluster only belong to a generation; a new generation starts with an empty cache.
+Every cache that is filled from the contents of pods, nodes and other objects is one of these, so that no tenant can
+make the scheduler's memory grow without limit. Depending on the cache, a cost is a number of entries or of bytes.
+Entries that are valid for one state of the cluster only have a generation; a new generation starts with an empty cache.
 
-A :class:`WeakCache` keeps no value alive: an entry lasts as long as something else refers to its value. It does what
-``weakref.WeakValueDictionary`` does, at a third of the cost of an entry that comes and goes: the callback that drops an
-entry is the dictionary's own ``pop``. Most pods of a cluster may be of a new shape, and each has several such entries.
+A :class:`WeakCache` keeps no value alive: an entry lasts as long as something else refers to its value. It works like
+``weakref.WeakValueDictionary``, but adding and dropping an entry costs a third: the callback that drops an entry is the
+dictionary's own ``pop``. Most pods of a cluster may be of a new shape, and each has several such entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """A mapping whose entries cost no more than ``budget`` together, save that ``minimum`` entries are always kept.
+    """A mapping whose entries have a total cost of at most ``budget``, except that ``minimum`` entries are always kept.
 
     ``cachetools.LRUCache`` takes 1.7 times as long for a lookup and twice as long for a new entry, and neither keeps a
     minimum nor can be resized as the cluster grows.

@@ -18,7 +18,7 @@ __all__ = ["PlacedPod", "PodIndex"]
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod on a node, which need not be known, and whether the API server has yet to confirm it."""
+    """A pod on a node, which may be missing from the cache, and whether the watch has yet to confirm the binding."""
 
     info: PodInfo
     node_name: str

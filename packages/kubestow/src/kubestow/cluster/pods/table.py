@@ -1,9 +1,9 @@
 """The pod table: the pods on nodes as columns, one slot per pod.
 
-Preemption considers the low-priority pods of all nodes at once, so what it needs of a pod (priority, start time,
-requests, shape) is kept in arrays. A pod keeps its slot until it is removed; slots are reused. The slots of a row of
-the node table are in the order in which kube-scheduler keeps the pods of a node, which decides between equally
-important victims. :class:`PodChanges` are pods of a table that hypothetical rows lose or gain.
+Preemption considers the low-priority pods of all nodes at once, so the properties of pods that it needs (priority,
+start time, requests, shape) are kept in arrays. A pod keeps its slot until it is removed; slots are reused. The slots
+of a row of the node table are in the order in which kube-scheduler keeps the pods of a node, which decides between
+equally important victims. :class:`PodChanges` are pods of a table that hypothetical rows lose or gain.
 """
 
 from __future__ import annotations

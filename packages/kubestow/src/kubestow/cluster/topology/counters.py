@@ -3,8 +3,8 @@
 A plugin whose results depend on other pods (topology spread, inter-pod affinity) obtains a counter once and then reads
 a column. Every pod that is added or removed updates the counters that count it. Which ones depends only on the pod's
 shape and is computed once per shape, so the cost of a pod event does not grow with the number of pods. A new counter is
-filled from the index of placed pods, shape by shape. Counters are in turn looked up by index key, so a new shape costs
-as much as there are counters that may count it.
+filled from the index of placed pods, shape by shape. Counters are looked up by index key, so the cost of a new shape is
+proportional to the number of counters that may count it.
 """
 
 from __future__ import annotations

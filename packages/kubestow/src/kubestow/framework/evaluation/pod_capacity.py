@@ -1,8 +1,9 @@
 """How many copies of a pod fit on each node, found by counting instead of placing them one after another.
 
-The pods of a gang are mostly copies of each other, so what a part of the cluster can take of them is the sum of its
-nodes' capacities. To count, copies are added to hypothetical rows and the filters run on those. That is right for
-filters that look at one node and its pods; affinity, spread constraints, volumes and devices need a simulation.
+The pods of a gang are mostly copies of each other, so the number of them that fit into a part of the cluster is the sum
+of the capacities of its nodes. To count, copies are added to hypothetical rows and the filters run on those. That is
+right for filters that look at one node and its pods; affinity, spread constraints, volumes and devices need a
+simulation.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Before they are used again, the plugin is called for the rows that have been inv
 registers; a plugin that gives a pod no signature is called for all rows in every scheduling cycle. A property test
 compares cached results with fresh ones after random events.
 
-Which pods share results, and how many are kept, is the matter of :mod:`.evaluation_cache`.
+:mod:`.evaluation_cache` determines which pods share results, and how many results are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 class PluginResults:
     """One plugin's results for pods of one signature; with ``cached`` False they are valid for one cycle only.
 
-    A scheduling cycle refreshes them before it reads them; doing that twice in a cycle costs nothing.
+    A scheduling cycle refreshes them before it reads them; a second refresh in the same cycle has no cost.
     """
 
     def __init__(self, bound_plugin: BoundPlugin, *, cached: bool) -> None:

@@ -1,8 +1,8 @@
 """The result of a decision about one pod: scheduled, unschedulable, or failed.
 
-A closed union, so that a reader of a decision has to say what happens in each case. ``feasibility`` and ``evaluation``
-hold the figures behind a decision (which node was rejected by which plugin, raw and weighted scores). They share
-arrays with the result cache and are valid until the next decision.
+A closed union, so that type checkers require callers to handle each case. ``feasibility`` and ``evaluation`` hold the
+figures behind a decision (which node was rejected by which plugin, raw and weighted scores). They share arrays with the
+result cache and are valid until the next decision.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["Decision", "Failed", "PostFilterResults", "Scheduled", "Unschedulabl
 class PostFilterResults:
     """What the PostFilter plugins of a profile achieved, in the order in which they ran (semantics 4.4).
 
-    ``nomination`` is the result that sets or clears the pod's nomination, ``actions`` are requests to the API server
-    that the plugins want made beside it. ``message`` explains why no plugin succeeded.
+    ``nomination`` is the result that sets or clears the pod's nomination, ``actions`` are further requests of the
+    plugins to the API server. ``message`` explains why no plugin succeeded.
     """
 
     nomination: PostFilterResult | None = None

@@ -1,7 +1,6 @@
 """The pod store: the last state of every pod that the watch has shown and that has not ended.
 
-What the API server says of pods, kept apart from what the scheduler has decided since: the cluster cache holds assumed
-pods, this store does not.
+The pods as last reported by the API server. Unlike the cluster cache, the store holds no assumed pods.
 """
 
 from __future__ import annotations

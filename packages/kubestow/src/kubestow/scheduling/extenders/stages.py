@@ -1,8 +1,8 @@
 """The extender stages: filter, prioritize, preempt and bind, each over all extenders that are interested in a pod.
 
-The extenders run in kube-scheduler's order (those that are ignorable last), filter and preempt one after the other on
-what the previous ones left, prioritize all at once. A failure of an ignorable extender is logged and skipped
-(semantics 5.5, 9.4).
+The extenders are called in kube-scheduler's order, ignorable ones last: filter and preempt one after the other, each
+with the nodes that the previous ones accepted, prioritize concurrently. A failure of an ignorable extender is logged
+and skipped (semantics 5.5, 9.4).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     wait on Permit ─► PreBind ─► gang barrier ─► extender bind or Bind plugins ─► PostBind
 
-A binding cannot be undone, so none is made while a member may still fail on the way to it: rejected on Permit, or
-without a volume at the end of PreBind. When as many members have arrived as the gang needs, all of them continue. When
-that can no longer happen, or at the timeout, all fail and their PreBind plugins are cancelled. Bindings can still be
-refused after the barrier has opened, so each member is checked once more before it is bound.
+A binding cannot be undone, so no member is bound while others can still fail at Permit or PreBind. When ``min_count``
+members have arrived or are bound, all of them continue. When that number can no longer be reached, or at the timeout,
+all fail and their PreBind plugins are cancelled. Bindings can still be refused after the barrier has opened, so each
+member is checked once more before it is bound.
 """
 
 from __future__ import annotations

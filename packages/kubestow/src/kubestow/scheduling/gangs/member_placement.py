@@ -1,8 +1,8 @@
 """Placing the members of a gang one after the other, each decision seeing those before it.
 
-A member is placed as in the scheduling cycle of a single pod: decide, assume, Reserve. In a simulation a member that
-fits only after preemption can be placed, too, and its victims are removed for the members that follow, to learn whether
-the preemptions together would be worth it.
+A member is placed as in the scheduling cycle of a single pod: decide, assume, Reserve. In a dry run a member that fits
+only after preemption is placed as well, and its victims are removed for the members that follow, to find out whether
+the gang fits after all its preemptions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["MemberPlacement"]
 class MemberPlacement:
     """The placements of some members of a gang, which can be undone. ``decide`` finds the node of one pod.
 
-    ``kind_of`` returns equal values for pods that get the same decision while the cluster does not change, as far as
-    that depends on their shapes. With a ``simulation``, in whose block everything happens then, members preempt.
+    ``kind_of`` returns equal values for pods whose shapes lead to the same decision while the cluster does not change.
+    With a ``simulation`` members preempt; all calls must then be within its block.
     """
 
     def __init__(

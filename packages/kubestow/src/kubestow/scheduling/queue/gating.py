@@ -16,7 +16,7 @@ __all__ = ["Gating", "GatingListener"]
 
 
 class GatingListener(Protocol):
-    """Hears of every pod that PreEnqueue rejects, such as to report it on the pod."""
+    """Is notified of every pod that PreEnqueue rejects, for example to write its condition."""
 
     def pod_gated(self, pod: PodInfo, status: Status) -> None:
         """A PreEnqueue plugin (``status.plugin``) gated the pod, or failed with an ERROR status.

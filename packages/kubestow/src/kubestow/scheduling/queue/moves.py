@@ -1,9 +1,9 @@
 """Moves between the places of the queue: pods that an event may help, and pods that have waited long enough.
 
 An event is decided about once per cohort of unschedulable pods (:mod:`.unschedulable`), and the pods that it helps are
-moved a few hundred at a time, so that no event blocks for long. A pod that an event has helped and that has not been
-moved yet keeps its place, with what the event means for it in :attr:`QueuedPod.move`; :meth:`QueueMoves.settle` moves
-it before anything else is done with it.
+moved a few hundred at a time, so that no event blocks for long. A pod that an event helps stays in its place until its
+turn, with the pending move in :attr:`QueuedPod.move`; :meth:`QueueMoves.settle` performs the move before any other
+operation on the pod.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
     unschedulable   rejected, until an event that one of the rejecting plugins registered may help it
     gated           rejected by a PreEnqueue plugin, until an event that this plugin registered
 
-Every queued pod is in exactly one of them. What moves it from one to another is the matter of :mod:`.gating` and
-:mod:`.moves`.
+Every queued pod is in exactly one of them; :mod:`.gating` and :mod:`.moves` move pods between them.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class BackoffPolicy:
 class QueuePlaces:
     """The queued pods by place. ``on_change`` is called when a pod becomes ready or starts to back off.
 
-    ``sort`` is the runtime of the QueueSort plugin. Entering a place takes a pod out of the heap that it was in; out of
-    ``unschedulable`` it has to be taken first.
+    ``sort`` is the runtime of the QueueSort plugin. Adding a pod to a place removes it from the heap that it was in;
+    from ``unschedulable`` the caller has to remove it first.
     """
 
     def __init__(
