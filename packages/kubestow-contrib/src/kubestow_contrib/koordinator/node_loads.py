@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from operator import add, sub
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -25,12 +23,11 @@ from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.koordinator.args import CustomUsageThresholds, LoadAwareSchedulingArgs
-from kubestow_contrib.koordinator.estimation import PROD, priority_class
 from kubestow_contrib.koordinator.node_metric import (
     AggregationKey,
     NodeMetric,
@@ -38,16 +35,15 @@ from kubestow_contrib.koordinator.node_metric import (
     Vector,
     read_report,
 )
+from kubestow_contrib.koordinator.node_usage import NodeLoad, PodContributions
 from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes
 
-__all__ = ["LoadView", "NodeLoad", "NodeLoads"]
+__all__ = ["LoadView", "NodeLoads"]
 
 _log = logging.getLogger(__name__)
 
 _THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 _RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-_SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
-_SECONDS_AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -72,56 +68,6 @@ class LoadView(NamedTuple):
     is_aggregated: Mask
 
 
-class NodeLoad:
-    """The load of a single node in Python numbers, with the meaning of :class:`LoadView`; vectors are by resource.
-
-    ``aggregation`` is the one that ``limits`` refer to, None for the latest usage. ``limits_usage`` and ``limits_prod``
-    say whether there are any limits. ``usage`` is ``used``, ``scored`` and ``prod``, one after the other in one list,
-    so that the contribution of a pod is added to it in one operation.
-    """
-
-    __slots__ = (
-        "aggregation",
-        "allocatable",
-        "expired",
-        "has_usage",
-        "limits",
-        "limits_prod",
-        "limits_usage",
-        "measures_scored",
-        "measures_used",
-        "node",
-        "prod_limits",
-        "report",
-        "usage",
-    )
-
-    def __init__(self, limits: Vector, prod_limits: Vector, aggregation: AggregationKey | None) -> None:
-        #: The node whose limits and allocatable amounts these are.
-        self.node: Node | None = None
-        self.limits, self.prod_limits, self.aggregation = limits, prod_limits, aggregation
-        self.limits_usage, self.limits_prod = any(limits), any(prod_limits)
-        self.allocatable: Vector = (0,) * len(limits)
-        self.take_report(None, None, self.allocatable)
-
-    def take_report(
-        self, report: NodeReport | None, scored_aggregation: AggregationKey | None, prod: Sequence[int]
-    ) -> None:
-        """Take over a report, None if there is no usable one; no pods contribute any more.
-
-        ``prod`` is what production uses without its pods.
-        """
-        used = scored = None
-        if report is not None:
-            used, scored = _usage(report, self.aggregation), _usage(report, scored_aggregation)
-        nothing = (0,) * len(self.limits)
-        self.report, self.expired = report, False
-        self.has_usage = report is not None and report.usage is not None
-        #: Whether the usage was reported; otherwise it is the sum of estimates.
-        self.measures_used, self.measures_scored = used is not None, scored is not None
-        self.usage: list[int] = [*(used or nothing), *(scored or nothing), *prod]
-
-
 class NodeLoads:
     """The columns. ``estimate`` is what a pod is estimated to use."""
 
@@ -132,7 +78,7 @@ class NodeLoads:
         resources: Sequence[str],
         estimate: Callable[[PodInfo], Vector],
     ) -> None:
-        self._handle, self._args, self._resources, self._estimate = handle, args, resources, estimate
+        self._handle, self._args, self._resources = handle, args, resources
         self._nothing: Vector = (0,) * len(resources)
         aggregated = args.aggregated
         self._scored_aggregation: AggregationKey | None = None
@@ -156,11 +102,7 @@ class NodeLoads:
         self._unwritten: set[str] = set()
 
         self._reports: dict[str, NodeReport] = {}
-        #: What pods contribute that no report shows, unless their estimates are their own.
-        self._unmeasured: WeakKeyDictionary[Shape, Vector] = WeakKeyDictionary()
-        self._prod_shapes: WeakKeyDictionary[Shape, bool] = WeakKeyDictionary()
-        #: What pods contribute to the usage of reported nodes, by uid, of those that do not contribute as unmeasured.
-        self._contributions: dict[str, Vector] = {}
+        self._contributions = PodContributions(handle, args, self._nothing, estimate)
         self._has_warned = False
         self._changed_nodes = ChangedNodes(
             handle.cluster, Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_ALLOCATABLE
@@ -219,8 +161,8 @@ class NodeLoads:
             if load.report is None:
                 continue
             change = nodes.change(position)
-            contributions = [(-1, self._contributed(info)) for info in change.removed]
-            contributions += [(+1, self._new_contribution(load, load.report, info)) for info in change.added]
+            contributions = [(-1, self._contributions.recorded(info)) for info in change.removed]
+            contributions += [(+1, self._contributions.compute(load, load.report, info)) for info in change.added]
             for sign, contribution in contributions:
                 for column, amount in zip(usage, contribution, strict=True):
                     column[position] += sign * amount
@@ -270,7 +212,7 @@ class NodeLoads:
         name = self._handle.cluster.nodes.names[row]
         pods = self._handle.cluster.nodes.pods[row]
         for uid in pods:
-            self._contributions.pop(uid, None)
+            self._contributions.forget(uid)
         report, load = self._usable_report(name), self._loads[name]
         prod = report.system_usage if report is not None and self._args.prod_usage_include_sys else self._nothing
         load.take_report(report, self._scored_aggregation, prod)
@@ -281,7 +223,7 @@ class NodeLoads:
         self._update_time.values[row], self._expired.values[row] = updated, load.expired
         if report is not None:
             for info in pods.values():
-                load.usage = list(map(add, load.usage, self._contribution(load, report, info)))
+                load.usage = list(map(add, load.usage, self._contributions.record(load, report, info)))
 
     def _usable_report(self, name: str) -> NodeReport | None:
         """The report of a node, unless it is from the future."""
@@ -323,7 +265,7 @@ class NodeLoads:
         name = self._handle.cluster.nodes.names[row]
         load = self._loads.get(name)
         if load is not None and load.report is not None:
-            load.usage = list(map(add, load.usage, self._contribution(load, load.report, info)))
+            load.usage = list(map(add, load.usage, self._contributions.record(load, load.report, info)))
             self._unwritten.add(name)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
@@ -331,13 +273,9 @@ class NodeLoads:
         name = self._handle.cluster.nodes.names[row]
         load = self._loads.get(name)
         if load is not None and load.report is not None:
-            load.usage = list(map(sub, load.usage, self._contributed(info)))
-            self._contributions.pop(info.uid, None)
+            load.usage = list(map(sub, load.usage, self._contributions.recorded(info)))
+            self._contributions.forget(info.uid)
             self._unwritten.add(name)
-
-    def _contributed(self, info: PodInfo) -> Vector:
-        """What a pod on a reported node has contributed."""
-        return self._contributions.get(info.uid) or self._unmeasured_contribution(info)
 
     def _write_usage(self) -> None:
         """Write what pods have changed to the columns."""
@@ -347,86 +285,6 @@ class NodeLoads:
             if row is not None and load is not None:
                 _set(self._usage, row, [as_int64(amount) for amount in load.usage])
         self._unwritten.clear()
-
-    def _contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
-        """What a pod adds to the usage of a node, from now on."""
-        if (info.namespace, info.name) not in report.pods and not self._args.allow_customize_estimation:
-            return self._unmeasured_contribution(info)
-        found = self._contributions[info.uid] = self._new_contribution(load, report, info)
-        return found
-
-    def _new_contribution(self, load: NodeLoad, report: NodeReport, info: PodInfo) -> Vector:
-        key = (info.namespace, info.name)
-        measured = report.pods.get(key)
-        estimate, is_prod = self._estimate(info), self._is_prod(info.shape)
-        is_measured_as_prod = is_prod and key in report.prod_pods
-        is_estimated = measured is None or self._is_recent(report, info)
-        delta = _excess(estimate, measured) if is_estimated else self._nothing
-        prod = measured if is_measured_as_prod and measured is not None else self._nothing
-        if is_prod and not is_measured_as_prod:
-            prod = estimate
-        elif is_prod and is_estimated:
-            prod = _sum(prod, _excess(estimate, measured))
-        used, scored = delta if load.measures_used else estimate, delta if load.measures_scored else estimate
-        return (*used, *scored, *prod)
-
-    def _unmeasured_contribution(self, info: PodInfo) -> Vector:
-        found = self._unmeasured.get(info.shape)
-        if found is None:
-            estimate = self._estimate(info)
-            prod = estimate if self._is_prod(info.shape) else self._nothing
-            found = self._unmeasured[info.shape] = (*estimate, *estimate, *prod)
-        return found
-
-    def _is_prod(self, shape: Shape) -> bool:
-        found = self._prod_shapes.get(shape)
-        if found is None:
-            found = self._prod_shapes[shape] = priority_class(shape) == PROD
-        return found
-
-    def _is_recent(self, report: NodeReport, info: PodInfo) -> bool:
-        """Whether the report cannot show the pod in full, or the pod is to be estimated for a certain time."""
-        placed_at = self._placed_at(info)
-        updated = -math.inf if report.update_time is None else report.update_time
-        return updated - report.report_interval < placed_at or self._estimated_until(info, placed_at) > updated
-
-    def _placed_at(self, info: PodInfo) -> float:
-        """When a pod was placed, in seconds since the Unix epoch: now, if the API server has not confirmed it yet."""
-        scheduled, started = _condition_time(info, "PodScheduled"), info.status.start_time
-        if scheduled is not None:
-            return scheduled
-        return self._handle.now().timestamp() if started is None else started.timestamp()
-
-    def _estimated_until(self, info: PodInfo, placed_at: float) -> float:
-        after_scheduled, after_initialized = (
-            self._args.estimated_seconds_after_pod_scheduled or 0,
-            self._args.estimated_seconds_after_initialized or 0,
-        )
-        if self._args.allow_customize_estimation:
-            annotations = info.metadata.annotations
-            after_scheduled = _seconds(annotations.get(_SECONDS_AFTER_SCHEDULED), after_scheduled)
-            after_initialized = _seconds(annotations.get(_SECONDS_AFTER_INITIALIZED), after_initialized)
-        if after_initialized > 0 and (initialized := _condition_time(info, "Initialized")) is not None:
-            return initialized + after_initialized
-        return placed_at + after_scheduled if after_scheduled > 0 else -math.inf
-
-
-def _usage(report: NodeReport, aggregation: AggregationKey | None) -> Vector | None:
-    """The usage that a report has, latest or aggregated; without a duration, percentiles fall back to the latest."""
-    if aggregation is None:
-        return report.usage
-    found = report.aggregated.get(aggregation)
-    return report.usage if found is None and aggregation[1] == 0 else found
-
-
-def _sum(one: Vector, other: Sequence[int]) -> Vector:
-    return tuple([amount + more for amount, more in zip(one, other, strict=True)])
-
-
-def _excess(estimate: Vector, measured: Vector | None) -> Vector:
-    if measured is None:
-        return estimate
-    return tuple(max(0, more - less) for more, less in zip(estimate, measured, strict=True))
 
 
 def _set(group: Sequence[Column], row: int, vector: Sequence[int]) -> None:
@@ -448,22 +306,3 @@ def _amount(resource: str, node: Node) -> int:
         return millis(quantity) if resource == "cpu" else units(quantity)
     except InvalidQuantity:
         return 0
-
-
-def _condition_time(info: PodInfo, kind: str) -> float | None:
-    """Since when a condition of a pod is true, in seconds since the Unix epoch; None if it is not."""
-    for condition in info.status.conditions:
-        if condition.type == kind and condition.status == "True" and condition.last_transition_time:
-            try:
-                return datetime.fromisoformat(condition.last_transition_time).timestamp()
-            except ValueError:
-                return None
-    return None
-
-
-def _seconds(annotation: str | None, otherwise: int) -> int:
-    try:
-        seconds = int(annotation or "")
-    except ValueError:
-        return otherwise
-    return seconds if 0 <= seconds < 2**63 else otherwise

@@ -128,6 +128,160 @@ class QueueAccount:
         )
 
 
+class QueueAccounts:
+    """The accounts of all queues that have jobs, the rules of queues, and what each deserves and may use at most.
+
+    With ``divides`` false, queues have no shares: each deserves all there is.
+    """
+
+    def __init__(self, cluster: Cluster, *, divides: bool) -> None:
+        self._cluster, self._divides = cluster, divides
+        self._queue_objects = cluster.catalog(Queue)
+        self.accounts: dict[str, QueueAccount] = {}
+        self.rules: Mapping[str, QueueRules] = {}
+        #: What all nodes have together. Kept by :meth:`update`.
+        self.total: Mapping[str, int] = {}
+        #: What admitted jobs do not use yet of their minimum resources.
+        self.unused_minimum: Counter[str] = Counter()
+        self._guaranteed: Counter[str] = Counter()
+        self._capabilities: dict[str, Mapping[str, float]] = {}
+        self._rules_version = -1
+        self._total_version: Hashable = _NEVER
+        self._division: Division | None = None
+        #: The queues whose requests have changed since the shares were computed.
+        self._outdated: set[str] = set()
+
+    # -- limits and shares -------------------------------------------------------------------------------------------
+
+    def of(self, job: Job) -> QueueAccount | None:
+        """The queue of a job, None if the pod group or the queue does not exist."""
+        return self.accounts.get(job.queue) if job.queue in self.rules else None
+
+    def update(self) -> bool:
+        """Bring the rules and the total up to date; whether they have changed."""
+        changed = False
+        if self._rules_version != self._queue_objects.version:
+            self._rules_version = self._queue_objects.version
+            self.rules = read_queues(self._queue_objects, self.rules)
+            changed = True
+        nodes = self._cluster.nodes
+        if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
+            self._total_version = version
+            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
+            self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
+            changed = True
+        if changed:
+            self._capabilities.clear()
+            self._guaranteed = Counter()
+            for rules in self.rules.values():
+                self._guaranteed.update(rules.guarantee)
+            self._division = None
+        return changed
+
+    def divide(self) -> None:
+        """Bring the shares up to date, as of :meth:`update`."""
+        if self._division is None:
+            rules = [self.rules[name] for name in self.accounts if name in self.rules]
+            self._division = Division(self.total, rules, [self.capability(each.name) for each in rules])
+            self._outdated = {each.name for each in rules}
+        elif not self._outdated:
+            return
+        if self._divides:
+            for name in self._outdated:
+                self._division.request(name, self.accounts[name].requested)
+            for name, deserved in self._division.changes():
+                self.accounts[name].deserve(deserved)
+        else:
+            for name in self._outdated:
+                self.accounts[name].deserve(dict.fromkeys(self.accounts[name].requested, _UNLIMITED))
+        self._outdated.clear()
+
+    def capability(self, queue: str) -> Mapping[str, float]:
+        """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
+
+        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
+        """
+        found = self._capabilities.get(queue)
+        if found is None:
+            rules = self.rules[queue]
+            limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
+            found = self._capabilities[queue] = {
+                name: min(
+                    max(total - self._guaranteed[name], 0) + rules.guarantee.get(name, 0), limits.get(name, _UNLIMITED)
+                )
+                for name, total in self.total.items()
+            }
+        return found
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    def join(self, job: Job) -> None:
+        """Count a job in the queue that it names, if any."""
+        if not job.queue:
+            return
+        queue = self.accounts.get(job.queue)
+        if queue is None:
+            queue = self.accounts[job.queue] = QueueAccount(job.queue)
+            self._division = None
+        queue.jobs[job.key] = job
+        if job.is_admitted:
+            queue.requested.update(job.requested)
+        queue.allocated.update(job.allocated)
+        queue.changed()
+        self._promise(job, +1)
+        self._request_changed(queue)
+
+    def leave(self, job: Job) -> None:
+        """Do not count a job in its queue any more."""
+        queue = self.accounts.get(job.queue)
+        if queue is None:
+            return
+        self._promise(job, -1)
+        del queue.jobs[job.key]
+        if job.is_admitted:
+            queue.requested -= job.requested
+        queue.allocated -= job.allocated
+        queue.changed()
+        self._request_changed(queue)
+        if not queue.jobs:
+            del self.accounts[queue.name]
+            self._division = None
+
+    def admit(self, job: Job) -> None:
+        """Have the pods of a job scheduled, and its minimum resources set aside for it."""
+        job.is_admitted = True
+        self._promise(job, +1)
+        if (queue := self.accounts.get(job.queue)) is not None:
+            queue.requested.update(job.requested)
+            self._request_changed(queue)
+
+    def add(self, job: Job, account: str, amounts: Amounts, sign: int) -> None:
+        """Add to ``requested`` or ``allocated`` of a job and its queue."""
+        counts_towards_minimum = account == "allocated" and job.is_admitted and job.min_resources
+        if counts_towards_minimum:
+            _count(self.unused_minimum, job.unused_minimum, -1)
+        _count(getattr(job, account), amounts, sign)
+        if counts_towards_minimum:
+            _count(self.unused_minimum, job.unused_minimum, +1)
+        queue = self.accounts.get(job.queue)
+        if queue is None or not (job.is_admitted or account == "allocated"):
+            return
+        _count(getattr(queue, account), amounts, sign)
+        queue.changed()
+        if account == "requested":
+            self._request_changed(queue)
+
+    def _promise(self, job: Job, sign: int) -> None:
+        queue = self.accounts.get(job.queue)
+        if job.is_admitted and job.min_resources and queue is not None:
+            _count(queue.admitted_minimum, job.min_resources, sign)
+            _count(self.unused_minimum, job.unused_minimum, sign)
+
+    def _request_changed(self, queue: QueueAccount) -> None:
+        if queue.name in self.rules:
+            self._outdated.add(queue.name)
+
+
 class Accounts:
     """The jobs and queues of a cluster. With ``divides`` false, queues have no shares: each deserves all there is.
 
@@ -135,28 +289,16 @@ class Accounts:
     """
 
     def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
-        self._cluster, self._divides, self._on_withdrawal = cluster, divides, on_withdrawal
-        self._queue_objects = cluster.catalog(Queue)
+        self._on_withdrawal = on_withdrawal
         self._priority_classes = cluster.catalog(PriorityClass)
         self._pod_groups = cluster.catalog(VolcanoPodGroup)
         self.jobs: dict[JobKey, Job] = {}
-        self.queues: dict[str, QueueAccount] = {}
-        self.rules: Mapping[str, QueueRules] = {}
-        #: What all nodes have together. Kept by :meth:`update`.
-        self.total: Mapping[str, int] = {}
-        self._guaranteed: Counter[str] = Counter()
-        self._capabilities: dict[str, Mapping[str, float]] = {}
-        #: What admitted jobs do not use yet of their minimum resources.
-        self.unused_minimum: Counter[str] = Counter()
+        self.queues = QueueAccounts(cluster, divides=divides)
         self._job_of: dict[str, Job] = {}
         self._placed_in: dict[str, Job] = {}
         #: The pods that are known because they are on nodes, and have not been observed.
         self._unobserved: set[str] = set()
-        self._rules_version = self._priorities_version = -1
-        self._total_version: Hashable = _NEVER
-        self._division: Division | None = None
-        #: The queues whose requests have changed since the shares were computed.
-        self._outdated: set[str] = set()
+        self._priorities_version = -1
         #: Incremented when pods end or leave their nodes, and when queues, pod groups or nodes change: only then may
         #: a job be admitted that was not before.
         self.freed = 0
@@ -184,84 +326,19 @@ class Accounts:
         job = self._placed_in.get(uid)
         return None if job is None else (job.placed[uid], job)
 
-    def queue(self, job: Job) -> QueueAccount | None:
-        """The queue of a job, None if the pod group or the queue does not exist."""
-        return self.queues.get(job.queue) if job.queue in self.rules else None
-
     def update(self) -> None:
         """Bring the rules of queues, the priorities and the total up to date."""
-        if self._rules_version != self._queue_objects.version:
-            self._rules_version = self._queue_objects.version
-            self.rules = read_queues(self._queue_objects, self.rules)
-            self._limits_changed()
+        if self.queues.update():
+            self.freed += 1
         if self._priorities_version != self._priority_classes.version:
             self._priorities_version = self._priority_classes.version
             for job in self.jobs.values():
                 self._set_priority(job)
-        nodes = self._cluster.nodes
-        if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
-            self._total_version = version
-            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
-            self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
-            self._limits_changed()
-
-    def _limits_changed(self) -> None:
-        self._capabilities.clear()
-        self._guaranteed = Counter()
-        for rules in self.rules.values():
-            self._guaranteed.update(rules.guarantee)
-        self._division = None
-        self.freed += 1
 
     def refresh(self) -> None:
         """Bring the shares up to date, too."""
         self.update()
-        if self._division is None:
-            rules = [self.rules[name] for name in self.queues if name in self.rules]
-            self._division = Division(self.total, rules, [self.capability(each.name) for each in rules])
-            self._outdated = {each.name for each in rules}
-        elif not self._outdated:
-            return
-        if self._divides:
-            for name in self._outdated:
-                self._division.request(name, self.queues[name].requested)
-            for name, deserved in self._division.changes():
-                self.queues[name].deserve(deserved)
-        else:
-            for name in self._outdated:
-                self.queues[name].deserve(dict.fromkeys(self.queues[name].requested, _UNLIMITED))
-        self._outdated.clear()
-
-    def capability(self, queue: str) -> Mapping[str, float]:
-        """What a queue may use at most: its capability, or what the guarantees of others leave of the cluster.
-
-        As of :meth:`update`. Resources that no node has are left out, because there is nothing of them.
-        """
-        found = self._capabilities.get(queue)
-        if found is None:
-            rules = self.rules[queue]
-            limits = {name: most for name, most in rules.capability.items() if most or name not in _UNLIMITED_IF_ZERO}
-            found = self._capabilities[queue] = {
-                name: min(
-                    max(total - self._guaranteed[name], 0) + rules.guarantee.get(name, 0), limits.get(name, _UNLIMITED)
-                )
-                for name, total in self.total.items()
-            }
-        return found
-
-    def admit(self, job: Job) -> None:
-        """Have the pods of a job scheduled, and its minimum resources set aside for it."""
-        job.is_admitted = True
-        self._promise(job, +1)
-        if (queue := self.queues.get(job.queue)) is not None:
-            queue.requested.update(job.requested)
-            self._request_changed(queue)
-
-    def _promise(self, job: Job, sign: int) -> None:
-        queue = self.queues.get(job.queue)
-        if job.is_admitted and job.min_resources and queue is not None:
-            _count(queue.admitted_minimum, job.min_resources, sign)
-            _count(self.unused_minimum, job.unused_minimum, sign)
+        self.queues.divide()
 
     # -- pods --------------------------------------------------------------------------------------------------------
 
@@ -298,16 +375,16 @@ class Accounts:
         job = self._request(info)
         job.placed[info.uid] = info
         self._placed_in[info.uid] = job
-        self._add(job, "allocated", requests_of(info), +1)
+        self.queues.add(job, "allocated", requests_of(info), +1)
         if not job.is_admitted:
-            self.admit(job)
+            self.queues.admit(job)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod on a node any more."""
         job = self._placed_in.pop(info.uid, None)
         if job is None:
             return
-        self._add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
+        self.queues.add(job, "allocated", requests_of(job.placed.pop(info.uid)), -1)
         self.freed += 1
         if info.uid in self._unobserved:
             self._unobserved.remove(info.uid)
@@ -324,8 +401,8 @@ class Accounts:
         counted = job.pods.get(info.uid)
         if counted is None or counted.requests != info.requests:
             if counted is not None:
-                self._add(job, "requested", requests_of(counted), -1)
-            self._add(job, "requested", requests_of(info), +1)
+                self.queues.add(job, "requested", requests_of(counted), -1)
+            self.queues.add(job, "requested", requests_of(info), +1)
         job.pods[info.uid] = info
         self._job_of[info.uid] = job
         self._set_priority(job)
@@ -336,34 +413,14 @@ class Accounts:
         job = self._job_of.pop(uid, None)
         if job is None:
             return False
-        self._add(job, "requested", requests_of(job.pods.pop(uid)), -1)
+        self.queues.add(job, "requested", requests_of(job.pods.pop(uid)), -1)
         self.freed += 1
         self._drop_if_unused(job)
         return True
 
     def _drop_if_unused(self, job: Job) -> None:
         if not job.pods and not job.placed and self.jobs.pop(job.key, None) is not None:
-            self._leave_queue(job)
-
-    def _add(self, job: Job, account: str, amounts: Amounts, sign: int) -> None:
-        """Add to ``requested`` or ``allocated`` of a job and its queue."""
-        counts_towards_minimum = account == "allocated" and job.is_admitted and job.min_resources
-        if counts_towards_minimum:
-            _count(self.unused_minimum, job.unused_minimum, -1)
-        _count(getattr(job, account), amounts, sign)
-        if counts_towards_minimum:
-            _count(self.unused_minimum, job.unused_minimum, +1)
-        queue = self.queues.get(job.queue)
-        if queue is None or not (job.is_admitted or account == "allocated"):
-            return
-        _count(getattr(queue, account), amounts, sign)
-        queue.changed()
-        if account == "requested":
-            self._request_changed(queue)
-
-    def _request_changed(self, queue: QueueAccount) -> None:
-        if queue.name in self.rules:
-            self._outdated.add(queue.name)
+            self.queues.leave(job)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -376,7 +433,7 @@ class Accounts:
             return  # its status was written
         self.freed += 1
         if job is not None:
-            self._leave_queue(job)
+            self.queues.leave(job)
             if after is None and not job.pods and not job.placed:
                 del self.jobs[key]
             else:
@@ -407,33 +464,7 @@ class Accounts:
                 except InvalidQuantity as error:
                     job.problem = f"PodGroup {key}: {error}"
         self._set_priority(job)
-        if job.queue:
-            queue = self.queues.get(job.queue)
-            if queue is None:
-                queue = self.queues[job.queue] = QueueAccount(job.queue)
-                self._division = None
-            queue.jobs[key] = job
-            if job.is_admitted:
-                queue.requested.update(job.requested)
-            queue.allocated.update(job.allocated)
-            queue.changed()
-            self._promise(job, +1)
-            self._request_changed(queue)
-
-    def _leave_queue(self, job: Job) -> None:
-        queue = self.queues.get(job.queue)
-        if queue is None:
-            return
-        self._promise(job, -1)
-        del queue.jobs[job.key]
-        if job.is_admitted:
-            queue.requested -= job.requested
-        queue.allocated -= job.allocated
-        queue.changed()
-        self._request_changed(queue)
-        if not queue.jobs:
-            del self.queues[queue.name]
-            self._division = None
+        self.queues.join(job)
 
     def _set_priority(self, job: Job) -> None:
         """The priority of the class that the pod group names, else of the first of its pods."""

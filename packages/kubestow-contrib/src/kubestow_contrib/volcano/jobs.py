@@ -41,7 +41,7 @@ class JobOrder(SubqueueOrder):
 
     def queue_key(self, queue: QueueAccount) -> tuple[Any, ...]:
         """The place of a queue among queues; the lowest is first."""
-        rules = self._accounts.rules.get(queue.name)
+        rules = self._accounts.queues.rules.get(queue.name)
         if rules is None:
             return 0, 0.0, "", queue.name
         if not self._orders_queues:
@@ -57,7 +57,7 @@ class JobOrder(SubqueueOrder):
             elif plugin == "gang":
                 key.append(len(job.placed) >= job.min_member)
             else:
-                key.append(dominant_share(job.allocated, self._accounts.total))
+                key.append(dominant_share(job.allocated, self._accounts.queues.total))
         return (*key, job.created, job.key)
 
     # -- subqueues ---------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class JobOrder(SubqueueOrder):
         if _OTHERS in subqueues:
             return _OTHERS
         self._accounts.refresh()
-        queues = self._accounts.queues
+        queues = self._accounts.queues.accounts
         while self._heaps:
             known = [queue for name in self._heaps if (queue := queues.get(name)) is not None]
             name = min(known, key=self.queue_key).name if known else next(iter(self._heaps))
@@ -158,7 +158,7 @@ class Enqueueing:
         """Why a job can never be admitted as it is and as its queue is; empty if it can."""
         if job.problem or not job.queue:
             return job.problem or f"PodGroup {job.key} does not exist"
-        rules = self._accounts.rules.get(job.queue)
+        rules = self._accounts.queues.rules.get(job.queue)
         if rules is None:
             return f"Queue {job.queue} of {_kind(job)} {job.key} does not exist"
         return rules.problem
@@ -167,8 +167,9 @@ class Enqueueing:
         if not self._is_enabled:
             return
         self._accounts.refresh()
-        queues = [queue for queue in self._accounts.queues.values() if queue.name in self._accounts.rules]
-        for queue in sorted(queues, key=self._order.queue_key):
+        queues = self._accounts.queues
+        existing = [queue for queue in queues.accounts.values() if queue.name in queues.rules]
+        for queue in sorted(existing, key=self._order.queue_key):
             waiting = [job for job in queue.jobs.values() if not job.is_admitted]
             for job in sorted(waiting, key=self._order.job_key):
                 if not self._problem(job):
@@ -181,21 +182,21 @@ class Enqueueing:
         if lacking:
             self._refused[job.key] = lacking
         else:
-            self._accounts.admit(job)
+            self._accounts.queues.admit(job)
 
     def _lacking(self, job: Job, least: Amounts) -> str:
         """Where there is no room for the minimum resources of a job; empty if there is."""
-        queue = self._accounts.queues[job.queue]
+        queue = self._accounts.queues.accounts[job.queue]
         if self._limits_queues:
             # What admitted jobs use beyond their minimum is elastic, and does not count.
-            most = self._accounts.capability(queue.name)
+            most = self._accounts.queues.capability(queue.name)
             full = [name for name in least if least[name] + queue.admitted_minimum.get(name, 0) > most.get(name, 0)]
             if full:
                 return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         if self._limits_cluster:
-            table, unused = self._cluster.nodes, self._accounts.unused_minimum
+            table, unused = self._cluster.nodes, self._accounts.queues.unused_minimum
             used = {name: int(table.requested[name].readonly.sum()) + unused.get(name, 0) for name in least}
-            total = self._accounts.total
+            total = self._accounts.queues.total
             full = [name for name in least if least[name] + used[name] > self._factor * total.get(name, 0)]
             if full:
                 return f"the cluster has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"

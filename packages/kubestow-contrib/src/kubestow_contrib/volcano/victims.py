@@ -115,7 +115,7 @@ class EvictionRules:
         if "conformance" in self._protecting[kind] and _is_critical(info):
             return False
         if kind is Eviction.OTHER_QUEUES:
-            rules = self._accounts.rules.get(of.queue)
+            rules = self._accounts.queues.rules.get(of.queue)
             return of.queue != job.queue and rules is not None and rules.reclaimable and bool(self._protecting[kind])
         if of.queue != job.queue or (of is job) is not (kind is Eviction.OWN_JOB):
             return False
@@ -126,7 +126,7 @@ class EvictionRules:
         protecting = self._protecting[kind]
         if "gang" in protecting and len(of.placed) - taken.pods[of.key] <= of.min_member:
             return True
-        queue = self._accounts.queue(of)
+        queue = self._accounts.queues.of(of)
         return "proportion" in protecting and not (
             queue is not None and queue.over_deserved(taken.amounts.get(queue.name, {}))
         )
@@ -153,7 +153,7 @@ class EvictionRules:
         self, pod: PodInfo, job: Job, candidates: Sequence[tuple[PodInfo, Job]]
     ) -> list[tuple[PodInfo, Job]]:
         """The pods whose jobs have no lower dominant share without them than the pod's job would have with it."""
-        total, found = self._accounts.total, []
+        total, found = self._accounts.queues.total, []
         share = dominant_share(Counter(job.allocated) + Counter(requests_of(pod)), total)
         left: dict[JobKey, Counter[str]] = {}
         for info, of in candidates:
@@ -165,7 +165,7 @@ class EvictionRules:
 
     def _importance(self, candidate: tuple[PodInfo, Job]) -> tuple[object, ...]:
         info, job = candidate
-        queue: QueueAccount | None = self._accounts.queue(job)
+        queue: QueueAccount | None = self._accounts.queues.of(job)
         of_queue = () if queue is None else self._order.queue_key(queue)
         return of_queue, self._order.job_key(job), -info.priority, info.metadata.creation_timestamp or "", info.uid
 

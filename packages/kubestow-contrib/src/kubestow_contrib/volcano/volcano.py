@@ -203,13 +203,13 @@ class _Shares:
     def of(self, pod: PodInfo, job: Job) -> _Share | None:
         """The share of a job's queue as it limits a pod; None if nothing does."""
         self.accounts.refresh()
-        queue = self.accounts.queue(job)
+        queue = self.accounts.queues.of(job)
         if not self._limits or queue is None or not pod.requests:
             return None
         nominated = self._nominated(pod, queue)
         used = queue.allocated + nominated if nominated else queue.allocated
         # A pod that is asked about without having been observed has no part in what the queue deserves.
-        limits = queue.deserved if pod.uid in job.pods else self.accounts.capability(queue.name)
+        limits = queue.deserved if pod.uid in job.pods else self.accounts.queues.capability(queue.name)
         return _Share(used, limits)
 
     def _nominated(self, pod: PodInfo, queue: QueueAccount) -> Counter[str]:

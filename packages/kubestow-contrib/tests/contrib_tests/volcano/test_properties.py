@@ -63,7 +63,7 @@ def test_no_queue_stays_above_its_share_while_another_starves_below_it(
             used[name] += 1000 * bool(each.spec.node_name)
             if not each.spec.node_name:
                 waiting.add(name)
-        deserved = {q.name: q.deserved["cpu"] for q in accounts.queues.values()}
+        deserved = {q.name: q.deserved["cpu"] for q in accounts.queues.accounts.values()}
         # All of one size, so whatever a queue lacks can be taken from those above their shares, or is idle.
         starving = [name for name in waiting if used[name] + 1000 <= deserved[name]]
         assert not starving, (used, deserved)
@@ -158,7 +158,7 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
             case ("admit", name):
                 job = next((job for key, job in accounts.jobs.items() if key.name == name), None)
                 if job is not None and not job.is_admitted:
-                    accounts.admit(job)
+                    accounts.queues.admit(job)
             case ("simulate", number):
                 pod = changes.pods.get(f"p{number}")
                 if pod is not None and cluster.placed_pod(pod.metadata.uid) is not None:
@@ -166,19 +166,19 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
                         simulation.remove_pod(pod.metadata.uid)
     accounts.refresh()
     requested, allocated = changes.expected()
-    assert {q.name: q.requested for q in accounts.queues.values() if q.requested} == requested
-    assert {q.name: q.allocated for q in accounts.queues.values() if q.allocated} == allocated
+    assert {q.name: q.requested for q in accounts.queues.accounts.values() if q.requested} == requested
+    assert {q.name: q.allocated for q in accounts.queues.accounts.values() if q.allocated} == allocated
     admitted = [job for job in accounts.jobs.values() if job.is_admitted and job.min_resources and job.queue]
     unused, minimum = Counter[str](), Counter[str]()
     for job in admitted:
         unused.update(job.unused_minimum)
         minimum.update(job.min_resources or {})
-    assert accounts.unused_minimum == unused
-    assert sum((q.admitted_minimum for q in accounts.queues.values()), Counter[str]()) == minimum
+    assert accounts.queues.unused_minimum == unused
+    assert sum((q.admitted_minimum for q in accounts.queues.accounts.values()), Counter[str]()) == minimum
     for name in list(changes.pods):
         changes.remove(name)
     for name in changes.groups:
         cluster.catalog(VolcanoPodGroup).remove("default", name)
     assert not accounts.jobs
-    assert not accounts.queues
-    assert not accounts.unused_minimum
+    assert not accounts.queues.accounts
+    assert not accounts.queues.unused_minimum

@@ -411,7 +411,7 @@ def test_pods_that_are_ending_are_not_reclaimed_for() -> None:
     first = rules.permitted(Eviction.OTHER_QUEUES, info, job, [on_node])
     assert len(first) == 1
     assert rules.permitted(Eviction.OTHER_QUEUES, info, job, [on_node], leaving=first) == set()
-    assert accounts.queues["a"].allocated["cpu"] == 3000
+    assert accounts.queues.accounts["a"].allocated["cpu"] == 3000
 
 
 TIERS = [{"plugins": [{"name": "conformance"}, {"name": "proportion"}]}]

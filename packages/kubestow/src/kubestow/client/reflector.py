@@ -78,17 +78,16 @@ class Reflector:
         self._transport, self._resource, self._subscriber = transport, resource, subscriber
         self._clock, self._random, self._idle_timeout = clock, random, idle_timeout
         self._raw_objects = raw_objects
+        self._failures = _Failures(resource.plural, clock, random)
         on_decoded = None if raw_objects is None else partial(raw_objects.store, resource)
-        self._decoder = ObjectDecoder(resource, self._undecodable, on_decoded)
+        self._decoder = ObjectDecoder(resource, partial(subscriber.unreadable, resource), on_decoded)
+        self._collection = _Collection(transport, resource, self._decoder)
         self._resource_version = ""  # where the next watch starts; empty: list first
         self._initial: dict[tuple[str, str], Any] | None = None  # the objects of an incomplete streaming list
         self._gc_pause = ExitStack()  # closed when a streaming list is complete
         self._watch_list_supported = True
         self._has_listed = False
         self._not_served = False
-        self._delays = _BACKOFF.delays(random)
-        self._failed_at = float("-inf")
-        self._problem = ""
 
     async def run(self) -> NoReturn:
         """Keep the subscriber up to date until cancelled; failures are retried with backoff."""
@@ -131,33 +130,9 @@ class Reflector:
 
     async def _list_pages(self, *, limit: int) -> None:
         with gc_tuning.paused():
-            resource_version, objects = await self._read_pages(limit)
+            # The first list may come from the server's watch cache; later ones must not be older than what was seen.
+            resource_version, objects = await self._collection.read(limit, any_version=not self._has_listed)
         self._replace(resource_version or "0", objects)
-
-    async def _read_pages(self, limit: int) -> tuple[str, list[Any]]:
-        self._decoder.begin_list()
-        objects: list[Any] = []
-        # The first list may come from the server's watch cache; later ones must not be older than what was seen.
-        query = {"limit": str(limit)} | ({} if self._has_listed else {"resourceVersion": "0"})
-        while True:
-            page = await self._read_page(query)
-            await self._decode_items(page.items or [], objects)
-            if not page.metadata.continue_:
-                return page.metadata.resource_version, objects
-            query = {"limit": str(limit), "continue": page.metadata.continue_}
-
-    async def _read_page(self, query: dict[str, str]) -> ListPage:
-        body = await self._transport.request("GET", self._path(query))
-        try:
-            return ListPage.parse(body)
-        except UNDECODABLE as error:
-            raise self._malformed(f"list of {self._resource.plural}", error) from None
-
-    async def _decode_items(self, items: list[msgspec.Raw], objects: list[Any]) -> None:
-        for start in range(0, len(items), _DECODE_BATCH):
-            decoded = map(self._decoder.decode, items[start : start + _DECODE_BATCH])
-            objects.extend(obj for obj in decoded if obj is not None)
-            await asyncio.sleep(0)
 
     def _replace(self, resource_version: str, objects: list[Any]) -> None:
         self._decoder.end_list()
@@ -165,7 +140,7 @@ class Reflector:
             self._raw_objects.retain(self._resource, objects)
         self._subscriber.replace(self._resource, objects)
         self._resource_version, self._has_listed, self._not_served = resource_version, True, False
-        self._recovered()
+        self._failures.recovered()
 
     # -- watch ---------------------------------------------------------------------------------------------------------
 
@@ -174,17 +149,19 @@ class Reflector:
         seconds = int(jittered(_WATCH_SECONDS, 1.0, self._random))
         query |= {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), "watch": "true"}
         started, received, splitter = self._clock.monotonic(), 0, LineSplitter()
-        async with self._transport.stream(self._path(query), idle_timeout=self._idle_timeout) as chunks:
+        async with self._transport.stream(self._collection.path(query), idle_timeout=self._idle_timeout) as chunks:
             while (chunk := await self._next_chunk(chunks)) is not None:
                 for line in splitter.feed(chunk):
                     self._handle_line(line)
                     received += 1
         if splitter.has_partial_line:
-            raise self._unreachable(f"watch of {self._resource.plural} ended in the middle of an event")
+            raise self._collection.unreachable(f"watch of {self._resource.plural} ended in the middle of an event")
         if self._initial is not None:
-            raise self._unreachable(f"watch of {self._resource.plural} ended before the initial list was complete")
+            raise self._collection.unreachable(
+                f"watch of {self._resource.plural} ended before the initial list was complete"
+            )
         if not received and self._clock.monotonic() - started < _MIN_WATCH_SECONDS:
-            raise self._unreachable(f"very short watch of {self._resource.plural}: no events received")
+            raise self._collection.unreachable(f"very short watch of {self._resource.plural}: no events received")
 
     async def _next_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         if self._initial is None:
@@ -194,7 +171,7 @@ class Reflector:
                 return await anext(chunks, None)
         except TimeoutError:  # the server ignored sendInitialEvents
             self._watch_list_supported = False
-            raise self._unreachable("no bookmark marks the end of the initial list") from None
+            raise self._collection.unreachable("no bookmark marks the end of the initial list") from None
 
     def _handle_line(self, line: bytes) -> None:
         try:
@@ -205,7 +182,7 @@ class Reflector:
                 self._handle_bookmark(Bookmark.parse(event.object))
                 return
         except UNDECODABLE as error:
-            raise self._malformed(f"watch event of {self._resource.plural}", error) from None
+            raise self._collection.malformed(f"watch event of {self._resource.plural}", error) from None
         deleted = event.type == "DELETED"
         obj = self._decoder.decode_deleted(event.object) if deleted else self._decoder.decode(event.object)
         if obj is None:
@@ -217,7 +194,7 @@ class Reflector:
             return
         self._subscriber.apply(self._resource, event.type, obj)
         self._resource_version = obj.metadata.resource_version
-        self._recovered()
+        self._failures.recovered()
 
     def _collect(self, obj: Any, *, deleted: bool) -> None:
         assert self._initial is not None
@@ -231,7 +208,7 @@ class Reflector:
         resource_version = bookmark.metadata.resource_version
         if self._initial is None:
             self._resource_version = resource_version
-            self._recovered()
+            self._failures.recovered()
         elif bookmark.ends_initial_events:
             objects, self._initial = list(self._initial.values()), None
             self._replace(resource_version, objects)
@@ -260,12 +237,12 @@ class Reflector:
                 self._watch_list_supported = False
                 return
             self._resource_version = ""
-        await self._back_off(str(error), at_least=error.retry_after or 0.0)
+        await self._failures.back_off(str(error), at_least=error.retry_after or 0.0)
 
     async def _handle_unreachable(self, error: Unreachable) -> None:
         if isinstance(error, _MalformedResponse):
             self._resource_version = ""
-        await self._back_off(str(error))
+        await self._failures.back_off(str(error))
 
     async def _wait_until_served(self) -> None:
         """The server does not serve the resource, so there are no such objects for now."""
@@ -276,35 +253,82 @@ class Reflector:
             self._not_served = True
         await self._clock.sleep(jittered(self._resource.absent_seconds, 1.0, self._random))
 
-    async def _back_off(self, problem: str, *, at_least: float = 0.0) -> None:
+
+class _Collection:
+    """A collection at the API server: the paths of requests, its list, and the errors of its responses."""
+
+    def __init__(self, transport: Transport, resource: Resource, decoder: ObjectDecoder) -> None:
+        self._transport, self._resource, self._decoder = transport, resource, decoder
+
+    def path(self, query: dict[str, str]) -> str:
+        """The path of a request, with the query and the field selector."""
+        if self._resource.field_selector:
+            query = query | {"fieldSelector": self._resource.field_selector}
+        encoded = urlencode(sorted(query.items()), quote_via=quote, safe="")
+        return f"{self._resource.prefix}/{self._resource.plural}?{encoded}"
+
+    async def read(self, limit: int, *, any_version: bool) -> tuple[str, list[Any]]:
+        """All objects, read in pages of ``limit`` (0: in one piece), and their resourceVersion.
+
+        With ``any_version`` they may come from the server's watch cache. Raises APIError and Unreachable.
+        """
+        self._decoder.begin_list()
+        objects: list[Any] = []
+        query = {"limit": str(limit)} | ({"resourceVersion": "0"} if any_version else {})
+        while True:
+            page = await self._read_page(query)
+            await self._decode_items(page.items or [], objects)
+            if not page.metadata.continue_:
+                return page.metadata.resource_version, objects
+            query = {"limit": str(limit), "continue": page.metadata.continue_}
+
+    async def _read_page(self, query: dict[str, str]) -> ListPage:
+        body = await self._transport.request("GET", self.path(query))
+        try:
+            return ListPage.parse(body)
+        except UNDECODABLE as error:
+            raise self.malformed(f"list of {self._resource.plural}", error) from None
+
+    async def _decode_items(self, items: list[msgspec.Raw], objects: list[Any]) -> None:
+        for start in range(0, len(items), _DECODE_BATCH):
+            decoded = map(self._decoder.decode, items[start : start + _DECODE_BATCH])
+            objects.extend(obj for obj in decoded if obj is not None)
+            await asyncio.sleep(0)
+
+    def unreachable(self, problem: str) -> Unreachable:
+        """The error for a response that ended early."""
+        return Unreachable(self._transport.server, problem)
+
+    def malformed(self, what: str, error: Exception) -> _MalformedResponse:
+        """The error for a response that cannot be decoded."""
+        return _MalformedResponse(self._transport.server, f"malformed {what}: {error}")
+
+
+class _Failures:
+    """Logs the failures to list and watch a collection, and delays the next try."""
+
+    def __init__(self, plural: str, clock: Clock, random: Random) -> None:
+        self._plural, self._clock, self._random = plural, clock, random
+        self._delays = _BACKOFF.delays(random)
+        self._failed_at = float("-inf")
+        self._problem = ""
+
+    async def back_off(self, problem: str, *, at_least: float = 0.0) -> None:
+        """Log a failure, as a warning if it is another one than before, and wait, at least so many seconds."""
         level = logging.DEBUG if problem == self._problem else logging.WARNING
         self._problem = problem
         if self._clock.monotonic() - self._failed_at > _BACKOFF_RESET_AFTER:
             self._delays = _BACKOFF.delays(self._random)
         delay = max(next(self._delays), at_least)
-        plural = self._resource.plural
-        extra = fields(resource=plural, err=problem, retryIn=round(delay, 1))
-        _log.log(level, "failed to list and watch %s: %s; retrying in %.1f s", plural, problem, delay, extra=extra)
+        extra = fields(resource=self._plural, err=problem, retryIn=round(delay, 1))
+        _log.log(
+            level, "failed to list and watch %s: %s; retrying in %.1f s", self._plural, problem, delay, extra=extra
+        )
         await self._clock.sleep(delay)
         self._failed_at = self._clock.monotonic()
 
-    def _recovered(self) -> None:
+    def recovered(self) -> None:
+        """Log the end of a failure if there was one."""
         if self._problem:
-            plural = self._resource.plural
-            _log.info("watch of %s re-established", plural, extra=fields(resource=plural))
+            _log.info("watch of %s re-established", self._plural, extra=fields(resource=self._plural))
             self._problem = ""
-
-    def _unreachable(self, problem: str) -> Unreachable:
-        return Unreachable(self._transport.server, problem)
-
-    def _malformed(self, what: str, error: Exception) -> _MalformedResponse:
-        return _MalformedResponse(self._transport.server, f"malformed {what}: {error}")
-
-    def _undecodable(self, subject: str, problem: str) -> None:
-        self._subscriber.unreadable(self._resource, subject, problem)
-
-    def _path(self, query: dict[str, str]) -> str:
-        if self._resource.field_selector:
-            query = query | {"fieldSelector": self._resource.field_selector}
-        encoded = urlencode(sorted(query.items()), quote_via=quote, safe="")
-        return f"{self._resource.prefix}/{self._resource.plural}?{encoded}"

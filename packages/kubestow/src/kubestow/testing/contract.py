@@ -11,7 +11,8 @@ after many events and without. Whether a plugin does what its author intends is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -33,13 +34,15 @@ from kubestow.testing.builders import node, pod
 from kubestow.testing.plugin_harness import PluginHarness
 from kubestow.testing.plugin_probe import PluginProbe, ReadOnlyRuntime, describe_results
 from kubestow.testing.random_events import RandomEvents, replicate_nodes
-from kubestow.testing.scheduler_errors import scheduler_errors
+from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
 __all__ = ["check_plugin"]
 
 #: With fewer than eight nodes, a change of one node invalidates all results, so cached results would not be tested.
 _NODES = 12
 _HYPOTHETICAL_CHANGES = 40
+#: How long the scheduler runs, in virtual time.
+_RUN_SECONDS = 20 * 60.0
 
 
 def check_plugin(
@@ -68,9 +71,10 @@ def check_plugin(
 
     It runs its own event loop, so it cannot be called from a coroutine.
     """
-    contract = _Contract(plugin, args, list(pods), list(nodes) or _DEFAULT_NODES, list(objects), Random(seed))
+    subject = _Subject(plugin, args, list(pods), list(nodes) or _DEFAULT_NODES, list(objects), Random(seed))
+    contract = _Contract(subject)
     try:
-        for info in contract.pods():
+        for info in subject.pods():
             contract.check_copies(info)
             contract.check_label_keys(info)
             contract.check_requests(info)
@@ -83,8 +87,8 @@ def check_plugin(
         raise AssertionError(str(error)) from error
 
 
-class _Contract:
-    """The contract checks of one plugin, on a cluster made from the given objects."""
+class _Subject:
+    """The plugin under test, in profiles with nothing else that decides, on a cluster made from the given objects."""
 
     def __init__(
         self,
@@ -95,32 +99,37 @@ class _Contract:
         objects: Sequence[Any],
         random: Random,
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._args = msgspec.to_builtins(args) if isinstance(args, msgspec.Struct) else args
         self._registry: Registry = in_tree_registry() | {kind.name: kind}
-        self._bound = [pod for pod in pods if pod.spec.node_name]
-        self._pending = [_with_default_scheduler(pod) for pod in pods if not pod.spec.node_name] or _DEFAULT_PODS
-        self._objects = objects
+        bound = [pod for pod in pods if pod.spec.node_name]
+        self._pending = [
+            replace(pod, spec=replace(pod.spec, scheduler_name="default-scheduler"))
+            for pod in pods
+            if not pod.spec.node_name
+        ] or _DEFAULT_PODS
         self._random = random
-        self._example_nodes = nodes
+        #: The nodes, other objects and pods it was made from.
+        self.examples = [*nodes, *objects, *bound, *self._pending]
         self._nodes = replicate_nodes(nodes, _NODES)
-        self._world = PluginHarness(self._nodes, self._bound)
-        self._cluster = self._world.cluster
+        self._world = PluginHarness(self._nodes, bound)
+        self.cluster = self._world.cluster
         for obj in objects:
-            self._cluster.catalog(type(obj)).put(obj)
-        self._events = RandomEvents(self._cluster, self._nodes, [*self._pending, *self._bound], objects, random)
-        for number, template in enumerate([*self._pending, *self._bound] * 2):
+            self.cluster.catalog(type(obj)).put(obj)
+        self.events = RandomEvents(self.cluster, self._nodes, [*self._pending, *bound], objects, random)
+        for number, template in enumerate([*self._pending, *bound] * 2):
             node_name = self._nodes[number % len(self._nodes)].metadata.name
-            self._cluster.put_pod(self._info(self._events.copy_to_node(template, node_name)))
+            self.cluster.put_pod(self.info(self.events.copy_to_node(template, node_name)))
 
     def pods(self) -> list[PodInfo]:
         """The pending pods."""
-        return [self._info(pod) for pod in self._pending]
+        return [self.info(pod) for pod in self._pending]
 
-    def _info(self, pod: Pod) -> PodInfo:
-        return self._cluster.shapes.info(pod)
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod with its shape in this cluster."""
+        return self.cluster.shapes.info(pod)
 
-    def _profile(self) -> Profile:
+    def profile(self) -> Profile:
         """A new profile of the plugin and the mandatory QueueSort and Bind plugins."""
         return build_profile(self._minimal_profile, self._registry, self._world)
 
@@ -129,32 +138,67 @@ class _Contract:
         others = [
             name
             for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))
-            if not issubclass(self._kind, base)
+            if not issubclass(self.kind, base)
         ]
-        enabled = [{"name": name} for name in (self._kind.name, *others)]
-        profile = self._profile_document({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
+        enabled = [{"name": name} for name in (self.kind.name, *others)]
+        profile = self.profile_document({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
         document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
-        return config.load(document, subject=self._kind.name, implements=implements(self._registry)).profiles[0]
+        return config.load(document, subject=self.kind.name, implements=implements(self._registry)).profiles[0]
 
-    def _profile_document(self, plugins: dict[str, Any]) -> dict[str, Any]:
-        args = [] if self._args is None else [{"name": self._kind.name, "args": self._args}]
+    def profile_document(self, plugins: dict[str, Any]) -> dict[str, Any]:
+        """A profile as in a configuration file, with the arguments of the plugin."""
+        args = [] if self._args is None else [{"name": self.kind.name, "args": self._args}]
         return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": args}
 
-    def _probe(self, info: PodInfo) -> PluginProbe:
-        profile = self._profile()
-        plugin = next(plugin for plugin in profile.plugins if plugin.name == self._kind.name)
-        return PluginProbe(plugin, ReadOnlyRuntime(profile.runtime.plugins, self._cluster), self._cluster, info)
+    def probe(self, info: PodInfo) -> PluginProbe:
+        """The plugin in a new profile, after PreFilter for a pod."""
+        profile = self.profile()
+        plugin = next(plugin for plugin in profile.plugins if plugin.name == self.kind.name)
+        return PluginProbe(plugin, ReadOnlyRuntime(profile.runtime.plugins, self.cluster), self.cluster, info)
+
+    def views(self, all_nodes: Nodes) -> Iterator[Nodes]:
+        """All nodes, each alone, and random selections of several."""
+        rows = range(len(all_nodes))
+        yield all_nodes
+        yield from (Nodes(self.cluster.nodes, slice(row, row + 1)) for row in rows)
+        for size in (2, len(rows) // 2, len(rows)):
+            yield all_nodes.select(np.array(self._random.sample(rows, min(size, len(rows))), np.intp))
+
+    def hypothetical_changes(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[NodeChange]]:
+        """Random changes of random nodes."""
+        nodes = self.cluster.all_nodes()
+        rows = [self._random.randrange(len(nodes)) for _ in range(_HYPOTHETICAL_CHANGES)]
+        changes = []
+        for row in rows:
+            existing = list(nodes.pods(row))
+            removed = self._random.sample(existing, self._random.randint(0, len(existing)))
+            templates = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
+            added = [self.info(self.events.copy_to_node(template, nodes.name(row))) for template in templates]
+            changes.append(NodeChange(tuple(removed), tuple(added)))
+        return np.array(rows, np.intp), changes
+
+    def apply(self, change: NodeChange) -> None:
+        """Make a change that was hypothetical."""
+        for info in change.removed:
+            self.cluster.remove_pod(info.uid)
+        for info in change.added:
+            self.cluster.put_pod(info)
+
+
+class _Contract:
+    """The checks, one method each. All raise AssertionError."""
+
+    def __init__(self, subject: _Subject) -> None:
+        self._subject, self._cluster = subject, subject.cluster
 
     def _violation(self, point: str, info: PodInfo, message: str) -> AssertionError:
-        return AssertionError(f"plugin {self._kind.name!r} at {point}, pod {info.key}: {message}")
-
-    # -- the checks ----------------------------------------------------------------------------------------------
+        return AssertionError(f"plugin {self._subject.kind.name!r} at {point}, pod {info.key}: {message}")
 
     def check_copies(self, info: PodInfo) -> None:
         """Signature and applicability depend only on the shape of a pod."""
         metadata = replace(info.metadata, name="twin", uid="uid-twin", annotations={"twin": "yes"})
-        twin = self._info(replace(info.pod, metadata=metadata))
-        probe, other = self._probe(info), self._probe(twin)
+        twin = self._subject.info(replace(info.pod, metadata=metadata))
+        probe, other = self._subject.probe(info), self._subject.probe(twin)
         if probe.signature != other.signature:
             message = "a copy with another name, uid and annotations has another signature"
             raise self._violation("signature", info, message)
@@ -164,13 +208,13 @@ class _Contract:
 
     def check_label_keys(self, info: PodInfo) -> None:
         """Signature, applicability and results do not depend on labels with keys that the plugin does not name."""
-        probe = self._probe(info)
+        probe = self._subject.probe(info)
         keys = probe.label_keys
         if keys is None:
             return
         labels = {key: value for key, value in info.labels.items() if key in keys} | {"kubestow.example/twin": "yes"}
-        twin = self._info(replace(info.pod, metadata=replace(info.metadata, labels=labels)))
-        other = self._probe(twin)
+        twin = self._subject.info(replace(info.pod, metadata=replace(info.metadata, labels=labels)))
+        other = self._subject.probe(twin)
         if (probe.signature, probe.applies) != (other.signature, other.applies):
             message = f"the result differs for a pod with the same labels of {sorted(keys)} and other labels"
             raise self._violation("label_keys", info, message)
@@ -180,12 +224,13 @@ class _Contract:
 
     def check_requests(self, info: PodInfo) -> None:
         """Applicability and results do not depend on requests, if the plugin declares that it does not read them."""
-        probe = self._probe(info)
+        probe = self._subject.probe(info)
         if probe.plugin.reads_requests:
             return
         resources = ResourceRequirements(requests={"cpu": "3m", "kubestow.example/twin": "1"})
         containers = [replace(container, resources=resources) for container in info.spec.containers]
-        other = self._probe(self._info(replace(info.pod, spec=replace(info.spec, containers=containers))))
+        twin = self._subject.info(replace(info.pod, spec=replace(info.spec, containers=containers)))
+        other = self._subject.probe(twin)
         if (probe.applies, probe.label_keys) != (other.applies, other.label_keys):
             raise self._violation("reads_requests", info, "the result differs for a pod with other requests")
         nodes = self._cluster.all_nodes()
@@ -194,7 +239,7 @@ class _Contract:
 
     def check_rows(self, info: PodInfo) -> None:
         """The optional forms for single rows have the results of the forms for many nodes."""
-        probe = self._probe(info)
+        probe = self._subject.probe(info)
         all_nodes = self._cluster.all_nodes()
         for row in range(len(all_nodes)):
             view, node = Nodes(self._cluster.nodes, slice(row, row + 1)), NodeRow(self._cluster.nodes, row)
@@ -207,9 +252,9 @@ class _Contract:
 
     def check_views(self, info: PodInfo) -> None:
         """The result for a node does not depend on the other nodes of the view."""
-        probe = self._probe(info)
+        probe = self._subject.probe(info)
         all_nodes = self._cluster.all_nodes()
-        for view in self._views(all_nodes):
+        for view in self._subject.views(all_nodes):
             if probe.filters:
                 expected, actual = probe.statuses(all_nodes), probe.statuses(view)
                 self._compare("Filter", info, view, actual, [expected[row] for row in view.row_numbers])
@@ -220,13 +265,6 @@ class _Contract:
                     self._compare("Score", info, view, actual_scores.tolist(), scores[view.row_numbers].tolist())
             if probe.scores:
                 self._check_normalization(probe, info, view)
-
-    def _views(self, all_nodes: Nodes) -> Iterator[Nodes]:
-        rows = range(len(all_nodes))
-        yield all_nodes
-        yield from (Nodes(self._cluster.nodes, slice(row, row + 1)) for row in rows)
-        for size in (2, len(rows) // 2, len(rows)):
-            yield all_nodes.select(np.array(self._random.sample(rows, min(size, len(rows))), np.intp))
 
     def _compare(self, point: str, info: PodInfo, view: Nodes, actual: Sequence[Any], expected: Sequence[Any]) -> None:
         for name, result, in_all in zip(view.names, actual, expected, strict=True):
@@ -253,51 +291,34 @@ class _Contract:
 
     def check_hypothetical_nodes(self, info: PodInfo) -> None:
         """The result of Filter for a hypothetical change equals the result after the actual change."""
-        probe = self._probe(info)
+        probe = self._subject.probe(info)
         if not probe.filters:
             return
-        rows, changes = self._hypothetical_changes()
-        statuses = probe.statuses(HypotheticalNodes(self._cluster.nodes, rows, changes))
+        subject, cluster = self._subject, self._cluster
+        rows, changes = subject.hypothetical_changes()
+        statuses = probe.statuses(HypotheticalNodes(cluster.nodes, rows, changes))
         for row, change, hypothetical in zip(rows.tolist(), changes, statuses, strict=True):
-            self._apply(change)
-            after, node = self._probe(info), Nodes(self._cluster.nodes, slice(row, row + 1))
+            subject.apply(change)
+            after, node = subject.probe(info), Nodes(cluster.nodes, slice(row, row + 1))
             (actual,) = after.statuses(node) if after.filters else (hypothetical,)
-            self._apply(NodeChange(removed=change.added, added=change.removed))
+            subject.apply(NodeChange(removed=change.added, added=change.removed))
             if actual != hypothetical:
                 removed, added = ([p.name for p in pods] for pods in (change.removed, change.added))
                 message = (
-                    f"node {self._cluster.nodes.names[row]}: {hypothetical} hypothetically without pods {removed} and "
+                    f"node {cluster.nodes.names[row]}: {hypothetical} hypothetically without pods {removed} and "
                     f"with pods {added}, but {actual} after the change; read pods through the view, not the cluster"
                 )
                 raise self._violation("Filter", info, message)
 
-    def _hypothetical_changes(self) -> tuple[np.ndarray[Any, np.dtype[np.intp]], list[NodeChange]]:
-        """Random changes of random nodes."""
-        nodes = self._cluster.all_nodes()
-        rows = [self._random.randrange(len(nodes)) for _ in range(_HYPOTHETICAL_CHANGES)]
-        changes = []
-        for row in rows:
-            existing = list(nodes.pods(row))
-            removed = self._random.sample(existing, self._random.randint(0, len(existing)))
-            templates = self._random.sample(self._pending, self._random.randint(0, min(2, len(self._pending))))
-            added = [self._info(self._events.copy_to_node(template, nodes.name(row))) for template in templates]
-            changes.append(NodeChange(tuple(removed), tuple(added)))
-        return np.array(rows, np.intp), changes
-
-    def _apply(self, change: NodeChange) -> None:
-        for info in change.removed:
-            self._cluster.remove_pod(info.uid)
-        for info in change.added:
-            self._cluster.put_pod(info)
-
     def check_cached_results(self, events: int) -> None:
         """After any event, cached results equal those of a newly built profile."""
-        profile = self._profile()
+        profile = self._subject.profile()
         event = "no event"
         for _ in range(events):
-            for info in self.pods():
+            for info in self._subject.pods():
                 cached = describe_results(profile, self._cluster, info)
-                for node_name, uncached in describe_results(self._profile(), self._cluster, info).items():
+                rebuilt = describe_results(self._subject.profile(), self._cluster, info)
+                for node_name, uncached in rebuilt.items():
                     if cached[node_name] != uncached:
                         point = "Filter" if "rejected" in cached[node_name] + uncached else "Score"
                         message = (
@@ -306,28 +327,56 @@ class _Contract:
                             "signature, or return no signature"
                         )
                         raise self._violation(point, info, message)
-            event = self._events.next()
+            event = self._subject.events.next()
 
     def check_running_scheduler(self) -> None:
         """No extension point fails while pods are scheduled together with all other plugins."""
-        name = {"name": self._kind.name}
-        chooses_placements = issubclass(self._kind, PlacementGeneratePlugin | PlacementScorePlugin)
+        name = {"name": self._subject.kind.name}
+        chooses_placements = issubclass(self._subject.kind, PlacementGeneratePlugin | PlacementScorePlugin)
         required = [{"name": "GangScheduling"}] if chooses_placements else []  # only gangs have placements
         plugins: dict[str, Any] = {"multiPoint": {"enabled": [*required, name]}}
-        if issubclass(self._kind, QueueSortPlugin):
+        if issubclass(self._subject.kind, QueueSortPlugin):
             plugins = {"queueSort": {"enabled": [name], "disabled": [{"name": "*"}]}}
-        if issubclass(self._kind, BindPlugin):
-            binders = [name] if self._kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
+        if issubclass(self._subject.kind, BindPlugin):
+            binders = [name] if self._subject.kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
             plugins["bind"] = {"enabled": binders, "disabled": [{"name": "*"}]}
-        objects = [*self._example_nodes, *self._objects, *self._bound, *self._pending, pod("too-large", cpu="1000")]
-        messages = scheduler_errors(objects, plugin=self._kind, profile=self._profile_document(plugins))
-        errors = [message for message in messages if self._kind.name in message]
+        objects = [*self._subject.examples, pod("too-large", cpu="1000")]
+        messages = _scheduler_errors(
+            objects, plugin=self._subject.kind, profile=self._subject.profile_document(plugins)
+        )
+        errors = [message for message in messages if self._subject.kind.name in message]
         if errors:
-            raise AssertionError(f"plugin {self._kind.name!r} in a running scheduler: {errors[0]}")
+            raise AssertionError(f"plugin {self._subject.kind.name!r} in a running scheduler: {errors[0]}")
 
 
-def _with_default_scheduler(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, scheduler_name="default-scheduler"))
+def _scheduler_errors(objects: Iterable[Any], *, plugin: type[Plugin], profile: Mapping[str, Any]) -> list[str]:
+    """Run the scheduler for 20 minutes of virtual time; the messages of logged errors and SchedulerError conditions."""
+    messages: list[str] = []
+
+    async def scenario(harness: SchedulerHarness) -> None:
+        await harness.advance(_RUN_SECONDS)
+        conditions = (condition for pod in harness.cluster.pods() for condition in pod.status.conditions)
+        messages.extend(condition.message or "" for condition in conditions if condition.reason == "SchedulerError")
+
+    logged = _ErrorHandler()
+    logger = logging.getLogger("kubestow")
+    logger.addHandler(logged)
+    try:
+        in_virtual_time(scenario, *objects, plugins=[plugin], profiles=[profile])
+    finally:
+        logger.removeHandler(logged)
+    return messages + logged.messages
+
+
+class _ErrorHandler(logging.Handler):
+    """Collects logged errors."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
 
 
 _GPU = "example.com/gpu"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -199,23 +200,7 @@ class DynamicResources(
             return None
         if self._tracker.has_pending_allocation(claim.metadata.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
-        return None if is_extended else self._check_requests(claim)
-
-    def _check_requests(self, claim: ResourceClaim) -> Status | None:
-        for request in claim.spec.devices.requests:
-            problem = ""
-            if request.first_available and not self._features.prioritized_list:
-                problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
-            elif request.exactly is None and not request.first_available:
-                problem = "unknown request type"
-            if problem:
-                return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
-            for name, class_name in _class_names(request):
-                if not class_name:
-                    return Status.error(f"request {name}: unsupported request type")
-                if self._classes.get("", class_name) is None:
-                    return Status.unresolvable(f"request {name}: device class {class_name} does not exist")
-        return None
+        return None if is_extended else _rejection_of_requests(claim, self._features, self._classes)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Passes nodes with access to the devices of allocated claims, and with devices for the other claims."""
@@ -351,6 +336,24 @@ def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | N
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
+
+
+def _rejection_of_requests(claim: ResourceClaim, features: Features, classes: Catalog[DeviceClass]) -> Status | None:
+    """Why the requests of a claim cannot be allocated on any node; None if they may be."""
+    for request in claim.spec.devices.requests:
+        problem = ""
+        if request.first_available and not features.prioritized_list:
+            problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
+        elif request.exactly is None and not request.first_available:
+            problem = "unknown request type"
+        if problem:
+            return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
+        for name, class_name in _class_names(request):
+            if not class_name:
+                return Status.error(f"request {name}: unsupported request type")
+            if classes.get("", class_name) is None:
+                return Status.unresolvable(f"request {name}: device class {class_name} does not exist")
+    return None
 
 
 def _class_names(request: DeviceRequest) -> list[tuple[str, str]]:
