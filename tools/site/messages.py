@@ -62,7 +62,7 @@ def _of_plugin(path: Path, other_plugins: Collection[Path]) -> Iterator[ast.Modu
     The problems of a pod's volumes are found by functions of the rules and of the cluster's storage, so those that are
     imported count.
     """
-    for source in sorted({*path.parent.rglob("*.py")} - {*other_plugins}) if path.stem == "plugin" else [path]:
+    for source in sorted({*path.parent.rglob("*.py")} - {*other_plugins}) if path.stem == path.parent.name else [path]:
         module = _parsed(source)
         yield module
         for statement in module.body:

@@ -225,9 +225,13 @@ class HTTPListener:
 
 async def _listening_sockets(address: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
     """One socket for each address of the host. Raises OSError."""
-    infos = await asyncio.get_running_loop().getaddrinfo(
-        address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    try:
+        flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
+        infos = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=flags)
+    except socket.gaierror:  # a name, whose resolution takes a while
+        infos = await asyncio.get_running_loop().getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     sockets: list[socket.socket] = []
     try:
         for family, resolved in dict.fromkeys((info[0], info[4]) for info in infos):
