@@ -21,8 +21,6 @@ from kubestow.scheduling.interfaces import Clock, ClusterAPI
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import PluginHarness, builders
 
-__all__ = ["HOSTNAME", "ZONE", "Engine", "new_scheduler", "node", "pod", "real_node", "real_pod"]
-
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _WORKLOADS = 200
 _MANAGED = [

@@ -25,8 +25,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from tools.benchmark_guard import ROOT, environment_of
 
-__all__ = ["Row", "Rows", "chosen", "main"]
-
 Row = tuple[str, dict[str, Any]]
 """A case, and its figures by unit; texts are results without a unit."""
 

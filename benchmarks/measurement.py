@@ -15,18 +15,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-__all__ = [
-    "Spent",
-    "cpu_seconds",
-    "isolated",
-    "measured",
-    "median_cpu",
-    "peak_mb",
-    "print_profile",
-    "resident",
-    "resident_mb",
-]
-
 
 @dataclass(slots=True)
 class Spent:

@@ -23,8 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["ROOT", "WORKLOADS", "environment_of", "excesses", "main", "median_ratios"]
-
 ROOT = Path(__file__).parents[1]
 _FILES = ROOT / "packages" / "kubestow-lab" / "src" / "kubestow_lab" / "scheduler_perf" / "workloads"
 

@@ -28,8 +28,6 @@ from typing import Any
 import kubestow
 from kubestow.testing import MemoryCluster, SchedulerHarness, in_virtual_time, node, pod
 
-__all__ = ["CallPath", "bound_pod", "main", "rejected_pod"]
-
 _PACKAGE = Path(kubestow.__file__).parent
 #: Parts of the package that stand for the scheduler's environment here.
 _ENVIRONMENT = tuple(str(_PACKAGE / part) for part in ("testing", "simulation", "engine"))

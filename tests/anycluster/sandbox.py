@@ -17,8 +17,6 @@ from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.errors import APIError
 from kubestow.scheduling.interfaces import ObjectReference
 
-__all__ = ["ClusterSandbox", "Object", "reference"]
-
 Object = dict[str, Any]
 _TIMEOUT = 30.0
 #: The node lifecycle controller of a real cluster taints nodes without a heartbeat.

@@ -15,17 +15,6 @@ import yaml
 
 from core_tests.hang_limit import HANG_LIMIT
 
-__all__ = [
-    "CHART",
-    "DEPLOY",
-    "NEEDS_A_CHART_RENDERER",
-    "Object",
-    "chart",
-    "chart_notes",
-    "kustomize",
-    "validate_values",
-]
-
 Object = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -19,8 +19,6 @@ import yaml
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["NEEDS_PROMETHEUS", "Prometheus", "scraping"]
-
 NEEDS_PROMETHEUS = pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("promtool")), reason="Prometheus is not installed"
 )

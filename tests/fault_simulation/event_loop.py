@@ -12,8 +12,6 @@ from typing import Any
 from kubestow.flight_record.journal import RecordedLoop
 from kubestow.testing.virtual_time import VirtualTimeLoop
 
-__all__ = ["Livelock", "RecordedShuffledLoop", "ShuffledLoop"]
-
 #: Iterations of the loop at one instant of virtual time that count as a livelock.
 _MAX_ITERATIONS = 20_000
 

@@ -11,8 +11,6 @@ from random import Random
 
 from kubestow.errors import APIError, KubestowError, Unreachable
 
-__all__ = ["Fault", "Faults"]
-
 
 class Fault(StrEnum):
     """A kind of fault."""

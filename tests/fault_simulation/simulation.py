@@ -39,8 +39,6 @@ from tests.fault_simulation.scheduler.process import Features, Process, own_task
 from tests.fault_simulation.scheduler.recording import Recording
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["Outcome", "Part", "simulate"]
-
 
 @dataclass(frozen=True)
 class _Deployment:

@@ -6,8 +6,6 @@ from hashlib import sha256
 
 from kubestow.scheduling.interfaces import Clock
 
-__all__ = ["Trace"]
-
 
 class Trace:
     """Lines, each with its virtual time."""

@@ -29,8 +29,6 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["ClusterFixture", "Event", "Object", "SchedulerProbe", "as_sent"]
-
 Object = dict[str, Any]
 _RESOURCES = {resource.type: resource for resource in (PODS, NODES, *CATALOGUED)}
 

@@ -4,26 +4,6 @@ from __future__ import annotations
 
 from tests.integration.fixture import Object
 
-__all__ = [
-    "BOUND",
-    "DEVICE_CLASS",
-    "attachment",
-    "capacity",
-    "claim",
-    "csi_driver",
-    "csi_node",
-    "device_claim",
-    "device_class",
-    "devices",
-    "inline",
-    "reaching",
-    "storage_class",
-    "unbound",
-    "using",
-    "volume",
-    "zoned",
-]
-
 DEVICE_CLASS: Object = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",

@@ -14,8 +14,6 @@ from kubestow.api.core import Pod
 from kubestow.scheduling.queued_pod import Place
 from tests.integration.fixture import ClusterFixture, Object, SchedulerProbe
 
-__all__ = ["Case", "Changed", "Created", "Deleted", "allocatable", "labelled"]
-
 
 @dataclass(frozen=True)
 class Created:

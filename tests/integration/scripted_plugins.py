@@ -33,8 +33,6 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 
-__all__ = ["FAIL", "REJECT", "ScriptedPlugin", "profile", "scripted_plugin"]
-
 T = TypeVar("T")
 
 REJECT = Status.unschedulable("injected rejection")

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from tests.oracle.node_with_pods import NodeWithPods, Object, pod_requests, unresolvable_reason
 from tests.oracle.pod_constraints import has_namespace_selector, pod_constraint_checks
 
-__all__ = ["Feasibility", "Shortage", "check_feasibility", "holds_resources"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shortage:

@@ -12,17 +12,6 @@ from typing import Any
 
 from kubestow.api.formats import quantity
 
-__all__ = [
-    "NodeWithPods",
-    "Object",
-    "matches_node_affinity",
-    "matches_selector",
-    "pod_requests",
-    "resource_amounts",
-    "unresolvable_reason",
-    "untolerated_taint",
-]
-
 Object = dict[str, Any]
 
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

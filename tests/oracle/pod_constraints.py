@@ -12,8 +12,6 @@ from typing import Any
 
 from tests.oracle.node_with_pods import NodeWithPods, Object, matches_node_affinity, matches_selector, untolerated_taint
 
-__all__ = ["NodeCheck", "has_namespace_selector", "pod_constraint_checks"]
-
 #: Returns the reason why the node is infeasible, or "".
 NodeCheck = Callable[[NodeWithPods], str]
 #: A topology key and a node's value for it.

@@ -22,8 +22,6 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-__all__ = ["bill_of_materials"]
-
 
 def bill_of_materials(root: Path, version: str, created: datetime) -> str:
     """The document, in JSON: the same one for the same arguments.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 import zipfile
 
-__all__ = ["differences"]
-
 
 def differences(first: str, second: str) -> list[str]:
     """The names of files that only one wheel has, or that differ."""

@@ -7,8 +7,6 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["dependencies"]
-
 
 def dependencies(files: Iterable[Path]) -> list[str]:
     """The requirements in pyproject.toml files that are not for one of these distributions."""

@@ -6,8 +6,6 @@ number never changes. Each type lists its fields by JSON name: ``name=number``, 
 
 from __future__ import annotations
 
-__all__ = ["DEFINITIONS", "VALUES", "go_fields"]
-
 #: The prefix of the OpenAPI definitions of these types.
 DEFINITIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 #: Types that JSON writes in more than one form.

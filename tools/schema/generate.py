@@ -25,8 +25,6 @@ from typing import Any
 from tools.schema import apiextensions
 from tools.schema.go_types import GoBinary, GoField, GoType
 
-__all__ = ["main"]
-
 Definition = dict[str, Any]
 
 #: The API groups and versions whose kinds the table has, with every type that these are made of.

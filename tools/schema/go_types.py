@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["GoBinary", "GoField", "GoType"]
-
 _BOOL, _INT32, _INT64, _FLOAT64, _INTERFACE, _MAP, _POINTER, _SLICE, _STRING, _STRUCT = (
     1,
     5,

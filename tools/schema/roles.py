@@ -17,8 +17,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["main"]
-
 #: The file of each resource, and the objects that are created.
 _SELECTED = {
     "clusterroles": (

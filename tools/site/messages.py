@@ -17,8 +17,6 @@ from kubestow import framework, scheduling
 from kubestow.framework.interface import Plugin
 from kubestow.framework.status import Code
 
-__all__ = ["plugin_messages", "scheduler_messages"]
-
 #: The constructors of statuses with their codes.
 _CODES = {
     "unschedulable": Code.UNSCHEDULABLE,

@@ -12,8 +12,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from tools.site import reference
 
-__all__ = ["on_files", "on_page_markdown"]
-
 ROOT = Path(__file__).parents[2]
 #: The pages of the site whose text is a file outside docs/, by path in the repository.
 OUTSIDE = {

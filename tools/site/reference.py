@@ -25,8 +25,6 @@ from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.state_gauges import add_state_gauges
 from kubestow.plugins import IN_TREE, in_tree_registry
 
-__all__ = ["pages"]
-
 _T = TypeVar("_T")
 
 

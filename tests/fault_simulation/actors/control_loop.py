@@ -9,8 +9,6 @@ from typing import NoReturn
 
 from tests.fault_simulation.apiserver.server import SimulatedServer
 
-__all__ = ["run_control_loop"]
-
 
 async def run_control_loop(server: SimulatedServer, random: Random, reconcile: Callable[[], bool]) -> NoReturn:
     """Call ``reconcile`` with random delays; while it returns False, wait for the next write before the next call."""

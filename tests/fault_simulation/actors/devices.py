@@ -12,8 +12,6 @@ from kubestow.api.resource import ResourceClaim, ResourceSlice
 from tests.fault_simulation.actors.control_loop import run_control_loop
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_status
 
-__all__ = ["Devices", "claims_of"]
-
 _CLAIMS = ("gpu-0", "gpu-1", "gpu-2")
 
 

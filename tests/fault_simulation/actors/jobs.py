@@ -18,8 +18,6 @@ from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow.testing import pod
 from tests.fault_simulation.apiserver.server import SimulatedServer
 
-__all__ = ["Jobs", "pod_groups"]
-
 _GROUPS = [resource for resource in CATALOGUED if resource.kind == "PodGroup"]
 
 

@@ -16,8 +16,6 @@ from kubestow.testing.storage import claim, mounting, storage_class, volume
 from tests.fault_simulation.actors.control_loop import run_control_loop
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended
 
-__all__ = ["READ_WRITE_ONCE_POD", "Storage", "claims_of", "disks_of"]
-
 READ_WRITE_ONCE_POD, _READ_WRITE_ONCE = "ReadWriteOncePod", "ReadWriteOnce"
 _CLAIMS = {
     "data-0": _READ_WRITE_ONCE,

@@ -14,8 +14,6 @@ from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import node, pod
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended, with_metadata, with_spec, with_status
 
-__all__ = ["Users", "pod_reference"]
-
 _ZONES = ("a", "b")
 _TAINT = Taint(key="dedicated", value="yes", effect="NoSchedule")
 

@@ -14,8 +14,6 @@ from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.events.resources import CATALOGUED
 from tests.fault_simulation.apiserver.server import SimulatedServer
 
-__all__ = ["ClaimClient"]
-
 _CLAIMS = next(resource for resource in CATALOGUED if resource.type is ResourceClaim)
 
 T = TypeVar("T")

@@ -25,8 +25,6 @@ from tests.fault_simulation.apiserver.watch import UnreliableWatch
 from tests.fault_simulation.apiserver.watch_view import WatchView
 from tests.fault_simulation.faults import Fault
 
-__all__ = ["BindHooks", "SimulatedClient"]
-
 T = TypeVar("T")
 
 #: Request timeout in seconds.

@@ -11,8 +11,6 @@ from tests.fault_simulation.faults import Faults
 from tests.fault_simulation.scheduler.recording import Recording
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["SimulationContext"]
-
 
 @dataclass(frozen=True)
 class SimulationContext:

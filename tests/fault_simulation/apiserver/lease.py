@@ -9,8 +9,6 @@ import msgspec
 
 from kubestow.errors import APIError
 
-__all__ = ["SimulatedLease"]
-
 
 class SimulatedLease:
     """``on_change`` is called when the holder changes."""

@@ -14,8 +14,6 @@ from random import Random
 from kubestow.errors import APIError, KubestowError, Unreachable
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["Outage", "Outages"]
-
 
 class Outage(StrEnum):
     """What is wrong with the server."""

@@ -21,8 +21,6 @@ from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatc
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["Key", "SimulatedServer", "WatchEvent", "ended", "key_of", "with_metadata", "with_spec", "with_status"]
-
 Key = tuple[str, str]
 T = TypeVar("T")
 

@@ -23,8 +23,6 @@ from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 
-__all__ = ["SimulatedTransport"]
-
 #: Seconds between two bookmarks on an idle watch.
 _BOOKMARK_INTERVAL = 60.0
 

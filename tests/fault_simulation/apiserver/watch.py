@@ -14,8 +14,6 @@ from tests.fault_simulation.apiserver.outages import Outages
 from tests.fault_simulation.apiserver.server import Key, SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 
-__all__ = ["UnreliableWatch"]
-
 
 class UnreliableWatch:
     """Delivers one collection to one subscriber."""

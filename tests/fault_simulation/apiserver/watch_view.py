@@ -14,8 +14,6 @@ from kubestow.scheduling.interfaces import Resource, Subscriber
 from tests.fault_simulation.apiserver.server import Key, key_of
 from tests.fault_simulation.trace import Trace
 
-__all__ = ["DecisionSnapshot", "WatchView"]
-
 
 @dataclass(frozen=True, slots=True)
 class DecisionSnapshot:

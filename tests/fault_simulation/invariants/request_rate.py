@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
-__all__ = ["request_storms"]
-
 _WINDOW = 10.0
 #: Allowed equal requests in ten seconds, by verb. A process may be killed and started again a few times meanwhile, and
 #: a list may have many pages.

@@ -16,8 +16,6 @@ from tests.fault_simulation.apiserver.server import SimulatedServer, ended
 from tests.fault_simulation.invariants.gangs import spans_zones
 from tests.fault_simulation.scheduler.process import Process
 
-__all__ = ["cache_differences", "leaks"]
-
 
 def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str]:
     """Where a scheduler's cache differs from the server's state."""

@@ -16,8 +16,6 @@ from tests.fault_simulation.invariants.volumes import volume_violations
 from tests.fault_simulation.scheduler.process import Process
 from tests.oracle.feasibility import check_feasibility
 
-__all__ = ["SecondOpinion", "plain"]
-
 
 def plain(obj: Any) -> Any:
     """An object as plain data, in its API form."""

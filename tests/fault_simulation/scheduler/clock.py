@@ -7,8 +7,6 @@ from random import Random
 
 from kubestow.testing.virtual_time import VirtualClock
 
-__all__ = ["JumpingClock"]
-
 _DAY = 86_400.0
 
 

@@ -13,8 +13,6 @@ from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, Exte
 from kubestow.scheduling.interfaces import ClusterAPI, reference
 from tests.fault_simulation.faults import Fault, Faults
 
-__all__ = ["FaultyExtender"]
-
 
 class FaultyExtender:
     """Implements :class:`kubestow.scheduling.extenders.interface.Extender`; without faults it accepts everything."""

@@ -25,8 +25,6 @@ from kubestow.framework.status import Code, Status
 from tests.fault_simulation.faults import Fault, Faults
 from tests.fault_simulation.scheduler.recording import RecordedFaults, ReplayedFaults
 
-__all__ = ["InjectedError", "ReservationLedger", "faulty_plugin"]
-
 NAME = "FaultyPlugin"
 
 #: The time limit of the plugin in seconds, and how long a hanging call takes.

@@ -38,8 +38,6 @@ from tests.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
 from tests.fault_simulation.scheduler.recording import RecordedFaults, Recording
 
-__all__ = ["Checks", "Features", "Process", "own_tasks"]
-
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
 

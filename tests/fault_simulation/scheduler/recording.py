@@ -9,8 +9,6 @@ from kubestow.flight_record.entries import Header
 from kubestow.flight_record.segment import Chunk, SegmentEncoder
 from tests.fault_simulation.faults import Fault
 
-__all__ = ["RecordedFaults", "Recording", "ReplayedFaults"]
-
 
 @dataclass
 class Recording:

@@ -44,8 +44,6 @@ from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 from kubestow_contrib.node_checks import NodeChecks
 
-__all__ = ["Amounts", "CapacityScheduling", "ElasticQuota", "ElasticQuotas", "Quota", "excess", "using_borrowed"]
-
 _log = logging.getLogger(__name__)
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")

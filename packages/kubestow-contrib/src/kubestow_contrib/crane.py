@@ -34,16 +34,6 @@ from kubestow.framework.status import Status, Verdict
 from kubestow.log_fields import fields
 from kubestow_contrib.node_load.usage import ChangedNodes
 
-__all__ = [
-    "EXTRA_SECONDS",
-    "AnnotatedLoad",
-    "Dynamic",
-    "DynamicArgs",
-    "DynamicSchedulerPolicy",
-    "read_policy",
-    "time_zone",
-]
-
 _API_VERSION, _KIND = "scheduler.policy.crane.io/v1alpha1", "DynamicSchedulerPolicy"
 
 

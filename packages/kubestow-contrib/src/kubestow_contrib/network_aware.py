@@ -27,21 +27,6 @@ from kubestow.framework.interface import FilterPlugin, PreFilterPlugin, Queued, 
 from kubestow.framework.status import Status, Verdict
 from kubestow_contrib.range_normalization import inverted_range
 
-__all__ = [
-    "GROUP_LABEL",
-    "REGION",
-    "WORKLOAD_LABEL",
-    "ZONE",
-    "AppGroup",
-    "Dependency",
-    "NetworkOverhead",
-    "NetworkOverheadArgs",
-    "NetworkTopology",
-    "TopologicalSort",
-    "TopologicalSortArgs",
-    "first_of",
-]
-
 GROUP_LABEL = "appgroup.diktyo.x-k8s.io"
 """The label of a pod that names its AppGroup."""
 WORKLOAD_LABEL = "appgroup.diktyo.x-k8s.io.workload"

@@ -14,8 +14,6 @@ from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["NodeChecks"]
-
 
 class NodeChecks(ABC):
     """Implements :class:`kubestow.framework.interface.FilterRunner` on another one, for the nodes that pass there.

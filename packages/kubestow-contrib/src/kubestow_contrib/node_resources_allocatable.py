@@ -16,8 +16,6 @@ from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Handle, ScorePlugin
 from kubestow_contrib.range_normalization import normalized_range
 
-__all__ = ["NodeResourcesAllocatable", "NodeResourcesAllocatableArgs"]
-
 _LEAST, _MOST = "Least", "Most"
 
 

@@ -16,8 +16,6 @@ from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Handle, ScorePlugin
 from kubestow_contrib.range_normalization import normalized_range
 
-__all__ = ["PodState"]
-
 
 def _one(shape: Shape) -> int:
     return 1

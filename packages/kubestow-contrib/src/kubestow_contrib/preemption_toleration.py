@@ -22,8 +22,6 @@ from kubestow.framework.interface import FilterRunner, Handle
 from kubestow.plugins.default_preemption.candidates import Candidates
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
 
-__all__ = ["PreemptionToleration", "PreemptionTolerationArgs", "PriorityClass"]
-
 _PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 _MINIMUM_PRIORITY, _SECONDS = f"{_PREFIX}minimum-preemptable-priority", f"{_PREFIX}toleration-seconds"
 

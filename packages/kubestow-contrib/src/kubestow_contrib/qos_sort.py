@@ -5,8 +5,6 @@ from __future__ import annotations
 from kubestow.framework.interface import Queued, QueueSortPlugin
 from kubestow.rules.pods import QOSClass, qos_class
 
-__all__ = ["QOSSort"]
-
 _ORDER = {QOSClass.GUARANTEED: 0, QOSClass.BURSTABLE: 1, QOSClass.BEST_EFFORT: 2}
 
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from kubestow.framework.interface import MAX_SCORE
 
-__all__ = ["inverted_range", "normalized_range"]
-
 
 def normalized_range(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     """0 for the lowest score, 100 for the highest, rounded down between them; all 0 if they are equal."""

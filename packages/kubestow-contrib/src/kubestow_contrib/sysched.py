@@ -27,8 +27,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle, ScorePlugin, normalized
 
-__all__ = ["PodSets", "References", "SeccompProfile", "SySched", "SySchedArgs", "allowed", "references"]
-
 References = tuple[tuple[str, str], ...]
 """Namespaces and names of the profiles of a pod, sorted."""
 

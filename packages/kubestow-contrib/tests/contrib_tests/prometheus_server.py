@@ -14,8 +14,6 @@ from aiohttp import web
 
 from contrib_tests.watched_nodes import json_server
 
-__all__ = ["needs_prometheus", "prometheus_server"]
-
 PROMETHEUS = shutil.which("prometheus")
 needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
 

@@ -14,8 +14,6 @@ from kubestow.framework.interface import Plugin
 from kubestow.testing import PluginHarness
 from kubestow_contrib.node_load.usage import UsageSample
 
-__all__ = ["EveryNode", "Metric", "collected", "json_server", "profile_of", "watcher_document"]
-
 #: Resource, operator and percentage, as load-watcher reports them.
 Metric = tuple[str, str, float]
 

@@ -12,8 +12,6 @@ from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["Client", "ClientResponse", "node", "pod"]
-
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 

@@ -27,8 +27,6 @@ import aiohttp
 import click
 import msgspec
 
-__all__ = ["Ledger", "Tally", "kill_repeatedly"]
-
 PATH = "/api/v1/namespaces/default/configmaps"
 WRITERS = 16
 #: Seconds of load before a kill, at most.

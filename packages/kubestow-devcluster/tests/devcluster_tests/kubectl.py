@@ -10,8 +10,6 @@ import pytest
 
 from core_tests.hang_limit import HANG_LIMIT
 
-__all__ = ["NEEDS_KUBECTL", "Kubectl"]
-
 KUBECTL = shutil.which("kubectl")
 
 NEEDS_KUBECTL = [

@@ -13,8 +13,6 @@ from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.kubelets.kubelets import Kubelets
 
-__all__ = ["bind", "observed_states", "phase", "run_pod", "run_scenario", "run_simple_pod", "status_of"]
-
 
 def run_scenario(scenario: Callable[[Client], Awaitable[None]], stages: Stages = NO_STAGES) -> None:
     """Run a scenario against an API server with simulated kubelets, which follow the rules of ``stages``."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from kubestow_devcluster.apiserver.serialization import protobuf
 
-__all__ = ["decoded", "decoded_events", "envelope", "varint", "wire_field"]
-
 
 def varint(number: int) -> bytes:
     number &= 0xFFFF_FFFF_FFFF_FFFF

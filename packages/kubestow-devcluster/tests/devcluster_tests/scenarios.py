@@ -15,8 +15,6 @@ from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.kubelets.kubelets import Kubelets
 from kubestow_devcluster.kubelets.resource_metrics import SimulatedMetrics
 
-__all__ = ["DEPLOYMENTS", "JOBS", "REPLICATION_CONTROLLERS", "REPLICA_SETS", "Cluster", "run_scenario", "workload"]
-
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 REPLICATION_CONTROLLERS = "/api/v1/namespaces/default/replicationcontrollers"

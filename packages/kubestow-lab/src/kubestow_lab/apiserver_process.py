@@ -11,9 +11,6 @@ from importlib.util import find_spec
 from kubestow.errors import KubestowError
 from kubestow.process import stop_process
 
-__all__ = ["apiserver_process"]
-
-
 _COMMAND = ("kubestow", "apiserver", "--port=0")
 _SERVING = "serving the Kubernetes API on "
 _START_TIMEOUT = 30.0

@@ -30,8 +30,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow_lab.simulation.outcomes import OutcomeRecorder
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 
-__all__ = ["Trace", "TraceStep", "trace"]
-
 #: A trace ends after so many virtual seconds, for pods that are tried again and again.
 _SECONDS = 60.0
 #: Calls that are not extension points but decide which plugins take part.

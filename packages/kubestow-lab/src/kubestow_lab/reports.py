@@ -37,8 +37,6 @@ from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
 
-__all__ = ["MOST_PODS", "comparison_report", "pods_data", "simulation_report"]
-
 #: So many groups of pods are listed, and of so many pending ones a pod's decision is shown.
 _MOST_GROUPS, _MOST_DECISIONS, _MOST_DIFFERENCES = 200, 8, 300
 _MOST_ROWS, _PODS_NAMED = 500, 50

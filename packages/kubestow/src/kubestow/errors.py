@@ -19,20 +19,6 @@ error but a :class:`kubestow.framework.status.Status`.
 
 from __future__ import annotations
 
-__all__ = [
-    "APIError",
-    "ConfigurationError",
-    "ExtenderError",
-    "InputError",
-    "InvalidObject",
-    "InvalidQuantity",
-    "InvalidSelector",
-    "KubestowError",
-    "LeaseLost",
-    "PluginError",
-    "Unreachable",
-]
-
 
 class KubestowError(Exception):
     """The root of the tree. The command line prints the message without a traceback."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from kubestow.errors import InputError
 
-__all__ = ["as_utf8", "read_file", "write_private"]
-
 _GZIP = b"\x1f\x8b"
 
 

@@ -12,8 +12,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["paused", "raise_thresholds"]
-
 #: Allocations between two collections of the youngest generation; at most a few megabytes of garbage accumulate.
 _YOUNGEST_THRESHOLD = 20_000
 

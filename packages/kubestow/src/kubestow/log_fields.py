@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-__all__ = ["FIELDS", "MAX_VERBOSITY", "V", "fields"]
-
 FIELDS = "kubestow_fields"
 """The attribute of a record with its pairs."""
 

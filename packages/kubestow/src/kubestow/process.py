@@ -14,8 +14,6 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-__all__ = ["WallClock", "new_event_loop", "run", "stop_process"]
-
 _T = TypeVar("_T")
 
 

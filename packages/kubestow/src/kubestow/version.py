@@ -3,8 +3,6 @@
 ``VERSION`` is what ``--version``, the User-Agent header and ``/statusz`` show.
 """
 
-__all__ = ["KUBERNETES_VERSION", "VERSION"]
-
 VERSION = "0.1.0"
 
 KUBERNETES_VERSION = "v1.36.2"

@@ -13,8 +13,6 @@ from core_tests.hang_limit import HANG_LIMIT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["browser", "page"]
-
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:

@@ -8,8 +8,6 @@ from typing import Any
 from kubestow.framework.interface import PostFilterResult
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
-__all__ = ["post_filter_actions", "preemption_of", "rejectors_of"]
-
 
 def rejectors_of(decision: Decision) -> frozenset[str]:
     """The plugins that rejected the pod, empty for a scheduled one."""

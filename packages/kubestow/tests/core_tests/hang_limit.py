@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["HANG_LIMIT"]
-
 #: Seconds. No test depends on speed: this only ends a test that would wait for ever.
 HANG_LIMIT = 600.0

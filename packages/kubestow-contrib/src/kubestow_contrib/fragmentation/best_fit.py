@@ -12,8 +12,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import MAX_SCORE, Scores
 from kubestow_contrib.fragmentation.gpu_sharing import GpuSharingArgs, GpuSharingPlugin
 
-__all__ = ["BestFit", "BestFitArgs"]
-
 
 class BestFitArgs(GpuSharingArgs, rename="camel", frozen=True, kw_only=True):
     """``max_cpu`` (millicores) and ``max_gpus``: those of the largest node, by which free amounts are divided."""

@@ -20,8 +20,6 @@ from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["WHOLE", "DeviceResources", "DeviceTable", "Devices", "GpuRequest", "IdleDevices"]
-
 #: The thousandths of a whole GPU.
 WHOLE = 1000
 _DEVICE_SEPARATOR = "-"

@@ -31,8 +31,6 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
 
-__all__ = ["GpuSharingArgs", "GpuSharingPlugin"]
-
 _TOO_FEW, _BUSY = 1, 2
 _STATUSES = {
     _TOO_FEW: Status.unresolvable("node(s) had too few GPUs"),

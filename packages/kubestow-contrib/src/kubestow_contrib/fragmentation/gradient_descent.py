@@ -17,8 +17,6 @@ from kubestow_contrib.fragmentation.devices import WHOLE, GpuRequest, IdleDevice
 from kubestow_contrib.fragmentation.gpu_sharing import GpuSharingArgs, GpuSharingPlugin
 from kubestow_contrib.fragmentation.typical_pods import TypicalPod, UsableGpus
 
-__all__ = ["FragmentationArgs", "FragmentationGradientDescent"]
-
 Array = NDArray[np.int64]
 
 #: So many GPUs less of fragmentation, or more, have a sigmoid of 1, or 0, in double precision.

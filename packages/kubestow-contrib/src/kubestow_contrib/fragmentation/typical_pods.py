@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from kubestow_contrib.fragmentation.devices import WHOLE
 
-__all__ = ["TypicalPod", "UsableGpus", "typical_pods"]
-
 Array = NDArray[np.int64]
 
 

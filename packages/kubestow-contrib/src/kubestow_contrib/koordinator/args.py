@@ -9,14 +9,6 @@ import msgspec
 
 from kubestow.api.formats.duration import Duration
 
-__all__ = [
-    "AggregatedArgs",
-    "CustomAggregatedUsage",
-    "CustomUsageThresholds",
-    "LoadAwareSchedulingArgs",
-    "Percentage",
-]
-
 _AGGREGATIONS = ("avg", "p50", "p90", "p95", "p99")
 _DEFAULT_THRESHOLDS = {"cpu": 65, "memory": 95}
 _DEFAULT_FACTORS = {"cpu": 85, "memory": 70}

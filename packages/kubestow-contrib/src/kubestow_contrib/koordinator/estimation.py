@@ -10,8 +10,6 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.rules.pods import QOSClass, qos_class
 from kubestow.rules.requests import limits_by_spec
 
-__all__ = ["LABEL_KEYS", "PROD", "estimate", "priority_class"]
-
 PROD = "koord-prod"
 
 _MID, _BATCH, _FREE = "koord-mid", "koord-batch", "koord-free"

@@ -30,8 +30,6 @@ from kubestow_contrib.koordinator.estimation import LABEL_KEYS, PROD, estimate, 
 from kubestow_contrib.koordinator.node_loads import NodeLoads
 from kubestow_contrib.koordinator.node_metric import NodeMetric, Vector
 
-__all__ = ["LoadAwareScheduling"]
-
 _FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 _EXPIRED_KEY = 1
 #: Reports that have expired are noticed after at most so many seconds.

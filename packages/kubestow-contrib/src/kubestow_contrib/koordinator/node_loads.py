@@ -38,8 +38,6 @@ from kubestow_contrib.koordinator.node_metric import (
 from kubestow_contrib.koordinator.node_usage import NodeLoad, PodContributions
 from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes
 
-__all__ = ["LoadView", "NodeLoads"]
-
 _log = logging.getLogger(__name__)
 
 _THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"

@@ -16,8 +16,6 @@ from kubestow.api.meta import APIObject, Time
 from kubestow.errors import InvalidQuantity
 from kubestow_contrib.koordinator.estimation import PROD
 
-__all__ = ["AggregationKey", "NodeMetric", "NodeReport", "Vector", "read_report"]
-
 Vector = tuple[int, ...]
 """An amount per resource: millicores of CPU, bytes, or counts."""
 

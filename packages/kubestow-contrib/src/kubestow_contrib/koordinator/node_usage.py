@@ -14,8 +14,6 @@ from kubestow_contrib.koordinator.args import LoadAwareSchedulingArgs
 from kubestow_contrib.koordinator.estimation import PROD, priority_class
 from kubestow_contrib.koordinator.node_metric import AggregationKey, NodeReport, Vector
 
-__all__ = ["NodeLoad", "PodContributions"]
-
 _SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
 _SECONDS_AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 

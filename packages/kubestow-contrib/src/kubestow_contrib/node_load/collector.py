@@ -19,8 +19,6 @@ from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.node_load.usage import NodeUsage, UsageSample, usable
 
-__all__ = ["COLLECTION_PERIOD", "NEW_SAMPLES", "Collector", "UsageSource"]
-
 _log = logging.getLogger(__name__)
 
 #: The name of the event that new samples are.

@@ -19,8 +19,6 @@ from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.interface import Handle
 
-__all__ = ["RecentPods"]
-
 #: A pod counts as recent for at most so many seconds, whatever the metrics.
 _LONGEST = 600.0
 

@@ -13,8 +13,6 @@ from kubestow.errors import InvalidQuantity, Unreachable
 from kubestow.framework.interface import Handle
 from kubestow_contrib.node_load.usage import UsageSample
 
-__all__ = ["DEFAULT_ADDRESS", "LoadWatcher", "MetricsAPI", "Prometheus", "node_capacity", "node_name"]
-
 _PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 #: After so many nodes other tasks get a turn.
 _BATCH = 256

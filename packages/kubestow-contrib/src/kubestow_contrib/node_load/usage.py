@@ -23,17 +23,6 @@ from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import InvalidQuantity
 from kubestow.framework.event_registration import invalidation_mask, on
 
-__all__ = [
-    "CLOCK_SKEW",
-    "EXPIRATION",
-    "ChangedNodes",
-    "NodeCapacity",
-    "NodeUsage",
-    "UsageColumns",
-    "UsageSample",
-    "usable",
-]
-
 #: A sample is used for so many seconds after the end of its window.
 EXPIRATION = 300.0
 #: A sample whose window ends at most this many seconds from now is used, too.

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping
 
 from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology, zone_number
 
-__all__ = ["Container", "fingerprint", "read_placements", "xxh64"]
-
 _PREFIX = "pfp0v001"
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9

@@ -15,21 +15,6 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.rules.pods import QOSClass, qos_class
 from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, amount
 
-__all__ = [
-    "CONTAINER",
-    "CONTAINER_KINDS",
-    "POD",
-    "Amounts",
-    "ContainerRequests",
-    "PodRequests",
-    "is_at_node_level",
-    "is_exclusive",
-    "is_in_zones",
-    "is_native",
-    "unaligned_containers",
-    "unaligned_pods",
-]
-
 Amounts = Mapping[str, int]
 """Millicores of CPU, bytes, or counts, by resource."""
 

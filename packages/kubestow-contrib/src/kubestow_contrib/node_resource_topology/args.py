@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CacheArgs", "NodeResourceTopologyMatchArgs", "ResourceWeight", "ScoringStrategy"]
-
 
 class ResourceWeight(msgspec.Struct, frozen=True):
     """The weight of a resource, 1 unless positive."""

@@ -42,8 +42,6 @@ from kubestow_contrib.node_resource_topology.over_reserve import RESYNCED, OverR
 from kubestow_contrib.node_resource_topology.scoring import score_containers, score_pods, score_zones_needed
 from kubestow_contrib.node_resource_topology.zones import Available, Layout, NodeResourceTopology, Zones
 
-__all__ = ["Evictions", "NodeResourceTopologyMatch"]
-
 
 class Evictions:
     """Returns resources to zones. ``is_pending`` says whether the report of a node lacks pods that are on it."""

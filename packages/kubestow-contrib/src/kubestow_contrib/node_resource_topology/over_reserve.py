@@ -23,8 +23,6 @@ from kubestow_contrib.node_resource_topology.zones import (
     read_layout,
 )
 
-__all__ = ["RESYNCED", "OverReserve"]
-
 RESYNCED = "topology.node.k8s.io/Resynced"
 
 _ATTRIBUTE, _METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"

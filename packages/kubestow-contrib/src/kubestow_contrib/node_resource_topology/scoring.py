@@ -14,8 +14,6 @@ from kubestow_contrib.node_resource_topology.alignment import Amounts, PodReques
 from kubestow_contrib.node_resource_topology.args import ScoringStrategy
 from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, Layout
 
-__all__ = ["MOST_SEARCHED", "score_containers", "score_pods", "score_zones_needed"]
-
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

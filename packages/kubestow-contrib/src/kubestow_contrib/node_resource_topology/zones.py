@@ -20,19 +20,6 @@ from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle
 from kubestow_contrib.node_load.usage import ChangedNodes
 
-__all__ = [
-    "ABSENT",
-    "MOST_ZONES",
-    "Available",
-    "Layout",
-    "NodeResourceTopology",
-    "Zones",
-    "amount",
-    "read_available",
-    "read_layout",
-    "zone_number",
-]
-
 #: NUMA zones have numbers below this one; others are ignored.
 MOST_ZONES = 64
 _UNKNOWN_DISTANCE = 255

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_DEVIATION", "BetaParameters", "cumulative", "cumulative_of_one", "incomplete_beta", "match_moments"]
-
 Floats = NDArray[np.float64]
 
 #: A smaller deviation counts as none. The fraction converges in about the square root of the larger parameter, which

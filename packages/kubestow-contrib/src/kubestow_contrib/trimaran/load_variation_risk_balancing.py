@@ -20,8 +20,6 @@ from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
 from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, requests
 
-__all__ = ["LoadVariationRiskBalancing", "LoadVariationRiskBalancingArgs", "risk_scores"]
-
 Floats = NDArray[np.float64]
 
 

@@ -33,8 +33,6 @@ from kubestow_contrib.trimaran.beta_distribution import (
 )
 from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, limits, requests
 
-__all__ = ["Amounts", "LowRiskOverCommitment", "LowRiskOverCommitmentArgs", "limit_risk", "load_risk"]
-
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 

@@ -17,8 +17,6 @@ from kubestow.framework.interface import Handle
 from kubestow_contrib.node_load.collector import UsageSource
 from kubestow_contrib.node_load.sources import DEFAULT_ADDRESS, LoadWatcher, MetricsAPI, Prometheus
 
-__all__ = ["MetricProvider", "TrimaranArgs", "cpu_and_memory", "limits", "requests"]
-
 _METRICS_SERVER, _PROMETHEUS, _SIGNALFX = "KubernetesMetricsServer", "Prometheus", "SignalFx"
 
 

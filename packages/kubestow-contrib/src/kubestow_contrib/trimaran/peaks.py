@@ -23,8 +23,6 @@ from kubestow_contrib.node_load.usage import NodeCapacity
 from kubestow_contrib.range_normalization import inverted_range
 from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs
 
-__all__ = ["Peaks", "PeaksArgs", "PowerModel"]
-
 #: Raw scores are whole numbers of this part of the model's unit.
 _SCALE = 1e15
 _LARGEST = 2.0**62

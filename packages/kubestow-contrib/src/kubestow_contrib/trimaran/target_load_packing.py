@@ -27,8 +27,6 @@ from kubestow_contrib.node_load.recent_pods import RecentPods
 from kubestow_contrib.node_load.usage import NodeCapacity
 from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, cpu_and_memory
 
-__all__ = ["TargetLoadPacking", "TargetLoadPackingArgs"]
-
 #: How long it takes until metrics show a pod, in seconds.
 _REPORTING_INTERVAL = 60.0
 

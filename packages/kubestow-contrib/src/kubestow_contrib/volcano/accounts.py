@@ -31,8 +31,6 @@ from kubestow_contrib.volcano.queues import (
     read_queues,
 )
 
-__all__ = ["Accounts", "EndedPod", "Job", "JobKey", "QueueAccount", "lacking", "requests_of"]
-
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 _UNLIMITED = float("inf")
 #: A capability of 0 does not limit these.

@@ -16,8 +16,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
 
-__all__ = ["VolcanoBinpack", "VolcanoBinpackArgs"]
-
 
 class VolcanoBinpackArgs(msgspec.Struct, frozen=True):
     """The weights of resources; by default CPU and memory count alike. A resource without a weight does not count."""

@@ -21,16 +21,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "DEFAULT",
-    "NODE_ORDER_WEIGHTS",
-    "PREDICATES",
-    "ConfigurationProblem",
-    "PluginOption",
-    "VolcanoConfiguration",
-    "read_configuration",
-]
-
 #: What a scheduler without a configuration does, as Volcano.
 DEFAULT: Mapping[str, Any] = {
     "actions": "enqueue, allocate, backfill",

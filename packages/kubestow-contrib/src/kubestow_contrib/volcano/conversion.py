@@ -21,8 +21,6 @@ from kubestow_contrib.volcano.configuration import (
     read_configuration,
 )
 
-__all__ = ["SCHEDULER_NAME", "check", "converted", "to_scheduler_configuration"]
-
 SCHEDULER_NAME = "volcano"
 """The schedulerName of the profile, and of the pods that Volcano schedules."""
 

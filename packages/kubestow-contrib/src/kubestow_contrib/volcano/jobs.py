@@ -14,8 +14,6 @@ from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey, QueueAccoun
 from kubestow_contrib.volcano.configuration import VolcanoConfiguration
 from kubestow_contrib.volcano.queues import Amounts, dominant_share
 
-__all__ = ["Enqueueing", "JobOrder"]
-
 #: The subqueue of pods without a job.
 _OTHERS = JobKey("", "")
 #: A heap with fewer entries than this is not cleaned.

@@ -26,8 +26,6 @@ from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.volcano.accounts import Accounts, EndedPod, Job, JobKey
 
-__all__ = ["PodGroupPhases"]
-
 _log = logging.getLogger(__name__)
 
 _PERIOD = 1.0

@@ -16,19 +16,6 @@ from kubestow.api.meta import APIObject
 from kubestow.errors import InvalidQuantity
 from kubestow.log_fields import fields
 
-__all__ = [
-    "DEFAULT_QUEUE",
-    "TOLERANCE",
-    "Amounts",
-    "Division",
-    "Queue",
-    "QueueRules",
-    "amounts_of",
-    "dominant_share",
-    "read_queues",
-    "water_fill",
-]
-
 _log = logging.getLogger(__name__)
 
 Amounts = Mapping[str, int]

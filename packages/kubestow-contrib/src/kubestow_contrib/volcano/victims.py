@@ -16,8 +16,6 @@ from kubestow_contrib.volcano.configuration import VolcanoConfiguration
 from kubestow_contrib.volcano.jobs import JobOrder
 from kubestow_contrib.volcano.queues import dominant_share
 
-__all__ = ["Eviction", "EvictionRules"]
-
 _PREEMPTABLE = "volcano.sh/preemptable"
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _SYSTEM_NAMESPACE = "kube-system"

@@ -51,8 +51,6 @@ from kubestow_contrib.volcano.phases import PodGroupPhases
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
 
-__all__ = ["Volcano"]
-
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
 _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"

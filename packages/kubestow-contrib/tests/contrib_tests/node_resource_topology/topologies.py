@@ -12,8 +12,6 @@ from kubestow.testing import PluginHarness, node, pod
 from kubestow_contrib.node_resource_topology.node_resource_topology_match import NodeResourceTopologyMatch
 from kubestow_contrib.node_resource_topology.zones import NodeResourceTopology
 
-__all__ = ["NAME", "NIC", "Resources", "guaranteed", "harness", "node_of", "requesting", "topology", "zone"]
-
 NAME = NodeResourceTopologyMatch.name
 NIC = "vendor.example.com/nic"
 

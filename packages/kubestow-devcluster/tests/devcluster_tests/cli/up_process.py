@@ -12,8 +12,6 @@ from pathlib import Path
 
 from core_tests.hang_limit import HANG_LIMIT
 
-__all__ = ["Up", "children_of", "ended", "is_running", "started", "up"]
-
 _COMMAND = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0")
 
 

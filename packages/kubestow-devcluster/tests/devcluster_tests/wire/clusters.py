@@ -8,8 +8,6 @@ from devcluster_tests.client import PODS, Client
 from kubestow_devcluster.apiserver.registry.registry import WriteOptions
 from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["prepare"]
-
 IMAGE = "registry.k8s.io/pause:3.10.1"
 RESOURCES = {"requests": {"cpu": "100m", "memory": "64Mi"}}
 CONTAINER = {"name": "c", "image": IMAGE, "resources": RESOURCES}

@@ -10,8 +10,6 @@ from typing import Any
 
 from devcluster_tests.wire.recordings import Exchange, normalized
 
-__all__ = ["DIFFERENCES", "HEADERS", "difference", "differences_table", "discovery_problems"]
-
 #: Headers that clients act on.
 HEADERS = ("Warning", "Retry-After", "Location")
 

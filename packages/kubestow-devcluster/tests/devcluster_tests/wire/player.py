@@ -33,8 +33,6 @@ from kubestow_devcluster.apiserver.security.users import ADMIN
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["Player", "Replayed"]
-
 #: The recorded users that are not known by their name.
 _USERS = {"admin": ADMIN, "anonymous": ANONYMOUS}
 #: Fields whose values differ between servers and recur in later requests.

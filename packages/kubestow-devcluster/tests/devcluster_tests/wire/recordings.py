@@ -16,19 +16,6 @@ from kubestow_devcluster.apiserver.schema.type_table import model_for
 from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
 
-__all__ = [
-    "Event",
-    "Exchange",
-    "RecordedRequest",
-    "RecordedResponse",
-    "metadata_objects",
-    "name_of",
-    "normalized",
-    "protobuf_object",
-    "scenario",
-    "without_bookmarks",
-]
-
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _YAML_VERSION = re.compile(r'resourceVersion: "\d+"')

@@ -12,9 +12,6 @@ from typing import Any
 from kubestow_lab.capacity.estimate import Capacity
 from kubestow_lab.capacity.mix import CapacityMix
 
-__all__ = ["document", "mix_document", "mix_text", "text"]
-
-
 Object = dict[str, Any]
 
 

@@ -31,8 +31,6 @@ from kubestow_lab.capacity.independent_nodes import (
 )
 from kubestow_lab.capacity.pod_template import PodTemplate
 
-__all__ = ["COPIED_KINDS", "Capacity", "CapacityOptions", "StopReason", "estimate", "instances", "limit_reached"]
-
 #: The kinds beside nodes and pods that cluster-capacity copies into its simulation.
 COPIED_KINDS = frozenset(
     {

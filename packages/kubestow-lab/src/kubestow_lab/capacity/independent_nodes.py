@@ -17,8 +17,6 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import Profile
 
-__all__ = ["are_independent", "fill_independently", "first_by_name", "place_as_many", "place_in_rounds", "random_order"]
-
 #: The Reserve plugins that do nothing for pods without volumes and resource claims.
 _RESERVE_FOR_CLAIMS = ("VolumeBinding", "DynamicResources")
 #: Percentages of nodes to score that mean all of them.

@@ -31,8 +31,6 @@ from kubestow_lab.capacity.estimate import (
 )
 from kubestow_lab.capacity.pod_template import PodTemplate
 
-__all__ = ["ORDERS", "CapacityMix", "MixOptions", "estimate_mix"]
-
 #: The orders of templates.
 ORDERS = ("round-robin", "sequence")
 

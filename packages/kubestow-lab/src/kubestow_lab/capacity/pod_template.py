@@ -21,9 +21,6 @@ from kubestow.api.meta import convert
 from kubestow.engine.input.admission import Admission
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 
-__all__ = ["PodTemplate", "limit_range_pod"]
-
-
 Object = dict[str, Any]
 
 _NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
     from kubestow_lab.scheduler_perf.workload_run import RunOptions
 
-__all__ = ["bench"]
-
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
 
 

@@ -20,8 +20,6 @@ from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options
 from kubestow.errors import InputError, KubestowError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["capacity", "cluster_capacity"]
-
 _PARSE_ERROR = "Failed to parse pod spec file"
 _URL_TIMEOUT = 30.0
 _TIES = "Among nodes with equal scores, choose at random or the first by name."

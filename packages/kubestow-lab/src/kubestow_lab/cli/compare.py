@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 
-__all__ = ["compare"]
-
 _PER_SIDE = "Given twice, of the baseline and of the candidate."
 
 

@@ -10,8 +10,6 @@ import click
 
 from kubestow.cli.output import OUTPUTS, output_option, print_result
 
-__all__ = ["demo"]
-
 #: Far more than the default workload takes, so that it is placed on a slow and busy machine, too.
 _LIMIT = 600.0
 #: The line width without a terminal.

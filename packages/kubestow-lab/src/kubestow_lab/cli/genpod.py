@@ -17,8 +17,6 @@ from kubestow.errors import InputError, KubestowError
 if TYPE_CHECKING:
     from kubestow.engine.input.documents import SourceObject
 
-__all__ = ["genpod", "genpod_script"]
-
 Object = dict[str, Any]
 
 

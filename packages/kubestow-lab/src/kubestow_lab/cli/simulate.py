@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kubestow_lab.simulation.simulation import Simulation
     from kubestow_lab.simulation.simulation_result import SimulationResult
 
-__all__ = ["simulate"]
-
 
 @click.command()
 @workload_options

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kubestow_lab.simulation.arrivals import Arrivals
     from kubestow_lab.simulation.simulation import SimulationOptions
 
-__all__ = ["SimulationInput", "WorkloadInput", "simulation_options", "workload_options"]
-
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInput:

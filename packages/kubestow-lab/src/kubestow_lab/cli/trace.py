@@ -8,8 +8,6 @@ from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result
 
-__all__ = ["trace"]
-
 
 @click.command()
 @pod_argument

@@ -16,8 +16,6 @@ from kubestow.cli.output import OUTPUTS, output_option, print_result, progress_b
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
-__all__ = ["tune"]
-
 #: The names are checked by :mod:`kubestow_lab.tuning.objectives`, which takes a while to import.
 _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
 

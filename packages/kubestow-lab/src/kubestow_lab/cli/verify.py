@@ -15,8 +15,6 @@ from kubestow.errors import InputError
 if TYPE_CHECKING:
     from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
-__all__ = ["verify"]
-
 
 @click.command()
 @click.argument("files", metavar="FILE_OR_FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))

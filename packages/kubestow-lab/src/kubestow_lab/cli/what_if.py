@@ -18,8 +18,6 @@ from kubestow.cli.output import OUTPUTS, output_option, print_input, print_resul
 if TYPE_CHECKING:
     from kubestow_lab.what_if.pod_fates import NodeRemoval
 
-__all__ = ["what_if"]
-
 
 @click.group(cls=CommandGroup)
 def what_if() -> None:

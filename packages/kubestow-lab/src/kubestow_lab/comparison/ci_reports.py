@@ -14,8 +14,6 @@ from kubestow_lab.comparison.comparison import SimulationComparison
 from kubestow_lab.comparison.pod_differences import PodChange
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
-__all__ = ["as_junit", "as_markdown"]
-
 _MOST_GROUPS = 50
 _SUITE = "kubestow compare"
 #: Characters that XML 1.0 does not allow, escaped or not.

@@ -27,8 +27,6 @@ from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
 from kubestow_lab.simulation.simulation_result import SimulationResult
 
-__all__ = ["Side", "SimulationComparison", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Side:

@@ -8,9 +8,6 @@ from enum import StrEnum
 
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome
 
-__all__ = ["DifferenceGroup", "PodChange", "PodDifference", "difference_groups", "pod_differences"]
-
-
 _Key = tuple[str, int]
 
 

@@ -19,9 +19,6 @@ from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
 
-__all__ = ["METRICS", "RESOURCE_METRICS", "Metric", "MetricChange", "Unit", "is_metric", "metric_lines", "metrics_of"]
-
-
 _ZONE = "topology.kubernetes.io/zone"
 
 

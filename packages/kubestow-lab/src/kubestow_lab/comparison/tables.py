@@ -10,18 +10,6 @@ from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, 
 from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
-__all__ = [
-    "change_text",
-    "comparison_blocks",
-    "crossed_text",
-    "differs",
-    "groups_table",
-    "headline",
-    "metrics_table",
-    "thresholds_table",
-    "value_text",
-]
-
 #: Shown even if they are equal.
 _ALWAYS_SHOWN = ("pending", "placed")
 #: So many pods of a group are named, and so many groups are shown on a terminal.

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from kubestow.errors import InputError
 from kubestow_lab.comparison.simulation_metrics import is_metric, metric_lines
 
-__all__ = ["CheckedThreshold", "Threshold"]
-
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,

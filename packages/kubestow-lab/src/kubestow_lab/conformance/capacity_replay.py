@@ -37,9 +37,6 @@ from kubestow_lab.capacity.pod_template import PodTemplate
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Object
 from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
-__all__ = ["FormerBalancedAllocation", "replay_capacity", "with_former_plugins", "without_taints"]
-
-
 _RESOURCES = {resource.plural: resource for resource in WATCHED}
 _INVALID = "Failed to parse pod spec file: "
 

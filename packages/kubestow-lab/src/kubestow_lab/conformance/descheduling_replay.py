@@ -31,9 +31,6 @@ from kubestow.errors import ConfigurationError
 from kubestow_lab.conformance.recorded_cases import DescheduleCase, Object
 from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
 
-__all__ = ["replay_descheduling"]
-
-
 _PLURALS: dict[str, type[Any]] = {
     "nodes": Node,
     "pods": Pod,

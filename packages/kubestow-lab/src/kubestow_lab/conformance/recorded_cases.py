@@ -19,8 +19,6 @@ import msgspec
 
 from kubestow.errors import InputError
 
-__all__ = ["CapacityCase", "Case", "DescheduleCase", "read_cases"]
-
 Object = dict[str, Any]
 
 _CLUSTER_SCOPED = frozenset(

@@ -11,8 +11,6 @@ from kubestow_lab.conformance.descheduling_replay import replay_descheduling
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, DescheduleCase, read_cases
 from kubestow_lab.conformance.scheduling_replay import ReplayMismatch, replay
 
-__all__ = ["replay_file"]
-
 
 def replay_file(
     path: Path, registry: Registry

@@ -42,9 +42,6 @@ from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Uns
 from kubestow.scheduling.events.resources import CATALOGUED
 from kubestow_lab.conformance.recorded_cases import Case, Object
 
-__all__ = ["ReplayMismatch", "replay", "report_same_fields"]
-
-
 _STARTED_BEFORE = "2020-01-01T00:00:00Z"
 _FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
 

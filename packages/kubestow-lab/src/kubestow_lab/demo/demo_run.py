@@ -28,9 +28,6 @@ from kubestow_lab.demo.workload_submission import WorkloadSubmission, list_objec
 from kubestow_lab.workloads.report import Summary, summarise
 from kubestow_lab.workloads.workload import Workload
 
-__all__ = ["DemoProgress", "DemoResult", "run_demo"]
-
-
 _POLL_INTERVAL = 0.1
 #: The queue must be idle for this long before the run ends, in seconds.
 _IDLE_TIMEOUT = 1.5

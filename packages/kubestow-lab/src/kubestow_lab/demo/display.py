@@ -21,8 +21,6 @@ from kubestow_lab.demo.demo_run import DemoProgress, DemoResult
 from kubestow_lab.workloads.report import PendingGroup, Summary, Utilisation
 from kubestow_lab.workloads.workload import Workload
 
-__all__ = ["Display"]
-
 _NAMES = {
     "cpu": "CPU",
     "memory": "memory",

@@ -12,8 +12,6 @@ from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
 from kubestow_lab.workloads.workload import GateRemoval, Object, Workload
 
-__all__ = ["WorkloadSubmission", "list_objects"]
-
 _CONCURRENCY = 16
 _PAGE_SIZE = 1000
 

@@ -17,8 +17,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.requests import CPU, MEMORY
 from kubestow_lab.flow.problem import NodeCosts
 
-__all__ = ["COST_MODELS", "CostModel", "CpuMem", "Octopus", "Quincy"]
-
 Costs = NDArray[np.int64]
 
 _MIB = 2**20

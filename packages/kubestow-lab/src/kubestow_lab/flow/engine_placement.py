@@ -18,8 +18,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.profile import Profile
 
-__all__ = ["Assignment", "EnginePlacement"]
-
 Assignment = tuple[PodInfo, str]
 """A pod and the name of its node."""
 

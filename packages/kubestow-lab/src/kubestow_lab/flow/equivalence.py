@@ -23,8 +23,6 @@ from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow_lab.flow.cost_models import CostModel
 from kubestow_lab.flow.problem import FlowProblem, PodClass
 
-__all__ = ["Formulation", "formulate", "why_not_modelled"]
-
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

@@ -22,8 +22,6 @@ from kubestow_lab.flow.equivalence import why_not_modelled
 from kubestow_lab.flow.rounds import FlowRounds
 from kubestow_lab.flow.solvers import require_solvers
 
-__all__ = ["FlowPlacement", "FlowPlacementArgs"]
-
 _GATED = Status.unresolvable("waiting for the next round of FlowPlacement")
 
 

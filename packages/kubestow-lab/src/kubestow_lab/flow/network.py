@@ -21,8 +21,6 @@ from kubestow.errors import KubestowError
 from kubestow_lab.flow import solvers
 from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
-__all__ = ["flow_bound", "safe_slots", "solve_flow"]
-
 Amounts = NDArray[np.int64]
 
 #: The first pods of a node have an arc each; from then on arcs take twice as many each time, at their mean cost.

@@ -21,8 +21,6 @@ from kubestow_lab.flow import solvers
 from kubestow_lab.flow.network import flow_bound
 from kubestow_lab.flow.problem import FlowProblem, NodeCosts
 
-__all__ = ["Packing", "PackingOptions", "pack"]
-
 Amounts = NDArray[np.int64]
 
 #: A part has so many nodes, and its search this limit; a part counts for a least time, however soon it is packed.

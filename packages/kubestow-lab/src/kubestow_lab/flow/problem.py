@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from kubestow.rules.pods import HostPort
 
-__all__ = ["FlowProblem", "NodeCosts", "PodClass"]
-
 Amounts = NDArray[np.int64]
 
 

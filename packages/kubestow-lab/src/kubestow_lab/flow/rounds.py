@@ -25,8 +25,6 @@ from kubestow_lab.flow.engine_placement import Assignment, EnginePlacement
 from kubestow_lab.flow.equivalence import Formulation, formulate
 from kubestow_lab.flow.network import safe_slots, solve_flow
 
-__all__ = ["FlowRounds", "Migration", "Round", "RoundOptions", "Running"]
-
 Amounts = NDArray[np.int64]
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from kubestow.errors import InputError
 
-__all__ = ["cp_model", "max_flow", "min_cost_flow", "require_solvers"]
-
 _MISSING = "needs OR-Tools, install kubestow-lab[flow]"
 
 

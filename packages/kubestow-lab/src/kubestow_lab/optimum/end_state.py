@@ -19,8 +19,6 @@ from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import SimulationResult
 
-__all__ = ["EndState"]
-
 
 @dataclass
 class EndState:

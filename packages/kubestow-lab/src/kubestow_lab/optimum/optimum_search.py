@@ -26,9 +26,6 @@ from kubestow_lab.simulation.gap import Figures, Gap, Move
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import SimulationResult
 
-__all__ = ["OptimumOptions", "find_optimum"]
-
-
 Placement = dict[str, str]
 """The node of each placed pod, by uid."""
 

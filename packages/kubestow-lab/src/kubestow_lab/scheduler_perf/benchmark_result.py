@@ -15,19 +15,6 @@ from kubestow.errors import InputError
 from kubestow.version import VERSION
 from kubestow_lab.scheduler_perf.phase import PhaseResult
 
-__all__ = [
-    "BenchmarkResult",
-    "ComparedFigure",
-    "Machine",
-    "ResultComparison",
-    "WorkloadResult",
-    "compare_results",
-    "read_result",
-    "this_machine",
-    "write_result",
-]
-
-
 _FORMAT = "kubestow-benchmark/v1"
 
 

@@ -17,9 +17,6 @@ from kubestow.errors import APIError, InputError
 from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
 from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["APIServerCluster", "ClusterUnderTest", "Creation", "ObjectIdentity", "reference_to"]
-
-
 Creation = Callable[[], Awaitable[Object]]
 """Creates one object and returns it as stored."""
 

@@ -47,8 +47,6 @@ from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult
 from kubestow_lab.scheduler_perf.pod_operations import PodCreation, delete_pods
 from kubestow_lab.scheduler_perf.session import Session
 
-__all__ = ["WorkloadExecutor", "clean_up"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -23,9 +23,6 @@ from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
 from kubestow_lab.scheduler_perf.object_templates import Object
 
-__all__ = ["InMemoryCluster"]
-
-
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
 _WATCHED_GROUPS = {(resource.api_version.rpartition("/")[0], resource.kind) for resource in WATCHED}
 _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 403, 404, 409

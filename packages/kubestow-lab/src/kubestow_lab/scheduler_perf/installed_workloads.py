@@ -14,9 +14,6 @@ from typing import Any
 from kubestow.errors import InputError
 from kubestow_lab.scheduler_perf.test_cases import TestCase, WorkloadPlan, read_test_cases
 
-__all__ = ["Selection", "plans"]
-
-
 #: The name of workload files in a folder in scheduler_perf's layout.
 _FILE_NAME = "performance-config.yaml"
 

@@ -22,17 +22,6 @@ from kubestow_lab.scheduler_perf.operations import (
 )
 from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
-__all__ = [
-    "allocate_claims",
-    "churn",
-    "create_any",
-    "create_claims",
-    "create_driver",
-    "create_namespaces",
-    "create_nodes",
-    "update_any",
-]
-
 _log = logging.getLogger(__name__)
 
 

@@ -18,9 +18,6 @@ import yaml
 
 from kubestow.errors import InputError
 
-__all__ = ["Object", "ObjectTemplate"]
-
-
 Object = dict[str, Any]
 """A Kubernetes object as plain data."""
 

@@ -15,33 +15,6 @@ import msgspec
 from kubestow.api.formats.duration import Duration
 from kubestow.errors import InputError
 
-__all__ = [
-    "AllocateResourceClaims",
-    "Barrier",
-    "Churn",
-    "CreateAny",
-    "CreateNamespaces",
-    "CreateNodes",
-    "CreatePodSets",
-    "CreatePods",
-    "CreateResourceClaims",
-    "CreateResourceDriver",
-    "DeletePods",
-    "LabelNodeStrategy",
-    "NodeAllocatableStrategy",
-    "Operation",
-    "Parameters",
-    "Sleep",
-    "StartCollectingMetrics",
-    "StopCollectingMetrics",
-    "UniqueNodeLabelStrategy",
-    "UpdateAny",
-    "opcode",
-    "resolved",
-    "seconds",
-]
-
-
 Parameters = Mapping[str, Any]
 """The parameters of a workload by name: integers, strings, booleans or numbers."""
 

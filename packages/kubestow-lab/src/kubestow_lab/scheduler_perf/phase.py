@@ -28,8 +28,6 @@ from kubestow_lab.scheduler_perf.statistics import (
     windows,
 )
 
-__all__ = ["PhaseCollector", "PhaseResult", "ProcessUsage", "SchedulerProbe", "SchedulerUsage"]
-
 _log = logging.getLogger(__name__)
 
 

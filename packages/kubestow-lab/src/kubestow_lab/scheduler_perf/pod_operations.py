@@ -11,8 +11,6 @@ from kubestow_lab.scheduler_perf.operations import CreatePods, DeletePods, secon
 from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, has_labels
 from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
-__all__ = ["PodCreation", "create_volumes", "delete_pods"]
-
 
 class PodCreation:
     """A createPods operation: :meth:`prepare` does what needs not be measured, :meth:`run` the rest."""

@@ -10,9 +10,6 @@ from typing import Any
 
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["PodRecord", "PodTracker", "has_labels"]
-
-
 _NEVER = float("inf")
 
 

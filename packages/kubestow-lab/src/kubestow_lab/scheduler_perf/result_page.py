@@ -10,8 +10,6 @@ from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult, Result
 from kubestow_lab.scheduler_perf.phase import PhaseResult
 from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
 
-__all__ = ["comparison_blocks", "html_page", "result_blocks"]
-
 #: The rows of a workload's table of durations on a terminal, and the bars of its plot.
 _DURATIONS = 12
 _MIB = 1024 * 1024

@@ -12,9 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubestow_lab.scheduler_perf.statistics import histogram_quantile
 
-__all__ = ["DurationResult", "MetricsSource", "Snapshot", "durations_between", "parse_metrics"]
-
-
 MetricsSource = Callable[[], Awaitable[str]]
 """Scrapes the scheduler: its metrics in the text format. Raises KubestowError if they cannot be read."""
 

@@ -24,8 +24,6 @@ from kubestow.process import WallClock, stop_process
 from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
 from kubestow_lab.scheduler_perf.session import WorkloadFailed
 
-__all__ = ["MeasuredScheduler", "metrics_of", "scheduler_configuration", "scheduler_process", "supported_gates"]
-
 #: The client limits of scheduler_perf.
 _QPS, _BURST = 5000, 5000
 _READY = b'"Scheduling"'

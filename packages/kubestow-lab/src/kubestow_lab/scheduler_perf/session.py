@@ -17,9 +17,6 @@ from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
-__all__ = ["ExecutionOptions", "RunProgress", "Session", "WorkloadFailed"]
-
-
 _ALREADY_EXISTS = 409
 #: Between two looks at the state of pods, in seconds.
 _POLL_INTERVAL = 0.05

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-__all__ = ["Distribution", "distribution", "histogram_quantile", "percentile", "scheduler_perf_samples", "windows"]
-
 
 class Distribution(msgspec.Struct, rename="camel", frozen=True):
     """Mean and percentiles of some values."""

@@ -22,9 +22,6 @@ from kubestow_lab.scheduler_perf.operations import (
     resolved,
 )
 
-__all__ = ["TestCase", "WorkloadCase", "WorkloadPlan", "read_test_cases"]
-
-
 #: The place in the data that msgspec appends to its messages.
 _PLACE = re.compile(r" - at `\$(.*)`$")
 

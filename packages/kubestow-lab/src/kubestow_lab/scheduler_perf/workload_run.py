@@ -39,9 +39,6 @@ from kubestow_lab.scheduler_perf.scheduler_process import (
 from kubestow_lab.scheduler_perf.session import ExecutionOptions, RunProgress, Session, WorkloadFailed
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 
-__all__ = ["ExternalScheduler", "RunOptions", "check", "run_workload"]
-
-
 _EMBEDDED_SERVER = ("kubestow_devcluster.bare_apiserver",)
 _USER_AGENT = f"kubestow-bench/{VERSION}"
 

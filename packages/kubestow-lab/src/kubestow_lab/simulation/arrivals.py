@@ -23,12 +23,9 @@ from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow_lab.workloads import gpu, openb
+from kubestow_lab.workloads import gpu, openb, openb_shapes
 from kubestow_lab.workloads.gpu import PodShape
 from kubestow_lab.workloads.workload import DURATION, Object
-
-__all__ = ["ARRIVAL", "Arrival", "Arrivals", "load_trace"]
-
 
 #: Pod annotation with the time of its arrival, such as ``"90s"``; pods without it arrive at the start.
 ARRIVAL = "kubestow.dev/arrival"
@@ -317,7 +314,7 @@ def _cluster(path: Path) -> ClusterObjects:
 def _arrivals(path: Path) -> Arrivals:
     """Pods of one shape share their spec; most pods of a trace have one of a few shapes."""
     templates: dict[PodShape, tuple[Pod, Object]] = {}
-    arrivals = Arrivals(attribution=openb.ATTRIBUTION)
+    arrivals = Arrivals(attribution=openb_shapes.ATTRIBUTION)
     for traced in openb.read_pods(path):
         if traced.shape not in templates:
             templates[traced.shape] = _template(traced.shape)

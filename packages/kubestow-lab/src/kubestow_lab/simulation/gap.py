@@ -9,9 +9,6 @@ from typing import Any
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 
-__all__ = ["Figures", "Gap", "Move"]
-
-
 _SHOWN = 12
 
 

@@ -20,9 +20,6 @@ from kubestow.scheduling.interfaces import Resource
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 
-__all__ = ["resulting_objects"]
-
-
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 

@@ -13,16 +13,6 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow_lab.simulation.arrivals import Arrival
 
-__all__ = [
-    "OutcomeRecorder",
-    "OutcomeState",
-    "PodOutcome",
-    "StartedPreemption",
-    "UnplacedGroup",
-    "outcome_of",
-    "pending_groups",
-]
-
 
 class OutcomeState(StrEnum):
     """Where a pod is at the end of a simulation."""

@@ -35,8 +35,6 @@ from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival
 
-__all__ = ["ArrivalListener", "SimulatedCluster"]
-
 
 class ArrivalListener(Protocol):
     """Hears of pods that come and go in a simulated cluster."""

@@ -38,8 +38,6 @@ from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.simulation_result import Busiest, NodeState, SimulationResult
 from kubestow_lab.simulation.timeline import RequestedAmounts, Timeline, TypicalPods
 
-__all__ = ["Simulation", "SimulationOptions", "SimulationProgress"]
-
 #: How long the scheduler may be busy after the last arrival or departure without binding a pod, in virtual seconds.
 _MAX_IDLE = 900.0
 #: Between two checks whether the scheduler has nothing left to do, in virtual seconds.

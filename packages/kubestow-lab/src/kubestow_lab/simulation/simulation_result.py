@@ -29,9 +29,6 @@ from kubestow_lab.simulation.timeline import ClusterSample
 if TYPE_CHECKING:
     from kubestow_lab.simulation.gap import Gap
 
-__all__ = ["TABLES", "Busiest", "NodeState", "SimulationResult", "write_csv", "write_parquet"]
-
-
 Columns = dict[str, list[Any]]
 
 #: The tables of a result.

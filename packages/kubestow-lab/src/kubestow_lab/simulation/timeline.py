@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 
-__all__ = ["ClusterSample", "RequestedAmounts", "Timeline", "TypicalPods"]
-
-
 #: The share of the pods that the typical shapes cover, and their maximum number.
 _COVERAGE, _MAX_SHAPES = 0.95, 64
 

@@ -12,8 +12,6 @@ from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
-__all__ = ["DESCRIPTIONS", "NAMES", "check_objectives", "measure"]
-
 DESCRIPTIONS: Mapping[str, str] = {
     "pending": "pods without a node",
     "fragmentation": "the unusable share of what is free, mean of the resources that pods of the workload request",

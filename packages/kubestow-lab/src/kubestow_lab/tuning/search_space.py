@@ -37,8 +37,6 @@ from kubestow.errors import ConfigurationError, InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import Registry, implements
 
-__all__ = ["Candidate", "NodePrices", "Parameter", "SearchSpace"]
-
 Object = dict[str, Any]
 Candidate = tuple[int, ...]
 """The number of the value of each parameter."""

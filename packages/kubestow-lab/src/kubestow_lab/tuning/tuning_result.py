@@ -11,8 +11,6 @@ from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
 
-__all__ = ["Trial", "TuningResult"]
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:

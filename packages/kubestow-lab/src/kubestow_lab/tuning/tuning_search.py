@@ -31,9 +31,6 @@ from kubestow_lab.tuning.objectives import check_objectives, measure
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
 from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 
-__all__ = ["TuningOptions", "tune"]
-
-
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16
 _ATTEMPTS = 200

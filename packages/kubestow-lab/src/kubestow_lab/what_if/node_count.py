@@ -32,8 +32,6 @@ from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.what_if.node_pools import NodePool, all_nodes
 from kubestow_lab.what_if.pool_needs import NodesNeeded, PoolNeed
 
-__all__ = ["nodes_needed"]
-
 Counts = tuple[int, ...]
 
 #: So many copies of a pod, or more, are placed all at once where that is possible.

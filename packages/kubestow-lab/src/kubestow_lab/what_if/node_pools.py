@@ -32,8 +32,6 @@ from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.rules.requests import requests_by_spec
 
-__all__ = ["NodePool", "pool_like", "read_node_pools"]
-
 _ZONE, _HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 #: Labels that differ from node to node.
 _OF_ONE_NODE = (_HOSTNAME, _ZONE, "failure-domain.beta.kubernetes.io/zone")

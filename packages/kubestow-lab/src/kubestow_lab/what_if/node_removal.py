@@ -39,8 +39,6 @@ from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.what_if.pod_fates import Fate, NodeRemoval, PodFate
 
-__all__ = ["drain", "lose", "nodes_in_zone", "nodes_named"]
-
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 #: The kinds that the scheduler and the controllers change; the others stay as they are from round to round.

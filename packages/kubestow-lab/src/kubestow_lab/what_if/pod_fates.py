@@ -12,8 +12,6 @@ from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
 
-__all__ = ["Fate", "NodeRemoval", "PodFate"]
-
 #: More pods than this are shown by owner, not one by one; more nodes than this are counted.
 _FEW_PODS = 30
 _FEW_NODES = 8

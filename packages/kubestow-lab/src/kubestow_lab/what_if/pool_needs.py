@@ -10,8 +10,6 @@ from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.what_if.node_pools import NodePool
 
-__all__ = ["NodesNeeded", "PoolNeed"]
-
 
 @dataclass(frozen=True, slots=True)
 class PoolNeed:

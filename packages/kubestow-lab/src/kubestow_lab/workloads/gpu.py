@@ -27,21 +27,6 @@ from typing import Literal, get_args
 
 from kubestow_lab.workloads.workload import Object
 
-__all__ = [
-    "GPU",
-    "GPU_MILLI",
-    "GPU_MODEL",
-    "NAMESPACE",
-    "QOS",
-    "QOS_CLASSES",
-    "NodeShape",
-    "PodShape",
-    "QoS",
-    "model_term",
-    "node",
-    "pod",
-]
-
 #: Whole GPUs, the resource name of the NVIDIA device plugin.
 GPU = "nvidia.com/gpu"
 #: Thousandths of GPUs: 1000 per GPU.

@@ -22,8 +22,6 @@ from kubestow_lab.workloads.gpu import NodeShape, PodShape
 from kubestow_lab.workloads.openb_shapes import ATTRIBUTION
 from kubestow_lab.workloads.workload import DURATION, Object, Workload
 
-__all__ = ["ATTRIBUTION", "TraceFiles", "TracePod", "list_files", "read", "read_nodes", "read_pods"]
-
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIME_COLUMNS = ("creation_time", "deletion_time")

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 
-__all__ = ["ATTRIBUTION", "GPU_MODELS", "NODES", "PODS"]
-
 ATTRIBUTION = (
     "Alibaba cluster-trace-gpu-v2023 (github.com/alibaba/clusterdata); "
     'Weng et al., "Beware of Fragmentation", USENIX ATC 2023'

@@ -22,8 +22,6 @@ from kubestow.rules.pods import is_terminal
 from kubestow.rules.requests import PODS, allocatable_amounts, requests_by_spec
 from kubestow_lab.workloads.gpu import GPU, GPU_MILLI, GPU_MODEL
 
-__all__ = ["Latency", "PendingGroup", "Summary", "Utilisation", "latency", "summarise", "utilisation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:

@@ -22,8 +22,6 @@ from kubestow_lab.workloads import gpu, openb_shapes
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 from kubestow_lab.workloads.workload import GateRemoval, Object, Workload
 
-__all__ = ["APPROVAL_GATE", "DEDICATED", "PRIORITY_CLASSES", "QUOTA_GATE", "SEED", "TEAM", "generate"]
-
 T = TypeVar("T")
 
 SEED = 42

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DURATION", "GateRemoval", "Object", "Workload"]
-
 #: A Kubernetes object in API JSON form.
 Object = dict[str, Any]
 

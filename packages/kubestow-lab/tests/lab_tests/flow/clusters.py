@@ -9,8 +9,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions
 
-__all__ = ["infos", "scheduler_of"]
-
 
 def scheduler_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> OfflineScheduler:
     """A scheduler with default plugins on these nodes, with these pods placed."""

@@ -7,8 +7,6 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-__all__ = ["Page", "embedded_data"]
-
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
 

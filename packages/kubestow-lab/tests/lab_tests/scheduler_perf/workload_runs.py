@@ -32,8 +32,6 @@ from kubestow_lab.scheduler_perf.session import ExecutionOptions, Session
 from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
 from kubestow_lab.scheduler_perf.workload_run import RunOptions, run_workload
 
-__all__ = ["NoProgress", "plan_in", "run_in_memory", "run_on_server"]
-
 
 class NoProgress:
     """Implements the progress of a workload by ignoring it."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
-__all__ = ["ReplicaSet", "StatefulSet"]
-
 
 class ReplicaSetSpec(APIObject, frozen=True):
     """``spec`` of a ReplicaSet."""

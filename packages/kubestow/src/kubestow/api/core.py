@@ -14,41 +14,6 @@ from msgspec import field
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta, Time
 
-__all__ = [
-    "AWSElasticBlockStoreVolumeSource",
-    "Affinity",
-    "AzureDiskVolumeSource",
-    "AzureFileVolumeSource",
-    "CinderVolumeSource",
-    "Container",
-    "ContainerPort",
-    "GCEPersistentDiskVolumeSource",
-    "Namespace",
-    "Node",
-    "NodeAffinity",
-    "NodeSelector",
-    "NodeSelectorRequirement",
-    "NodeSelectorTerm",
-    "Pod",
-    "PodAffinity",
-    "PodAffinityTerm",
-    "PodCondition",
-    "PodSpec",
-    "PodStatus",
-    "PortworxVolumeSource",
-    "PreferredSchedulingTerm",
-    "ReplicationController",
-    "ResourceList",
-    "ResourceRequirements",
-    "Service",
-    "Taint",
-    "Toleration",
-    "TopologySpreadConstraint",
-    "Volume",
-    "VsphereVirtualDiskVolumeSource",
-    "WeightedPodAffinityTerm",
-]
-
 ResourceList = dict[str, Quantity]
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 

@@ -11,8 +11,6 @@ from typing import ClassVar
 
 from kubestow.api.meta import APIObject, ObjectMeta
 
-__all__ = ["CustomObject"]
-
 
 class CustomObject(APIObject, frozen=True):
     """The base of these structs. ``resource`` is ``<plural>.<version>.<group>``, with an empty group for core/v1."""

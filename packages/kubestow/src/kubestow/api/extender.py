@@ -17,24 +17,6 @@ from msgspec import Raw, field
 from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import InvalidObject
 
-__all__ = [
-    "MAX_SCORE",
-    "BindingArgs",
-    "BindingResult",
-    "ExtenderArgs",
-    "FilterResult",
-    "HostPriority",
-    "MetaPod",
-    "MetaVictims",
-    "NodeList",
-    "PreemptionArgs",
-    "PreemptionResult",
-    "Victims",
-    "name_of",
-    "read",
-    "uid_of",
-]
-
 MAX_SCORE = 10
 """The highest score of an extender (MaxExtenderPriority); the lowest is 0."""
 

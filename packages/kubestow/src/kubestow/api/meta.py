@@ -16,18 +16,6 @@ import msgspec
 
 from kubestow.errors import InvalidObject
 
-__all__ = [
-    "UNDECODABLE",
-    "APIObject",
-    "LabelSelector",
-    "LabelSelectorRequirement",
-    "ObjectMeta",
-    "OwnerReference",
-    "Time",
-    "convert",
-    "decode",
-]
-
 T = TypeVar("T")
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
-__all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"]
-
 
 class PodDisruptionBudgetSpec(APIObject, frozen=True):
     """``spec`` of a PodDisruptionBudget: the pods it protects."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["REASON_SCHEDULER_ERROR", "REASON_UNSCHEDULABLE", "ConditionType", "EventType"]
-
 #: The reasons of the conditions PodScheduled and PodGroupScheduled (semantics 5.9).
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_SCHEDULER_ERROR = "SchedulerError"

@@ -15,46 +15,6 @@ from kubestow.api.core import NodeSelector
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
-__all__ = [
-    "EXTENDED_RESOURCE_CLAIM",
-    "FINALIZER",
-    "AllocatedDeviceStatus",
-    "AllocationResult",
-    "CELDeviceSelector",
-    "CapacityRequestPolicy",
-    "CapacityRequestPolicyRange",
-    "CapacityRequirements",
-    "Counter",
-    "CounterSet",
-    "Device",
-    "DeviceAllocationConfiguration",
-    "DeviceAllocationResult",
-    "DeviceAttribute",
-    "DeviceCapacity",
-    "DeviceClaim",
-    "DeviceClaimConfiguration",
-    "DeviceClass",
-    "DeviceClassSpec",
-    "DeviceConfiguration",
-    "DeviceConstraint",
-    "DeviceCounterConsumption",
-    "DeviceRequest",
-    "DeviceRequestAllocationResult",
-    "DeviceSelection",
-    "DeviceSelector",
-    "DeviceSubRequest",
-    "DeviceTaint",
-    "DeviceToleration",
-    "ExactDeviceRequest",
-    "ResourceClaim",
-    "ResourceClaimConsumerReference",
-    "ResourceClaimSpec",
-    "ResourceClaimStatus",
-    "ResourcePool",
-    "ResourceSlice",
-    "ResourceSliceSpec",
-]
-
 #: Prevents the deletion of an allocated claim while it is in use.
 FINALIZER = "resource.kubernetes.io/delete-protection"
 #: Annotation of claims that the scheduler created for a pod's extended resources; its value is "true".

@@ -11,22 +11,6 @@ import msgspec
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
-__all__ = [
-    "BasicSchedulingPolicy",
-    "Condition",
-    "CoschedulingPodGroup",
-    "CoschedulingPodGroupSpec",
-    "GangSchedulingPolicy",
-    "PodGroup",
-    "PodGroupSchedulingConstraints",
-    "PodGroupSchedulingPolicy",
-    "PodGroupSpec",
-    "PodGroupStatus",
-    "TopologyConstraint",
-    "VolcanoPodGroup",
-    "VolcanoPodGroupSpec",
-]
-
 
 class Condition(APIObject, frozen=True):
     """A ``metav1.Condition`` with all its fields, because lists of them are written back as a whole."""

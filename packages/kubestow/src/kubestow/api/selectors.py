@@ -14,8 +14,6 @@ import msgspec
 from kubestow.api.meta import LabelSelector
 from kubestow.errors import InvalidSelector
 
-__all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector", "compile_selector", "go_int64"]
-
 _NEEDS_VALUES = frozenset({"In", "NotIn"})
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 

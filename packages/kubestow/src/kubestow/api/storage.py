@@ -21,28 +21,6 @@ from kubestow.api.core import (
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
-__all__ = [
-    "BETA_STORAGE_CLASS",
-    "BIND_COMPLETED",
-    "BOUND_BY_CONTROLLER",
-    "IS_DEFAULT_CLASS",
-    "READ_WRITE_ONCE_POD",
-    "SELECTED_NODE",
-    "STORAGE",
-    "WAIT_FOR_FIRST_CONSUMER",
-    "CSIDriver",
-    "CSINode",
-    "CSIStorageCapacity",
-    "ClaimReference",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "PersistentVolumeClaimStatus",
-    "PersistentVolumeStatus",
-    "StorageClass",
-    "TopologySelectorTerm",
-    "VolumeAttachment",
-]
-
 STORAGE = "storage"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"

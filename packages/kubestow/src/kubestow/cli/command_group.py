@@ -10,9 +10,6 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["CommandGroup", "completion", "usage_error_text", "version_option", "with_common_options"]
-
-
 _VERSION_TEXT = f"kubestow {VERSION} (Kubernetes {KUBERNETES_VERSION})"
 
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
     from kubestow.framework.profile import Registry
 
-__all__ = ["config"]
-
-
 _PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
 )

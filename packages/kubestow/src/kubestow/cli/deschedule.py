@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kubestow.descheduling.interface import DeschedulingPlugin
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
-__all__ = ["deschedule"]
-
 
 @click.command(cls=FlagCommand, catalog=DESCHEDULE)
 def deschedule(flags: Flags) -> int:

@@ -11,8 +11,6 @@ from kubestow.cli.flag_values import BOOL, DURATION, FLOAT, INT, PATH, STRING, S
 from kubestow.cli.scheduler_flags import SECTIONS, Flag, FlagCatalog
 from kubestow.config import Duration
 
-__all__ = ["DESCHEDULE"]
-
 
 def _seconds(seconds: int) -> Duration:
     return Duration.of(seconds=seconds)

@@ -29,16 +29,6 @@ from kubestow.serving.options import (
     ServingOptions,
 )
 
-__all__ = [
-    "allowed_labels",
-    "configured",
-    "feature_gates",
-    "flight_record_size",
-    "seed",
-    "serving_options",
-    "write_configuration",
-]
-
 _log = logging.getLogger(__name__)
 
 

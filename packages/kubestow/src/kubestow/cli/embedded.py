@@ -35,18 +35,6 @@ if TYPE_CHECKING:
     from kubestow.cli.scheduler_app import SchedulerApp
     from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = [
-    "ReadyScheduler",
-    "SchedulerArguments",
-    "SchedulerEnded",
-    "SchedulerFiles",
-    "SchedulerProcess",
-    "configure_logging",
-    "main",
-    "run_in_process",
-    "scheduler_process",
-]
-
 _log = logging.getLogger(__name__)
 
 

@@ -14,9 +14,6 @@ import click
 
 from kubestow.errors import ConfigurationError, InputError
 
-__all__ = ["DropIn", "bad_input_is_status_1", "wait_for_signal"]
-
-
 P = ParamSpec("P")
 
 

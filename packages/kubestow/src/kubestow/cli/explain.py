@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
     from kubestow.engine.explanation.node_tables import NodeComparison
 
-__all__ = ["explain"]
-
 
 @click.command()
 @pod_argument

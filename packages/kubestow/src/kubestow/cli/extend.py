@@ -16,8 +16,6 @@ from kubestow.cli.inputs import is_loopback
 if TYPE_CHECKING:
     from kubestow.extender.extender_app import ExtenderApp
 
-__all__ = ["extend"]
-
 
 @click.command()
 @click.option(

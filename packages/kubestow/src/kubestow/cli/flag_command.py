@@ -18,8 +18,6 @@ from kubestow.cli.flag_values import BOOL
 from kubestow.cli.scheduler_flags import RUN, Flag, FlagCatalog
 from kubestow.errors import ConfigurationError, InputError
 
-__all__ = ["FlagCommand", "Flags", "parse_flags"]
-
 
 @dataclass(frozen=True, slots=True)
 class Flags:

@@ -15,24 +15,6 @@ from typing import Any
 from kubestow.config import Duration
 from kubestow.http.tls import SNICertificate
 
-__all__ = [
-    "ADDRESS",
-    "BOOL",
-    "DURATION",
-    "FLOAT",
-    "INT",
-    "INTS",
-    "MAP",
-    "PATH",
-    "PORT",
-    "SNI",
-    "STRING",
-    "STRINGS",
-    "FlagType",
-    "one_of",
-]
-
-
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 

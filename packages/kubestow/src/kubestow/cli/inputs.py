@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
-__all__ = [
-    "CONNECTION_OPTIONS",
-    "ClusterConnection",
-    "ClusterInput",
-    "LiveObjects",
-    "PodName",
-    "SchedulerInput",
-    "cluster_options",
-    "connection_options",
-    "fetch_cluster",
-    "fetch_objects",
-    "grouped_options",
-    "is_loopback",
-    "list_objects",
-    "pod_argument",
-    "scheduler_options",
-]
-
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from kubestow.client.rest.transport import Transport
     from kubestow.flight_record.writer import SegmentWriter
 
-__all__ = ["record", "snapshot", "why"]
-
-
 _SCHEDULER_LABEL = "app.kubernetes.io/name=kubestow"
 _SECURE_PORT = 10259
 #: How many replicas of the scheduler are tried: only the leader knows the queue.

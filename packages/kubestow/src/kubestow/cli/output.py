@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import InputSummary
     from kubestow.reports.model import Block
 
-__all__ = [
-    "OUTPUTS",
-    "OutputForms",
-    "ShowProgress",
-    "emit",
-    "output_option",
-    "print_blocks",
-    "print_data",
-    "print_input",
-    "print_result",
-    "progress_bar",
-    "report_written",
-]
-
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

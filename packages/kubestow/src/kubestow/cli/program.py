@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kubestow.framework.interface import Plugin
     from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["run"]
-
 
 def run(
     *,

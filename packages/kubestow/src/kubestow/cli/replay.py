@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kubestow.flight_record.redecision import PodComparison, Redecision
     from kubestow.flight_record.segment import Segment
 
-__all__ = ["replay"]
-
-
 #: The differences of one kind that a table shows.
 _SHOWN = 20
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kubestow.framework.interface import Plugin
     from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["run", "run_scheduler"]
-
 _log = logging.getLogger(__name__)
 
 

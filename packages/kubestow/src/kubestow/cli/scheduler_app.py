@@ -47,8 +47,6 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["AppOptions", "SchedulerApp"]
-
 _log = logging.getLogger(__name__)
 
 

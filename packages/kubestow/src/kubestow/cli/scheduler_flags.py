@@ -29,8 +29,6 @@ from kubestow.cli.flag_values import (
 from kubestow.config import Duration
 from kubestow.http.tls import TLS_VERSIONS
 
-__all__ = ["BY_NAME", "REMOVED", "RUN", "SECTIONS", "Flag", "FlagCatalog"]
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:

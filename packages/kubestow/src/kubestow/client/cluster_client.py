@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
+from kubestow.api.meta import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.listing import list_names
 from kubestow.client.object_requests import PodClient, ResourceClaimClient, merge_patch
@@ -31,13 +32,10 @@ from kubestow.client.rest.transport import (
     TokenBucketRateLimiter,
     Transport,
 )
-from kubestow.client.watch_decoding import UNDECODABLE
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference, Resource, Subscriber
-
-__all__ = ["ClusterClient"]
 
 _log = logging.getLogger(__name__)
 

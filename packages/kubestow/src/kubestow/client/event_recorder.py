@@ -27,8 +27,6 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, jittered
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
 
-__all__ = ["EventRecorder"]
-
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 

@@ -33,8 +33,6 @@ from kubestow.errors import ExtenderError, InputError, InvalidObject
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
 
-__all__ = ["HTTPExtender", "HTTPExtenders", "tls_context"]
-
 T = TypeVar("T")
 
 _DEFAULT_TIMEOUT = 5.0

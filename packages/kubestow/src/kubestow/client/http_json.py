@@ -13,8 +13,6 @@ import msgspec
 from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import Unreachable
 
-__all__ = ["JSONServer", "PrometheusSample", "query_vector"]
-
 #: A request is given up after so many seconds.
 _TIME_LIMIT = 10.0
 

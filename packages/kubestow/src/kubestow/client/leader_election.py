@@ -28,15 +28,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from kubestow.api.formats.timestamps import micro_timestamp
+from kubestow.api.meta import UNDECODABLE
 from kubestow.api.reports import EventType
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import USER_AGENT, Transport
-from kubestow.client.watch_decoding import UNDECODABLE
 from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
-
-__all__ = ["LeaderElector", "LeaseLock", "LeaseTimings", "lease_candidate"]
 
 _log = logging.getLogger(__name__)
 

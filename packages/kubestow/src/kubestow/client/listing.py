@@ -12,8 +12,6 @@ from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["list_names", "list_pages"]
-
 _PAGE_SIZE, _NAMES_PAGE_SIZE = 1000, 500
 _GONE = 410
 

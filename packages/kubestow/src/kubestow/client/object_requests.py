@@ -21,8 +21,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
 
-__all__ = ["PodClient", "ResourceClaimClient", "merge_patch"]
-
 _encode = msgspec.json.Encoder().encode
 
 

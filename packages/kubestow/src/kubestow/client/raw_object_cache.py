@@ -20,8 +20,6 @@ from kubestow import config
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["RawObjectCache"]
-
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 
 #: Namespace and name.

@@ -21,10 +21,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubestow import gc_tuning
+from kubestow.api.meta import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
 from kubestow.client.watch_decoding import (
-    UNDECODABLE,
     Bookmark,
     LineSplitter,
     ListPage,
@@ -35,8 +35,6 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, jittered
 from kubestow.scheduling.interfaces import Clock, Resource, Subscriber
-
-__all__ = ["Reflector"]
 
 _log = logging.getLogger(__name__)
 

@@ -18,16 +18,6 @@ from kubestow.api.meta import UNDECODABLE, decode
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = [
-    "UNDECODABLE",
-    "Bookmark",
-    "LineSplitter",
-    "ListPage",
-    "ObjectDecoder",
-    "SharedPodFields",
-    "WatchLine",
-]
-
 
 class WatchLine(msgspec.Struct, gc=False):
     """One line of a watch; ``object`` is not decoded yet."""

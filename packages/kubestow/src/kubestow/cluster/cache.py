@@ -33,8 +33,6 @@ from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
 from kubestow.errors import KubestowError
 
-__all__ = ["Cluster", "PlacedPod", "PodListener"]
-
 T = TypeVar("T", bound=KubernetesObject)
 
 #: The event resources of kinds; changes of other kinds requeue no pod and invalidate no result.

@@ -15,8 +15,6 @@ from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.changes.journal import EVERY_ROW, ROLLED_BACK, Changes, Journal
 from kubestow.cluster.nodes.table import NodeTable
 
-__all__ = ["ANY_CHANGE", "FEW_ROWS", "NEVER", "RESULT_CHANGES", "Cycle", "Generation", "InvalidationMask"]
-
 ANY_CHANGE = -1
 """Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
 RESULT_CHANGES = ROLLED_BACK | 1 << 64

@@ -14,8 +14,6 @@ from kubestow.cluster.changes.journal import Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["NOMINATED", "Nominations"]
-
 #: The journal bits of a nomination that is made or dropped.
 NOMINATED = ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits
 

@@ -24,8 +24,6 @@ from kubestow.cluster.topology.counters import Counters
 from kubestow.errors import KubestowError
 from kubestow.rules.pods import HostPort
 
-__all__ = ["CHANGED", "TERMS_CARRIED", "PlacedPods", "PlacementListener"]
-
 _ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 _DELETED = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE).bits
 _STARTED = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_START_TIME).bits

@@ -21,8 +21,6 @@ from kubestow.api.resource import (
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.pods.caches import BoundedCache
 
-__all__ = ["AllocatedDevices", "DeviceID", "ResourceClaimTracker"]
-
 #: Versions of up to this many pools are kept even if nothing is allocated from them.
 _FEW_POOLS = 1024
 #: So many changes of pools are remembered.

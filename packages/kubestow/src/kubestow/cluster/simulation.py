@@ -28,8 +28,6 @@ from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 
-__all__ = ["Simulation"]
-
 #: The journal bits of changes that are undone.
 _UNDONE = POD_BITS | NOMINATED | TERMS_CARRIED
 

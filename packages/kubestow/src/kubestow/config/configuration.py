@@ -16,24 +16,6 @@ from msgspec import field
 
 from kubestow.api.formats.duration import Duration
 
-__all__ = [
-    "API_VERSION",
-    "GROUP",
-    "KIND",
-    "ClientConnectionConfiguration",
-    "Extender",
-    "ExtenderManagedResource",
-    "ExtenderTLSConfig",
-    "ExtensionPoint",
-    "KubeSchedulerConfiguration",
-    "KubeSchedulerProfile",
-    "LeaderElectionConfiguration",
-    "PluginConfig",
-    "PluginEntry",
-    "PluginSet",
-    "Plugins",
-]
-
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"

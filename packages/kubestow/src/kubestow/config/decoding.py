@@ -20,8 +20,6 @@ from msgspec import inspect
 from kubestow.api.formats.duration import Duration
 from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Decoder", "describe_value", "is_list"]
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 _INT32 = (-(2**31), 2**31 - 1)

@@ -40,8 +40,6 @@ from kubestow.config.plugin_args import (
     VolumeBindingArgs,
 )
 
-__all__ = ["default_plugins", "merge_plugins", "set_data_defaults", "set_defaults"]
-
 _DEFAULT_PLUGINS = (
     PluginEntry(name="SchedulingGates"),
     PluginEntry(name="PrioritySort"),

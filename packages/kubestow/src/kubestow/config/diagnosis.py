@@ -22,8 +22,6 @@ from kubestow.config.loading import Source, check, decode_args
 from kubestow.config.type_meta import LEGACY_VERSIONS, split_type_meta
 from kubestow.config.validation import validate
 
-__all__ = ["diagnose"]
-
 _COMPARED = (
     frozenset({"leaderElect", "leaseDuration", "renewDeadline", "retryPeriod"}),
     frozenset({"podInitialBackoffSeconds", "podMaxBackoffSeconds"}),

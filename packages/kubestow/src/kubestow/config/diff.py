@@ -17,8 +17,6 @@ import yaml
 from kubestow.config.document import parse_document
 from kubestow.config.field_errors import child
 
-__all__ = ["FieldDiff", "annotated", "diff"]
-
 _ADDED = "not in the default"
 
 

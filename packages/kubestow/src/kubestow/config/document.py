@@ -19,8 +19,6 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kubestow.config.field_errors import FieldError, child
 
-__all__ = ["Document", "DocumentError", "Position", "parse_document", "unwrap_config_map"]
-
 
 class DocumentError(Exception):
     """The text is neither valid YAML nor valid JSON; ``error`` says where and why."""

@@ -21,16 +21,6 @@ from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.config.validation import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
 
-__all__ = [
-    "ConstructionError",
-    "EnabledPlugin",
-    "Implements",
-    "apply_ignored_resources",
-    "construction_errors",
-    "expand",
-    "plugin_errors",
-]
-
 Implements = Mapping[str, Set[str]]
 """The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
 

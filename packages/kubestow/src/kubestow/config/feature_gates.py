@@ -17,8 +17,6 @@ from types import MappingProxyType
 
 from kubestow.errors import InputError
 
-__all__ = ["FEATURE_SPECS", "NOT_IMPLEMENTED", "OTHER_COMPONENT_FEATURES", "FeatureGates", "FeatureSpec", "Stage"]
-
 _SWITCHES = """
     AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth
     AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion APIResponseCompression APIServerIdentity

@@ -18,8 +18,6 @@ from kubestow.api.formats.duration import Duration
 from kubestow.config.rendering import rendered
 from kubestow.errors import ConfigurationError
 
-__all__ = ["FieldError", "child", "configuration_error", "duplicate", "forbidden", "invalid", "required", "unsupported"]
-
 
 class FieldError(msgspec.Struct, frozen=True):
     """An error at a field: its path (empty for the whole document), a message, and its position, if known.

@@ -29,8 +29,6 @@ from kubestow.config.plugin_args import ARGS_TYPES
 from kubestow.config.type_meta import ARGS_KINDS, split_type_meta
 from kubestow.config.validation import validate
 
-__all__ = ["Source", "check", "decode_args", "default_configuration", "load"]
-
 Source = str | bytes | Mapping[str, Any]
 """YAML or JSON text, or the parsed data; a configuration, or a ConfigMap with one."""
 

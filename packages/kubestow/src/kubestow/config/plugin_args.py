@@ -16,25 +16,6 @@ import msgspec
 from kubestow.api.core import NodeAffinity, TopologySpreadConstraint
 from kubestow.api.formats.duration import Duration
 
-__all__ = [
-    "ARGS_TYPES",
-    "NODE_SAMPLING",
-    "DefaultPreemptionArgs",
-    "DynamicResourcesArgs",
-    "InterPodAffinityArgs",
-    "NodeAffinityArgs",
-    "NodeResourcesBalancedAllocationArgs",
-    "NodeResourcesFitArgs",
-    "NodeSamplingArgs",
-    "PluginArgs",
-    "PodTopologySpreadArgs",
-    "RequestedToCapacityRatio",
-    "ResourceSpec",
-    "ScoringStrategy",
-    "UtilizationShapePoint",
-    "VolumeBindingArgs",
-]
-
 # A bare int is an int32, see the decoder.
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 

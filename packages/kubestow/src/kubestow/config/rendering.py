@@ -17,8 +17,6 @@ from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.plugin_args import PluginArgs
 
-__all__ = ["render", "rendered"]
-
 
 def render(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
     """A configuration as a v1 object with every default written out."""

@@ -15,8 +15,6 @@ from kubestow.config.decoding import describe_value
 from kubestow.config.field_errors import FieldError, child
 from kubestow.config.plugin_args import ARGS_TYPES, PluginArgs
 
-__all__ = ["ARGS_KINDS", "LEGACY_VERSIONS", "TypedObject", "split_type_meta"]
-
 #: The versions that kube-scheduler no longer reads, oldest first; :mod:`kubestow.config.legacy` converts them.
 LEGACY_VERSIONS = (
     "componentconfig/v1alpha1",

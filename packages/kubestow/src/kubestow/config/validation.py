@@ -42,8 +42,6 @@ from kubestow.config.plugin_args import (
     VolumeBindingArgs,
 )
 
-__all__ = ["args_errors", "node_resources_fit_errors", "preferred_term_errors", "selector_errors", "validate"]
-
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 _INT64 = range(-(2**63), 2**63)

@@ -28,9 +28,6 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["CounterfactualSearches", "SearchFailed", "main"]
-
-
 _TIMEOUT = 45.0
 #: Searches that wait for the one that is running, and for how many seconds and pods results are kept.
 _MAX_WAITING, _RESULT_SECONDS, _MAX_RESULTS = 4, 30.0, 64

@@ -17,8 +17,6 @@ from kubestow.observability.recent_preemptions import RecentPreemptions
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Dashboard"]
-
 #: Pods of a group for which a change is tried.
 _MOST_HELPED = 100
 

@@ -27,9 +27,6 @@ from kubestow.rules.requests import PODS
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["PodDetails", "node_details"]
-
-
 #: Nodes for which preemption is tried, candidates that are shown, and victims of each.
 _MOST_DRY_RUNS, _MOST_CANDIDATES, _MOST_VICTIMS = 256, 20, 50
 

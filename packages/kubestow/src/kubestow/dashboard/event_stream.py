@@ -25,8 +25,6 @@ from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 
-__all__ = ["MAX_VIEWERS", "EventStream", "TooManyViewers"]
-
 _log = logging.getLogger(__name__)
 
 MAX_VIEWERS = 128

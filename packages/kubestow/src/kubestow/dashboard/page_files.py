@@ -8,9 +8,6 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-__all__ = ["INDEX", "PageFile", "page_file"]
-
-
 INDEX = "index.html"
 
 #: The files that are served, and their content types. Nothing else is read, whatever a path says.

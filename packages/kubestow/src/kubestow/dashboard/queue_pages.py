@@ -13,9 +13,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["PLACES", "WAITING_ON_PERMIT", "QueuePages", "QueueRows", "Reason", "next_first"]
-
-
 WAITING_ON_PERMIT = "waiting on permit"
 
 #: Characters of a message; the rest is for the page of the pod.

@@ -29,8 +29,6 @@ from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["DecisionsSection", "GangsSection", "NodesSection", "QueueSection", "StreamSection", "WholeSection"]
-
 
 class StreamSection(Protocol):
     """One part of what all viewers see, as plain data under its ``name``."""

@@ -8,8 +8,6 @@ from kubestow.descheduling.eviction import Eviction, Refusal, RefusedBy
 from kubestow.descheduling.objects import PodDisruptionBudget
 from kubestow.rules.disruption import SEVERAL_BUDGETS, VIOLATION, BudgetIndex, denial, is_disruption, is_exempt
 
-__all__ = ["DryRunEvictions"]
-
 
 class DryRunEvictions:
     """An eviction backend that evicts nothing, and refuses what the API server would refuse."""

@@ -32,9 +32,6 @@ from kubestow.descheduling.objects import (
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.rules.pods import is_terminal
 
-__all__ = ["AssignedPod", "ClusterState", "exit_codes", "reasons", "restarts", "waiting_reasons"]
-
-
 """The phases of pods that use no resources any more."""
 
 #: The creation time of a pod that has none: before that of any other.

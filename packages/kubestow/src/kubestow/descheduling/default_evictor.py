@@ -22,24 +22,6 @@ from kubestow.descheduling.pod_selection import selector_problems
 from kubestow.errors import InvalidSelector
 from kubestow.rules.disruption import BudgetIndex
 
-__all__ = [
-    "DAEMON_SET_PODS",
-    "FAILED_BARE_PODS",
-    "MANDATORY",
-    "PODS_WITHOUT_PDB",
-    "PODS_WITH_LOCAL_STORAGE",
-    "PODS_WITH_PVC",
-    "PODS_WITH_RESOURCE_CLAIMS",
-    "SYSTEM_CRITICAL_PODS",
-    "SYSTEM_CRITICAL_PRIORITY",
-    "DefaultEvictor",
-    "DefaultEvictorArgs",
-    "PriorityThreshold",
-    "problems",
-    "protections",
-]
-
-
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 """The lowest priority of system-critical pods, and the default threshold."""
 

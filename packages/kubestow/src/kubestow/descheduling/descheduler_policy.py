@@ -32,22 +32,6 @@ from kubestow.descheduling.interface import (
 from kubestow.descheduling.objects import PriorityClass
 from kubestow.errors import InvalidSelector
 
-__all__ = [
-    "API_VERSION",
-    "BASES",
-    "KIND",
-    "DeschedulerPolicy",
-    "DeschedulerProfile",
-    "ExtensionPoint",
-    "PluginConfig",
-    "PluginSet",
-    "Plugins",
-    "PrometheusOptions",
-    "load_policy",
-    "with_priority_thresholds",
-]
-
-
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -19,20 +19,6 @@ from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.rules.requests import CPU, MEMORY
 
-__all__ = [
-    "PREFER_NO_EVICTION",
-    "Eviction",
-    "EvictionBackend",
-    "EvictionLimits",
-    "EvictionObserver",
-    "EvictionOutcome",
-    "LoopEvictions",
-    "Refusal",
-    "RefusedBy",
-    "eviction_order",
-    "quality_of_service",
-]
-
 
 class EvictionOutcome(Enum):
     """What became of a request to evict a pod."""

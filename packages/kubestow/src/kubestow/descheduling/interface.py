@@ -23,21 +23,6 @@ import msgspec
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.eviction import EvictionOutcome
 
-__all__ = [
-    "ArgumentProblem",
-    "BalancePlugin",
-    "DeschedulePlugin",
-    "DeschedulingPlugin",
-    "Evictor",
-    "FilterPlugin",
-    "NoArgs",
-    "PreEvictionFilterPlugin",
-    "PreSortPlugin",
-    "Registry",
-    "SortPlugin",
-    "evict_of_node",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:

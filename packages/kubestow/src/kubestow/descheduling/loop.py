@@ -37,9 +37,6 @@ from kubestow.descheduling.interface import (
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.errors import KubestowError, PluginError
 
-__all__ = ["Descheduler", "DeschedulingProfile", "LoopResult", "ProfileEvictor"]
-
-
 T = TypeVar("T", bound=DeschedulingPlugin)
 
 

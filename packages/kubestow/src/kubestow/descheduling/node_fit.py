@@ -20,8 +20,6 @@ from kubestow.descheduling.pod_selection import AntiAffinityTerm, MatchingPods, 
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
-__all__ = ["NodeFit"]
-
 Mask = NDArray[np.bool_]
 
 

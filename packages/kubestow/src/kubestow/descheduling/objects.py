@@ -12,18 +12,6 @@ from kubestow.api import core, policy
 from kubestow.api.core import ResourceList
 from kubestow.api.meta import APIObject, ObjectMeta
 
-__all__ = [
-    "ContainerStatus",
-    "Namespace",
-    "Node",
-    "NodeMetrics",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodDisruptionBudget",
-    "PodMetrics",
-    "PriorityClass",
-]
-
 Namespace = core.Namespace
 PodDisruptionBudget = policy.PodDisruptionBudget
 

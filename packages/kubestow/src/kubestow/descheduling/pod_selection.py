@@ -16,16 +16,6 @@ from kubestow.descheduling.cluster_state import AssignedPod
 from kubestow.descheduling.interface import ArgumentProblem
 from kubestow.errors import InvalidSelector
 
-__all__ = [
-    "AntiAffinityTerm",
-    "MatchingPods",
-    "Namespaces",
-    "PodSelection",
-    "required_anti_affinity",
-    "selection_problems",
-    "selector_problems",
-]
-
 
 class Namespaces(msgspec.Struct, frozen=True, rename="camel"):
     """``namespaces`` in the arguments of a strategy; only one of the lists may be given."""

@@ -18,8 +18,6 @@ from kubestow.descheduling.objects import (
     PriorityClass,
 )
 
-__all__ = ["KINDS", "QueryResult", "QuerySample", "Snapshot"]
-
 
 class QuerySample(NamedTuple):
     """A value; ``instance`` is the label that names the node, ``time`` is in seconds since the Unix epoch."""

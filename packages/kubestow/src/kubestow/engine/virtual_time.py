@@ -13,8 +13,6 @@ from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-__all__ = ["EPOCH", "Deadlock", "VirtualClock", "VirtualTimeLoop", "run"]
-
 T = TypeVar("T")
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

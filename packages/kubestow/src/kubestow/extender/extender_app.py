@@ -31,8 +31,6 @@ from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import WATCHED, watched
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["ExtenderApp", "minimal_configuration", "server_tls"]
-
 
 def minimal_configuration(names: list[str]) -> dict[str, object]:
     """A configuration with one profile of these plugins and the mandatory QueueSort and Bind plugins."""

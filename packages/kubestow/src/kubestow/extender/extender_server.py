@@ -28,8 +28,6 @@ from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
 
-__all__ = ["ExtenderServer"]
-
 _log = logging.getLogger(__name__)
 
 #: The maximum size of a request with the names of nodes, in bytes: a pod of 1.5 MiB, and the victims on all nodes.

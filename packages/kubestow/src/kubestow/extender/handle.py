@@ -23,8 +23,6 @@ from kubestow.process import WallClock
 from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
 from kubestow.scheduling.scheduler.handle import BaseHandle
 
-__all__ = ["ReadOnlyHandle"]
-
 _log = logging.getLogger(__name__)
 
 

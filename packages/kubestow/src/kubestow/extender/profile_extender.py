@@ -29,8 +29,6 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
-__all__ = ["ExtenderCapabilities", "FilteredNodes", "ProfileExtender", "config_snippet"]
-
 _UNKNOWN_NODE = "node not found in the extender's cache"
 
 

@@ -25,8 +25,6 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, Resource
 
-__all__ = ["ExtenderBinder", "WatchCache"]
-
 
 class WatchCache:
     """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""

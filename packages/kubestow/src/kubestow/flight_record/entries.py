@@ -11,24 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "Answered",
-    "AttemptEnded",
-    "Called",
-    "Changed",
-    "Decided",
-    "End",
-    "Entry",
-    "Failure",
-    "Header",
-    "Input",
-    "Listed",
-    "Output",
-    "Stopped",
-    "TimerFired",
-    "Undecodable",
-]
-
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="entry"):
     pass

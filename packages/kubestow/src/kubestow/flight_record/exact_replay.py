@@ -50,8 +50,6 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["Divergence", "ReplayResult", "recorded_gates", "recorded_random", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class Divergence:

@@ -30,8 +30,6 @@ from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.extenders.interface import Extender, PodGone
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 
-__all__ = ["WITHHELD", "Boundary", "Method", "create_proxy", "describe_resources", "exception_of", "failure_of"]
-
 
 class Boundary(Protocol):
     """Handles the uses of the environment by a scheduler; ``implementation`` is None in a replay or without one."""

@@ -18,8 +18,6 @@ from typing import Protocol, TypeVarTuple
 from kubestow.flight_record.entries import Entry, TimerFired
 from kubestow.flight_record.segment import Chunk
 
-__all__ = ["ChunkSink", "Journal", "RecordedLoop", "RecordedSelectorLoop", "new_recorded_loop", "recorded_by"]
-
 Ts = TypeVarTuple("Ts")
 
 recorded_by: ContextVar[Journal | None] = ContextVar("recorded_by", default=None)

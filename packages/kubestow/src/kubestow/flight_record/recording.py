@@ -49,8 +49,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 
-__all__ = ["ClusterRecorder", "FlightRecorder", "SegmentSink", "decided"]
-
 #: What is recorded is written after so many seconds at the latest.
 _FLUSH_SECONDS = 1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -33,8 +33,6 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["PodComparison", "Redecision", "redecide"]
-
 _OWN_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
 _BY_NAME: dict[tuple[str, ...], Resource] = {
     (resource.prefix, resource.plural, resource.kind): resource for resource in WATCHED

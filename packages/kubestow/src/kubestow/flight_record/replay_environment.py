@@ -18,8 +18,6 @@ from kubestow.flight_record.interfaces import Method, exception_of
 from kubestow.flight_record.segment import Chunk, Segment
 from kubestow.scheduling.interfaces import Resource, Subscriber
 
-__all__ = ["ReplayBoundary", "ReplayLoop", "Tape"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 

@@ -37,8 +37,6 @@ from kubestow.api.storage import BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CO
 from kubestow.errors import InputError
 from kubestow.flight_record.entries import Answered, Changed, End, Entry, Header, Listed
 
-__all__ = ["DIGEST", "FORMAT_VERSION", "KEPT_ANNOTATIONS", "Chunk", "Redaction", "Segment", "SegmentEncoder"]
-
 _MAGIC = b"KUBESTOW-FLIGHT\n"
 FORMAT_VERSION = 1
 _VERSION = struct.Struct("<H")

@@ -29,8 +29,6 @@ from kubestow.flight_record.entries import Called, Changed, End, Entry, Header, 
 from kubestow.flight_record.segment import Chunk, SegmentEncoder
 from kubestow.log_fields import fields
 
-__all__ = ["DEFAULT_SIZE", "SegmentWriter", "parse_size", "segment_paths"]
-
 _log = logging.getLogger(__name__)
 
 DEFAULT_SIZE = 256 * 2**20

@@ -16,8 +16,6 @@ from typing import TypeVar
 
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["CycleState", "PodsToActivate"]
-
 S = TypeVar("S")
 
 

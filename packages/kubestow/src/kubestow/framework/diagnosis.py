@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Diagnosis", "Rejection", "fit_error"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rejection:

@@ -18,17 +18,6 @@ from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.invalidation import InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = [
-    "EVERYTHING",
-    "EventFilter",
-    "EventRegistration",
-    "Hint",
-    "HintKey",
-    "Invalidation",
-    "invalidation_mask",
-    "on",
-]
-
 Hint = Callable[[PodInfo, Any, Any], bool]
 """A queueing hint: whether an event, given as (pod, old object, new object), can make one rejected pod schedulable."""
 

@@ -30,19 +30,6 @@ from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.interface import Plugin, PreEnqueuePlugin
 from kubestow.framework.status import Status
 
-__all__ = [
-    "Evictable",
-    "Gang",
-    "GangOutcome",
-    "GangPlugin",
-    "GangPreemptionPlugin",
-    "GangSource",
-    "Placement",
-    "PlacementGeneratePlugin",
-    "PlacementScorePlugin",
-    "Proposal",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Gang:

@@ -26,8 +26,6 @@ from kubestow.framework.plugin_caller import PluginCaller, logged_error, may_gat
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.framework.validation import as_gang, as_placement, as_scores, as_status, in_range, unexpected
 
-__all__ = ["GangRuntime"]
-
 _NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
 
 Scores = NDArray[np.int64]

@@ -22,8 +22,6 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import Extender
 
-__all__ = ["APIAccess", "BackgroundWork", "Handle", "ResourceClaimWriter", "Waiting"]
-
 T = TypeVar("T")
 
 

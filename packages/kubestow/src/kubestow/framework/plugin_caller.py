@@ -36,18 +36,6 @@ from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import as_status
 from kubestow.log_fields import fields
 
-__all__ = [
-    "ExtensionPointTimer",
-    "PluginCaller",
-    "PluginObserver",
-    "ProfilePlugins",
-    "hashable",
-    "logged_error",
-    "may_gate",
-    "truth",
-    "unless_it_fails",
-]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

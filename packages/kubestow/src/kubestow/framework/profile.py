@@ -60,17 +60,6 @@ from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
 
-__all__ = [
-    "EXTENSION_POINTS",
-    "BatchHandle",
-    "Profile",
-    "Registry",
-    "argument_errors",
-    "build_profile",
-    "decode_arguments",
-    "implements",
-]
-
 Registry = Mapping[str, type[Plugin]]
 """Plugin classes by name."""
 

@@ -17,8 +17,6 @@ from kubestow.framework.interface import Plugin, PreEnqueuePlugin, Queued, Subqu
 from kubestow.framework.plugin_caller import ExtensionPointTimer, PluginCaller, hashable, may_gate, unless_it_fails
 from kubestow.framework.status import SUCCESS, Status
 
-__all__ = ["QueueingRuntime"]
-
 T = TypeVar("T")
 
 

@@ -52,8 +52,6 @@ from kubestow.framework.validation import (
 )
 from kubestow.log_fields import fields
 
-__all__ = ["FrameworkRuntime", "PermitResult", "PreFlight"]
-
 _log = logging.getLogger(__name__)
 
 #: How long cancelled PreBind plugins may take to end, in seconds.

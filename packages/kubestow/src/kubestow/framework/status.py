@@ -14,8 +14,6 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SUCCESS", "Code", "Legend", "Status", "Verdict"]
-
 
 class Code(Enum):
     """The kind of a status; the value is kube-scheduler's name for it."""

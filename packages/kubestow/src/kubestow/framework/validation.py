@@ -22,19 +22,6 @@ from kubestow.framework.gang import Gang, Placement
 from kubestow.framework.interface import MAX_SCORE, Permission, Plugin, PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Legend, Status, Verdict
 
-__all__ = [
-    "as_gang",
-    "as_permission",
-    "as_placement",
-    "as_post_filter_result",
-    "as_scores",
-    "as_status",
-    "as_verdict",
-    "in_range",
-    "out_of_range",
-    "unexpected",
-]
-
 _KEYS = np.dtype(np.int32)
 _SCORES = np.dtype(np.int64)
 _GANG_FIELDS: dict[str, Any] = {

@@ -15,8 +15,6 @@ from aiohttp import ClientConnectionResetError, web
 from kubestow.errors import KubestowError
 from kubestow.http.messages import HTTPRequest, HTTPResponse, PeerCertificate, StatusError
 
-__all__ = ["BodyTooLarge", "abort", "parse", "peer_certificate", "read_body", "send", "send_stream", "whole"]
-
 #: Seconds without progress in sending a response before the connection is closed.
 _STALL_SECONDS = 60.0
 #: Long bodies with more bytes than this are gzipped for clients that accept it.

@@ -26,8 +26,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kubestow.errors import InputError
 from kubestow.files import read_file, write_private
 
-__all__ = ["CertificateAuthority", "KeyPair"]
-
 _AUTHORITY_VALID = timedelta(days=3650)
 _LEAF_VALID = timedelta(days=365)
 #: Clocks of two machines differ, so validity begins a little before the time of issue.

@@ -28,8 +28,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.log_fields import V, fields
 
-__all__ = ["ClientConnection", "ConnectionLimits", "ConnectionTable", "HTTPListener"]
-
 _log = logging.getLogger(__name__)
 
 #: Connections that the kernel completes before they are accepted.

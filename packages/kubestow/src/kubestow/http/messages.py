@@ -14,19 +14,6 @@ import msgspec
 
 from kubestow.errors import APIError
 
-__all__ = [
-    "ALL_AUTHENTICATED",
-    "ALL_UNAUTHENTICATED",
-    "ANONYMOUS",
-    "JSON",
-    "TEXT",
-    "HTTPRequest",
-    "HTTPResponse",
-    "PeerCertificate",
-    "StatusError",
-    "UserInfo",
-]
-
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 

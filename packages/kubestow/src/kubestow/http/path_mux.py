@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.log_fields import fields
 
-__all__ = ["Handler", "PathMux", "PrefixHandler", "Result", "respond"]
-
 _log = logging.getLogger(__name__)
 
 Result = HTTPResponse | Awaitable[HTTPResponse]

@@ -24,8 +24,6 @@ from kubestow.errors import InputError
 from kubestow.http.certificates import CertificateAuthority, KeyPair
 from kubestow.log_fields import fields
 
-__all__ = ["CIPHER_SUITES", "TLS_VERSIONS", "SNICertificate", "ServerTLS", "TLSOptions"]
-
 _log = logging.getLogger(__name__)
 
 _NAME = "kube-scheduler"

@@ -17,8 +17,6 @@ from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["CacheDebugger"]
-
 _log = logging.getLogger(__name__)
 
 #: The names (with the namespace, if there is one) of the objects of a collection, by uid.

@@ -19,19 +19,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-__all__ = [
-    "Counter",
-    "CounterCell",
-    "Gauge",
-    "Histogram",
-    "HistogramCell",
-    "LabelAllowList",
-    "MetricSet",
-    "Stability",
-    "exponential_buckets",
-    "exposition",
-]
-
 #: The allowed values of a metric's labels, by label name.
 LabelAllowList = Mapping[str, frozenset[str]]
 

@@ -23,8 +23,6 @@ from typing import Any
 from kubestow.errors import InputError
 from kubestow.log_fields import FIELDS, MAX_VERBOSITY, V
 
-__all__ = ["JSONFormatter", "TextFormatter", "set_up"]
-
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 

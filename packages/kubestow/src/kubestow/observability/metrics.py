@@ -18,8 +18,6 @@ from prometheus_client import GCCollector, ProcessCollector
 
 from kubestow.observability.instruments import LabelAllowList, MetricSet, Stability, exponential_buckets
 
-__all__ = ["SchedulerMetrics"]
-
 _STABLE, _BETA, _ALPHA = Stability.STABLE, Stability.BETA, Stability.ALPHA
 
 _ATTEMPT = exponential_buckets(0.001, 2, 15)

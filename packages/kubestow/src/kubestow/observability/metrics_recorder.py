@@ -20,8 +20,6 @@ from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.observer import Call, Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["MetricsRecorder"]
-
 #: One in this many scheduling cycles records the durations of single plugin calls.
 _SAMPLING_INTERVAL = 10
 #: The extension points of plugin_evaluation_total.

@@ -31,8 +31,6 @@ from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["CompositeObserver", "LoggingObserver", "Observability"]
-
 _log = logging.getLogger(__name__)
 
 _METHODS = (

@@ -14,8 +14,6 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.errors import InvalidObject
 from kubestow.rules.requests import CPU, limits_by_spec
 
-__all__ = ["PodResourceCollector"]
-
 _LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 _REQUESTS = "[STABLE] Resources requested by pods, as the scheduler counts them."
 _LIMITS = "[STABLE] Resource limits of pods, aggregated as their requests."

@@ -11,8 +11,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["PodStates"]
-
 
 class PodStates:
     """The states of the pods of one scheduler. Reading them changes nothing."""

@@ -16,8 +16,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["AttemptRecord", "RecentAttempts"]
-
 _MAX_PODS = 10_000
 #: So many attempts of one pod are kept.
 _MAX_PER_POD = 8

@@ -19,8 +19,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Candidate", "PreemptionRecord", "RecentPreemptions", "Victim"]
-
 #: Attempts that are kept, and of each the candidates, and of each of these the victims.
 _MAX_RECORDS, _MAX_CANDIDATES, _MAX_VICTIMS = 1_000, 10, 10
 #: For so many seconds candidates are kept after they were asked for: longer than a stream of the dashboard.

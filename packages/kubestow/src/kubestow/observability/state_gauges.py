@@ -17,8 +17,6 @@ from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["add_state_gauges"]
-
 _QUEUES = {
     "active": (Place.ACTIVE,),
     "backoff": (Place.BACKOFF, Place.ERROR_BACKOFF),

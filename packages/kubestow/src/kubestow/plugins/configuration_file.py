@@ -15,8 +15,6 @@ from kubestow import config
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry, implements
 
-__all__ = ["ConfigurationFormat", "convert_foreign", "diagnose_foreign", "read_configuration"]
-
 _ENTRY_POINT_GROUP = "kubestow.configuration_formats"
 #: In every version of a KubeSchedulerConfiguration; with it, no foreign format is looked for and imported.
 _OWN_GROUP = b"kubescheduler.config.k8s.io"

@@ -8,8 +8,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import BindPlugin
 from kubestow.framework.status import Status
 
-__all__ = ["DefaultBinder"]
-
 
 class DefaultBinder(BindPlugin):
     """Creates the pod's Binding; any error of the API server fails the binding cycle."""

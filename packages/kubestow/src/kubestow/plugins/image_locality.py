@@ -19,8 +19,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, ScorePlugin
 
-__all__ = ["ImageLocality"]
-
 _MIB = 2**20
 #: A sum of image sizes up to the minimum scores 0, in bytes.
 _MIN_THRESHOLD = 23 * _MIB

@@ -34,8 +34,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["AFFINITY", "ANTI_AFFINITY", "EXISTING_ANTI_AFFINITY", "InterPodAffinity", "InterPodAffinityState"]
-
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
 Terms = tuple[AffinityTerm, ...]

@@ -33,8 +33,6 @@ from kubestow.framework.interface import (
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import required_terms
 
-__all__ = ["NodeAffinity"]
-
 _NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 _ENFORCED_NO_MATCH = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 _CONFLICTING_TERMS = Status.unresolvable("pod affinity terms conflict")

@@ -16,8 +16,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["NodeDeclaredFeatures"]
-
 _MISSING_FEATURES = Status.unresolvable("node(s) didn't match Pod's required features")
 
 _RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"

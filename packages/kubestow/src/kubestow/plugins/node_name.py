@@ -14,8 +14,6 @@ from kubestow.framework.event_registration import on
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["NodeName"]
-
 _OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
 
 

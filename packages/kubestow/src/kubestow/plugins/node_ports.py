@@ -15,8 +15,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["NodePorts"]
-
 _PORTS_IN_USE = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
 

@@ -15,8 +15,6 @@ from kubestow.framework.interface import FilterPlugin, Handle
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import NO_SCHEDULE, tolerates
 
-__all__ = ["NodeUnschedulable"]
-
 _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 _UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
 

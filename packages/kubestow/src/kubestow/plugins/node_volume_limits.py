@@ -25,8 +25,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["NodeVolumeLimits"]
-
 _MAX_VOLUME_COUNT_EXCEEDED = Status.unschedulable("node(s) exceed max volume count")
 _DRIVER_NOT_INSTALLED = "{} CSI driver is not installed on the node"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kubestow.framework.interface import Queued, QueueSortPlugin
 
-__all__ = ["PrioritySort"]
-
 
 class PrioritySort(QueueSortPlugin):
     """Pods of higher priority first; among equals, the pod that entered the queue earlier."""

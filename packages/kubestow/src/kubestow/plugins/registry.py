@@ -23,8 +23,6 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS, Registry
 from kubestow.plugins import in_tree_registry
 
-__all__ = ["contributed_plugins", "find_plugins", "referenced_plugins"]
-
 _ENTRY_POINT_GROUP = "kubestow.plugins"
 
 #: Plugins that are imported when a configuration enables them; the name of the entry point is that of the plugin.

@@ -11,8 +11,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import Handle, PreEnqueuePlugin
 from kubestow.framework.status import SUCCESS, Status
 
-__all__ = ["SchedulingGates"]
-
 
 class SchedulingGates(PreEnqueuePlugin):
     """Gates a pod until ``spec.schedulingGates`` is empty."""

@@ -21,8 +21,6 @@ from kubestow.framework.interface import FilterPlugin, Handle, PreScorePlugin, S
 from kubestow.framework.status import Status, Verdict
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 
-__all__ = ["TaintToleration"]
-
 _UNTOLERATED_TAINTS = Status.unresolvable("node(s) had untolerated taint(s)")
 _FILTERED_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 

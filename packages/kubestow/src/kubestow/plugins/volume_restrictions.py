@@ -22,8 +22,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["VolumeRestrictions"]
-
 _REASON_DISK_CONFLICT = "node(s) had no available disk"
 _REASON_READ_WRITE_ONCE_POD_CONFLICT = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"

@@ -24,8 +24,6 @@ from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["VolumeZone"]
-
 _CONFLICT = Status.unresolvable("node(s) had no available volume zone")
 _UNNAMED_CLAIM = Status.unresolvable("PersistentVolumeClaim had no name")
 _NO_VOLUME_NOR_CLASS = Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")

@@ -8,8 +8,6 @@ from html import escape
 
 from kubestow.reports.model import BarChart, LineChart
 
-__all__ = ["Html", "bar_chart", "element", "fragment", "line_chart", "table"]
-
 _VOID = frozenset({"meta", "input", "br"})
 #: Control characters that HTML does not allow, surrogates, and those that change the direction of the text around them.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")

@@ -10,23 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "BarChart",
-    "Block",
-    "Cards",
-    "Details",
-    "Figure",
-    "Heading",
-    "Items",
-    "LineChart",
-    "Paragraph",
-    "Report",
-    "Section",
-    "Span",
-    "Table",
-    "amount_text",
-]
-
 _BYTES, _HUGE_PAGES = ("memory", "ephemeral-storage"), "hugepages-"
 
 

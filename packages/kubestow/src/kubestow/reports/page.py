@@ -35,8 +35,6 @@ from kubestow.reports.model import (
 )
 from kubestow.version import VERSION
 
-__all__ = ["as_page"]
-
 #: In a script element only these could end it, begin a comment, or be a line end to an old parser.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 

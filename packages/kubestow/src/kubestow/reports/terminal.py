@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table as RichTable
 
-__all__ = ["Displayed", "View", "renderable"]
-
 _WIDTH = 130
 
 

@@ -14,8 +14,6 @@ import msgspec
 
 from kubestow.reports.model import Block, Heading, Paragraph, Span, Table
 
-__all__ = ["as_json", "as_markdown", "as_yaml", "code_span"]
-
 
 def as_markdown(blocks: Iterable[Block]) -> str:
     """The headings, paragraphs and tables, with an empty line after each."""

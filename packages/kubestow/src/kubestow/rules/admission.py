@@ -12,15 +12,6 @@ from typing import Any
 from kubestow.errors import InvalidObject
 from kubestow.rules.resource_lists import ResourceList
 
-__all__ = [
-    "SYSTEM_PRIORITIES",
-    "apply_runtime_class",
-    "default_priority_class",
-    "merged_tolerations",
-    "set_container_defaults",
-    "tolerate_unreachable_nodes",
-]
-
 Object = dict[str, Any]
 
 

@@ -10,15 +10,6 @@ from typing import Any
 from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.rules.owners import SUFFIX_LENGTH, controller_reference
 
-__all__ = [
-    "POD_CLAIM_NAME",
-    "ephemeral_claim",
-    "ephemeral_claim_name",
-    "ownership_problem",
-    "resource_claim",
-    "resource_claim_prefix",
-]
-
 Object = dict[str, Any]
 
 #: Annotation of a ResourceClaim that was created for a pod: the name of the entry in its ``spec.resourceClaims``.

@@ -11,16 +11,6 @@ from typing import Any
 
 from kubestow.rules.resource_lists import pod_resources
 
-__all__ = [
-    "DEFAULT_SCHEDULER",
-    "default_allocatable",
-    "default_limit_range_item",
-    "default_pod_level_requests",
-    "default_pod_spec",
-    "default_resource_claim_spec",
-    "merge_label_keys",
-]
-
 Object = dict[str, Any]
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -14,8 +14,6 @@ from kubestow.api.selectors import Selector, compile_selector
 from kubestow.errors import InvalidSelector
 from kubestow.rules.pods import is_terminal
 
-__all__ = ["SEVERAL_BUDGETS", "VIOLATION", "BudgetIndex", "Denial", "denial", "is_disruption", "is_exempt"]
-
 #: The messages of kube-apiserver for a pod with several budgets (a code 500), and for a violated budget (429).
 SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."

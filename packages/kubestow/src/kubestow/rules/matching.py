@@ -16,19 +16,6 @@ from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.api.selectors import Requirement, go_int64
 from kubestow.errors import InvalidSelector
 
-__all__ = [
-    "NO_EXECUTE",
-    "NO_SCHEDULE",
-    "PREFER_NO_SCHEDULE",
-    "field_requirement",
-    "label_requirement",
-    "required_terms",
-    "selects_node",
-    "term_matches",
-    "tolerates",
-    "untolerated",
-]
-
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
 
 _NAME_FIELD = "metadata.name"

@@ -8,15 +8,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "NAME_ALPHABET",
-    "SUFFIX_LENGTH",
-    "controller_reference",
-    "generated_name",
-    "generated_suffix",
-    "template_hash",
-]
-
 Object = dict[str, Any]
 
 #: The characters of generated suffixes and of hashes in names: no vowels, so no words (apimachinery's ``rand``).

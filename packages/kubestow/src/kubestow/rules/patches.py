@@ -16,16 +16,6 @@ import msgspec
 
 from kubestow.errors import APIError
 
-__all__ = [
-    "ANY_FIELD",
-    "FieldMerge",
-    "FieldTable",
-    "PatchSchema",
-    "json_merge_patch",
-    "json_patch",
-    "strategic_merge_patch",
-]
-
 Object = dict[str, Any]
 
 #: Operations in one JSON patch at most.

@@ -11,8 +11,6 @@ from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import is_pod_level
 
-__all__ = ["TERMINAL_PHASES", "HostPort", "QOSClass", "host_ports", "is_terminal", "qos_class", "qos_class_of"]
-
 #: The phases of pods whose containers have ended for good. Such a pod holds no resources of its node (semantics 1.5).
 TERMINAL_PHASES = ("Succeeded", "Failed")
 

@@ -23,23 +23,6 @@ from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequireme
 from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, round_up, units
 from kubestow.errors import InvalidQuantity
 
-__all__ = [
-    "CPU",
-    "EPHEMERAL_STORAGE",
-    "MEMORY",
-    "PODS",
-    "Amounts",
-    "allocatable_amounts",
-    "is_counted",
-    "is_pod_level",
-    "is_scalar",
-    "limits_by_spec",
-    "placed_requests",
-    "requests_by_spec",
-    "scored_requests",
-    "whole_pod",
-]
-
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
 #: The requests that scoring assumes for a container without any: 100m of CPU, 200Mi of memory.

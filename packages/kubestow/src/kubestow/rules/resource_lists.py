@@ -12,8 +12,6 @@ from kubestow.api.formats.canonical_quantity import total
 from kubestow.api.formats.quantity import nanos
 from kubestow.rules.requests import is_pod_level, whole_pod
 
-__all__ = ["ResourceList", "added", "exceeding", "formatted", "greatest", "pod_resources", "subtracted"]
-
 ResourceList = dict[str, str]
 
 

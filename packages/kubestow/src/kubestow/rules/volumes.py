@@ -23,20 +23,6 @@ from kubestow.api.storage import (
 )
 from kubestow.errors import InvalidQuantity
 
-__all__ = [
-    "ClaimRequirements",
-    "VolumeIndex",
-    "bound_claim",
-    "bound_volume",
-    "capacity_of",
-    "default_storage_class",
-    "is_available_for",
-    "is_bound_to",
-    "may_bind_by_name",
-    "requirements_of",
-    "satisfies",
-]
-
 Object = dict[str, Any]
 
 _AVAILABLE, _BOUND = "Available", "Bound"

@@ -11,23 +11,6 @@ from typing import Any
 
 from kubestow.rules.owners import SUFFIX_LENGTH
 
-__all__ = [
-    "COMPLETION_INDEX",
-    "POD_TEMPLATE_HASH",
-    "REVISION_LABEL",
-    "completion_index_prefix",
-    "daemon_pod_labels",
-    "job_of_cron_job",
-    "job_pod_labels",
-    "mount_claims",
-    "pod_from_template",
-    "replica_set_of",
-    "require_node",
-    "stateful_pod_labels",
-    "stateful_set_claims",
-    "tolerate_node_conditions",
-]
-
 Object = dict[str, Any]
 
 #: The label of ReplicaSets of a Deployment and of their pods, with the hash of their template.

@@ -14,8 +14,6 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 
-__all__ = ["BackgroundTasks", "PeriodicWork"]
-
 _log = logging.getLogger(__name__)
 
 

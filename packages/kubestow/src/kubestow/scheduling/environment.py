@@ -17,8 +17,6 @@ from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.interfaces import Clock, ClusterAPI
 from kubestow.scheduling.observer import Observer
 
-__all__ = ["Environment", "Leadership", "NoLeaderElection"]
-
 
 @dataclass(frozen=True, slots=True)
 class Environment:

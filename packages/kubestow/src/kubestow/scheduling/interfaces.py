@@ -16,17 +16,6 @@ from kubestow.api.core import Pod, PodCondition
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.handle import ResourceClaimWriter
 
-__all__ = [
-    "Clock",
-    "ClusterAPI",
-    "EventRecord",
-    "ObjectReference",
-    "PodStatusPatch",
-    "Resource",
-    "Subscriber",
-    "reference",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Resource:

@@ -15,8 +15,6 @@ from kubestow.framework.status import Code
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Call", "Observer", "Result"]
-
 
 class Result(StrEnum):
     """How an attempt to schedule a pod ended; the values are labels of metrics."""

@@ -9,8 +9,6 @@ from enum import Enum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 
-__all__ = ["NO_BACKOFF", "Place", "QueuedPod", "Requeue"]
-
 NO_BACKOFF = -1.0
 """The backoff expiration of a pod without a backoff: before any time of the clock, which may start at 0."""
 

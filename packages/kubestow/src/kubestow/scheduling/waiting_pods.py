@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.status import SUCCESS, Code, Status
 
-__all__ = ["MAX_PERMIT_WAIT", "WaitingPod", "WaitingPods", "go_duration"]
-
 MAX_PERMIT_WAIT = 15 * 60.0
 """No plugin may delay a pod longer than this, in seconds."""
 

@@ -35,8 +35,6 @@ from kubestow.log_fields import fields
 from kubestow.serving.options import RequestHeaderOptions
 from kubestow.serving.reviews import ReviewCache, ReviewFailed, create_review
 
-__all__ = ["ClientTrust", "DelegatingAuthenticator", "TokenReviewer"]
-
 _log = logging.getLogger(__name__)
 
 

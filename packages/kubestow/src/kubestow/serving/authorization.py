@@ -13,8 +13,6 @@ from kubestow.http.messages import StatusError, UserInfo
 from kubestow.log_fields import fields
 from kubestow.serving.reviews import ReviewCache, ReviewFailed, create_review
 
-__all__ = ["AccessReviewer", "DelegatingAuthorizer"]
-
 _log = logging.getLogger(__name__)
 
 _MASTERS = "system:masters"

@@ -35,8 +35,6 @@ from kubestow.scheduling.interfaces import Clock
 if TYPE_CHECKING:
     from kubestow.dashboard.dashboard import Dashboard
 
-__all__ = ["DashboardHandler"]
-
 #: Responses of fewer bytes are not compressed.
 _MIN_GZIP_SIZE = 4096
 #: Of the queue: an offset, and characters of the text to search for, which no namespace and name exceed.

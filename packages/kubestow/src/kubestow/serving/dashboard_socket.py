@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kubestow.http.listener import HTTPListener
     from kubestow.serving.dashboard_handler import DashboardHandler
 
-__all__ = ["DashboardSocket"]
-
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 128

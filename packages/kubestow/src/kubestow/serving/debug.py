@@ -29,8 +29,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
-__all__ = ["SchedulingDebugger"]
-
 _DEFAULT_LIMIT = 500
 _MAX_LIMIT = 10_000
 _DEFAULT_NODES = 20

@@ -16,8 +16,6 @@ from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.log_fields import fields
 from kubestow.observability.instruments import Counter, Gauge, Stability
 
-__all__ = ["PING", "HealthCheck", "HealthChecks"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -7,13 +7,6 @@ from pathlib import Path
 
 from kubestow.http.tls import TLSOptions
 
-__all__ = [
-    "DelegatingAuthenticationOptions",
-    "DelegatingAuthorizationOptions",
-    "RequestHeaderOptions",
-    "ServingOptions",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaderOptions:

@@ -16,8 +16,6 @@ import msgspec
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
 
-__all__ = ["ReviewCache", "ReviewFailed", "create_review"]
-
 #: Seconds for one review.
 _TIMEOUT = 10.0
 _CACHE_SIZE = 4096

@@ -23,8 +23,6 @@ from kubestow.serving.debug import SchedulingDebugger
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 from kubestow.serving.zpages import ZPages
 
-__all__ = ["ComponentInfo", "SchedulerRoutes"]
-
 #: A leader is unhealthy when its lease has been expired for longer than this many seconds.
 _LEASE_GRACE = 20.0
 

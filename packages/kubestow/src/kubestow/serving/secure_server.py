@@ -37,8 +37,6 @@ from kubestow.serving.authorization import AccessReviewer, DelegatingAuthorizer
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.trust_reloader import TrustReloader
 
-__all__ = ["HandlerChain", "SecureServer"]
-
 _log = logging.getLogger(__name__)
 
 _LIMITS = ConnectionLimits()

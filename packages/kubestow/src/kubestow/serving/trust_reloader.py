@@ -19,8 +19,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator
 from kubestow.serving.options import DelegatingAuthenticationOptions, RequestHeaderOptions
 
-__all__ = ["TrustReloader"]
-
 _log = logging.getLogger(__name__)
 
 _RELOAD_SECONDS = 60.0

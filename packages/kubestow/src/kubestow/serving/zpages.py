@@ -23,8 +23,6 @@ from kubestow.config import KubeSchedulerConfiguration, render
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
-__all__ = ["ZPages", "redacted"]
-
 _COMPONENT = "kube-scheduler"
 _WARNING = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "

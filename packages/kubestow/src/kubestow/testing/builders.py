@@ -14,8 +14,6 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 
-__all__ = ["node", "nodes", "pod", "pods"]
-
 Object = Mapping[str, Any]
 
 

@@ -36,8 +36,6 @@ from kubestow.testing.plugin_probe import PluginProbe, ReadOnlyRuntime, describe
 from kubestow.testing.random_events import RandomEvents, replicate_nodes
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 
-__all__ = ["check_plugin"]
-
 #: With fewer than eight nodes, a change of one node invalidates all results, so cached results would not be tested.
 _NODES = 12
 _HYPOTHETICAL_CHANGES = 40

@@ -17,8 +17,6 @@ from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource
 
-__all__ = ["MemoryCluster"]
-
 
 @dataclass
 class MemoryCluster(MemoryAPI):

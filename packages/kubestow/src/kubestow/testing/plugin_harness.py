@@ -31,8 +31,6 @@ from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchron
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.scheduler.handle import BaseHandle
 
-__all__ = ["PluginHarness"]
-
 
 class PluginHarness(BaseHandle):
     """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.

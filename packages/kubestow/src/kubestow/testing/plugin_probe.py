@@ -28,8 +28,6 @@ from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.framework.validation import in_range
 
-__all__ = ["PluginProbe", "ReadOnlyRuntime", "describe_results"]
-
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

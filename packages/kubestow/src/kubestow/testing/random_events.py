@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.cache import Cluster
 
-__all__ = ["RandomEvents", "replicate_nodes"]
-
 _HOSTNAME = "kubernetes.io/hostname"
 
 

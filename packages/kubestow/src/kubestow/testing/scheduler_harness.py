@@ -28,8 +28,6 @@ from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
 
-__all__ = ["SchedulerHarness", "in_virtual_time", "running_scheduler"]
-
 
 class SchedulerHarness:
     """A running scheduler and its cluster."""

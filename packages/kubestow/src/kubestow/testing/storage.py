@@ -21,18 +21,6 @@ from kubestow.api.storage import (
     VolumeAttachment,
 )
 
-__all__ = [
-    "attachment",
-    "capacity",
-    "claim",
-    "csi_driver",
-    "csi_node",
-    "ephemeral_claim",
-    "mounting",
-    "storage_class",
-    "volume",
-]
-
 DRIVER = "csi.example.com"
 _ZONE = "topology.kubernetes.io/zone"
 

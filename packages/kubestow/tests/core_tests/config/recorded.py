@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CASES"]
-
 _CORPUS = Path(__file__).parents[5] / "tests" / "conformance" / "corpus" / "configerrors.jsonl.gz"
 
 CASES: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(_CORPUS.read_bytes()).splitlines()]

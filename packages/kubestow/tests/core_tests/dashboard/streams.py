@@ -7,8 +7,6 @@ import zlib
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
-__all__ = ["Event", "StreamReader"]
-
 
 class Event(NamedTuple):
     """An event, or a comment, whose name is empty."""

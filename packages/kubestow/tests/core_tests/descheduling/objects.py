@@ -15,8 +15,6 @@ from kubestow.descheduling.objects import Node, Pod
 from kubestow.descheduling.snapshot import QueryResult, Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
-__all__ = ["NOW", "OWNER", "evicted", "loop", "node", "pod", "policy"]
-
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-web", "controller": True}
 

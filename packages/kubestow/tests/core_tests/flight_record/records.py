@@ -23,8 +23,6 @@ from kubestow.scheduling.environment import Environment
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
 
-__all__ = ["MemorySink", "RecordedVirtualLoop", "long_record", "recorded", "small_record"]
-
 
 class RecordedVirtualLoop(RecordedLoop, VirtualTimeLoop):
     """Virtual time for recorded schedulers."""

@@ -9,8 +9,6 @@ from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, 
 from kubestow.framework.status import Status
 from kubestow.testing import PluginHarness
 
-__all__ = ["find_plugin", "rejections", "scores", "skips_filter"]
-
 #: Short names of the reasons, as the oracle uses them.
 _REASONS = {
     "node(s) didn't match pod topology spread constraints": "skew",

@@ -8,8 +8,6 @@ from typing import Any
 from kubestow.api.core import Node, Pod
 from kubestow.testing import PluginHarness
 
-__all__ = ["plugin_harness", "put"]
-
 
 def plugin_harness(
     *objects: Any, gates: Mapping[str, bool] | None = None, profile: Mapping[str, Any] | None = None

@@ -12,8 +12,6 @@ from kubestow.framework.interface import Plugin
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster
 
-__all__ = ["SlowlyTerminatingCluster", "TerminatingCluster", "enabled", "mark_deleted"]
-
 
 def enabled(*plugins: type[Plugin]) -> dict[str, Any]:
     """Arguments of the scheduler harness that add plugins to the default profile."""

@@ -30,8 +30,6 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["EXTENSION_POINTS", "broken", "hanging"]
-
 #: The base class and the method of each extension point.
 EXTENSION_POINTS: dict[str, tuple[type[Plugin], str]] = {
     "PreEnqueue": (PreEnqueuePlugin, "pre_enqueue"),

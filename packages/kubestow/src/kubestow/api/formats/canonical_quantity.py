@@ -13,8 +13,6 @@ from functools import lru_cache
 from kubestow.api.formats import quantity
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["SYNTAX_PROBLEM", "canonical", "total"]
-
 #: kube-apiserver's message for a string that is not a quantity.
 SYNTAX_PROBLEM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 

@@ -10,8 +10,6 @@ import re
 
 import msgspec
 
-__all__ = ["Duration"]
-
 _NANOSECONDS = {
     "ns": 1,
     "us": 1_000,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["as_int64"]
-
 _LIMIT = 2**63
 
 

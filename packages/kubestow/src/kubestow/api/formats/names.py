@@ -9,17 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = [
-    "NameErrors",
-    "dns1035_label_errors",
-    "dns1123_label_errors",
-    "dns1123_subdomain_errors",
-    "is_extended_resource",
-    "label_value_errors",
-    "path_segment_name_errors",
-    "qualified_name_errors",
-]
-
 NameErrors = tuple[str, ...]
 """The messages of the rules that a name breaks; empty for a valid name."""
 

@@ -12,8 +12,6 @@ from functools import lru_cache
 
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NANOS", "Quantity", "millis", "nanos", "parse", "round_up", "units"]
-
 #: The type of a quantity in a manifest: a string, or a bare JSON number.
 Quantity = str | int | float
 

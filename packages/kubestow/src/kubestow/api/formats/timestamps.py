@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["micro_timestamp", "timestamp"]
-
 
 def timestamp(moment: datetime) -> str:
     """A Time such as 2026-01-01T00:00:00Z, truncated to seconds."""

@@ -9,8 +9,6 @@ from typing import ClassVar
 
 import yaml
 
-__all__ = ["YAMLLoader"]
-
 
 class YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Loads YAML as Kubernetes does: timestamps are strings."""

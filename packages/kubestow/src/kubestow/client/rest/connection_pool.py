@@ -25,8 +25,6 @@ from aiohappyeyeballs import AddrInfoType
 
 from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection
 
-__all__ = ["ConnectionPool", "proxy_from_environment"]
-
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
 _DEFAULT_PORTS = {"https": 443, "http": 80}

@@ -30,8 +30,6 @@ from kubestow.client.rest.kubeconfig import (
 )
 from kubestow.errors import InputError
 
-__all__ = ["Credentials", "load_credentials", "load_in_cluster_credentials"]
-
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: The characters of a header name besides letters, digits and ``_.-~``, without the percent sign.
 _HEADER_NAME = "!#$&'*+^`|"

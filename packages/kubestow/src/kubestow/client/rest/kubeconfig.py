@@ -22,8 +22,6 @@ import yaml
 from kubestow.api.meta import convert
 from kubestow.errors import InputError, InvalidObject
 
-__all__ = ["KubeconfigCluster", "KubeconfigContext", "KubeconfigUser", "Located", "is_http_url", "read_kubeconfig"]
-
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -13,8 +13,6 @@ from typing import Any, cast
 import httptools
 import msgspec
 
-__all__ = ["ConnectionBroken", "ServerConnection", "ServerResponse"]
-
 #: Bytes of a body that wait to be read before the connection stops receiving.
 _MAX_UNREAD = 2**20
 #: Bytes received without any of a body: headers, trailers and what frames chunks.

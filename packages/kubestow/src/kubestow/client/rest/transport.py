@@ -34,20 +34,6 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 from kubestow.version import VERSION
 
-__all__ = [
-    "JSON",
-    "MERGE_PATCH",
-    "STRATEGIC_MERGE_PATCH",
-    "UNLIMITED",
-    "USER_AGENT",
-    "APIStatus",
-    "OnResponse",
-    "RateLimit",
-    "TokenBucketRateLimiter",
-    "Transport",
-    "describe_connection_error",
-]
-
 _log = logging.getLogger(__name__)
 
 JSON = "application/json"

@@ -16,8 +16,6 @@ from kubestow.cluster.changes.events import Action, ClusterEvent, notify
 from kubestow.cluster.changes.journal import EVERY_ROW, Journal
 from kubestow.errors import KubestowError
 
-__all__ = ["Catalog", "KubernetesObject"]
-
 
 class KubernetesObject(Protocol):
     """An API object."""

@@ -20,8 +20,6 @@ from functools import cached_property
 
 from kubestow.log_fields import fields
 
-__all__ = ["POD_BITS", "Action", "ClusterEvent", "EventResource", "notify"]
-
 
 class EventResource(StrEnum):
     """The resources whose changes can matter to pending pods."""

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from kubestow.cluster.changes.events import Action
 from kubestow.errors import KubestowError
 
-__all__ = ["EVERY_ROW", "ROLLED_BACK", "Changes", "Journal", "UndoLog"]
-
 #: Stands for all rows at once: a change that belongs to no single node.
 EVERY_ROW = -1
 

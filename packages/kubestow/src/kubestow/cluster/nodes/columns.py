@@ -28,8 +28,6 @@ from numpy.typing import DTypeLike, NDArray
 from kubestow.api.core import ContainerImage
 from kubestow.api.formats.int64 import as_int64
 
-__all__ = ["MISSING", "Column", "Columns", "Image", "Images", "InternedColumn", "LabelColumn", "normalized"]
-
 T = TypeVar("T", bound=Hashable)
 
 _FIRST_CAPACITY = 64

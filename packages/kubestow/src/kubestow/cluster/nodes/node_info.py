@@ -16,8 +16,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.rules.pods import HostPort
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
-__all__ = ["ImageState", "NodeInfo", "NodeInfos", "Resources"]
-
 
 class ImageState(NamedTuple):
     """An image on a node: its size in bytes, and the number of nodes in the cluster that have it."""

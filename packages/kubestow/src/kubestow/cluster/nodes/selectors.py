@@ -17,8 +17,6 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import field_requirement, label_requirement, required_terms
 
-__all__ = ["labels_match", "matches_any_term", "matches_term", "selected_by"]
-
 Mask = NDArray[np.bool_]
 
 _NAME_FIELD = "metadata.name"

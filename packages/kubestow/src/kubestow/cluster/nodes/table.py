@@ -24,8 +24,6 @@ from kubestow.cluster.pods.table import PodTable
 from kubestow.rules.pods import HostPort
 from kubestow.rules.requests import PODS, Amounts, allocatable_amounts
 
-__all__ = ["NodeTable", "PodsOnNode", "ZoneOrder", "difference"]
-
 #: The updates of a node that change :attr:`NodeTable.revision`.
 _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 #: Up to this many resources have columns even if all nodes have zero of them.

@@ -23,8 +23,6 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.rules.pods import HostPort
 
-__all__ = ["HypotheticalNodes", "NodeChange", "NodeRow", "Nodes", "Rows", "single_node"]
-
 #: Row numbers (intp), or a slice with start and stop.
 Rows = slice | NDArray[np.intp]
 

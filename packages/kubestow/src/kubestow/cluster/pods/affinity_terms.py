@@ -21,16 +21,6 @@ from kubestow.api.core import Affinity, PodAffinity, PodAffinityTerm, WeightedPo
 from kubestow.api.selectors import EVERYTHING, NOTHING, Selector, compile_selector
 from kubestow.errors import InvalidSelector
 
-__all__ = [
-    "AffinityTerm",
-    "CarriedTerm",
-    "IndexKeys",
-    "PodAffinityTerms",
-    "TermKind",
-    "index_keys_of",
-    "selected_index_keys",
-]
-
 IndexKeys = frozenset[Hashable]
 
 

@@ -19,8 +19,6 @@ from functools import partial
 from typing import Generic, TypeVar
 from weakref import ref
 
-__all__ = ["BoundedCache", "WeakCache"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

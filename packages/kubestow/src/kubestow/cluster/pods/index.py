@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 
-__all__ = ["PlacedPod", "PodIndex"]
-
 
 @dataclass(slots=True)
 class PlacedPod:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["Members", "PodGroupAPI", "PodGroupName", "PodGroups", "memberships", "native_name"]
-
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
 

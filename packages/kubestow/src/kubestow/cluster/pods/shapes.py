@@ -32,8 +32,6 @@ from kubestow.cluster.pods.caches import BoundedCache, WeakCache
 from kubestow.rules.pods import HostPort, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
-__all__ = ["PodFields", "PodInfo", "Shape", "ShapeCache", "ShapeFamily", "ShapeGroup", "Shapes"]
-
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

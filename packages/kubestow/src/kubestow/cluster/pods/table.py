@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["NOT_STARTED", "PodChanges", "PodTable", "offsets_of"]
-
 #: The start time of a pod without one: later than any other.
 NOT_STARTED = 2**63 - 1
 

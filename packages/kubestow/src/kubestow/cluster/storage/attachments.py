@@ -32,8 +32,6 @@ from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of
 from kubestow.errors import InvalidObject
 from kubestow.rules.claims import ownership_problem
 
-__all__ = ["AttachedVolumes", "CSIVolume", "Dependency", "PodVolumeResolver", "ResolvedVolume", "VolumeAttachments"]
-
 #: An object that a result depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
 Dependency = tuple[str, ...]
 

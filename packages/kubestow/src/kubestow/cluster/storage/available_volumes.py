@@ -29,8 +29,6 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.rules.volumes import ClaimRequirements, capacity_of, is_available_for, is_bound_to, satisfies
 
-__all__ = ["NO_VOLUME", "AvailableVolumes", "NodeMask", "NodeMasks", "VolumeMatch", "node_terms"]
-
 #: The most bytes that masks take.
 _BUDGET = 64 * 2**20
 

@@ -23,8 +23,6 @@ from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.storage.available_volumes import NodeMasks
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["NO_CAPACITY", "CSIStorageCapacities"]
-
 #: Stands for "no capacity object" in an array of numbers of capacity objects.
 NO_CAPACITY = -1
 

@@ -27,21 +27,6 @@ from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.errors import InvalidObject
 
-__all__ = [
-    "BETA_REGION",
-    "BETA_ZONE",
-    "IN_TREE",
-    "REGION",
-    "UNLIMITED",
-    "ZONE",
-    "CSINodes",
-    "InTreePlugin",
-    "in_tree_plugin",
-    "plugin_named",
-    "translated_terms",
-    "volume_handle",
-]
-
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 

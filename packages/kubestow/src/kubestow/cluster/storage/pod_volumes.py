@@ -22,18 +22,6 @@ from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.rules.claims import ephemeral_claim_name
 
-__all__ = [
-    "Disk",
-    "PodClaim",
-    "VolumesInUse",
-    "claim_keys",
-    "claim_names",
-    "claim_of",
-    "claims_of",
-    "disks_of",
-    "key_of_claim",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:

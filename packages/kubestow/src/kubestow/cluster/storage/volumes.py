@@ -26,8 +26,6 @@ from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi import CSINodes
 from kubestow.cluster.storage.pod_volumes import VolumesInUse
 
-__all__ = ["Catalogs", "Volumes"]
-
 T = TypeVar("T", bound=KubernetesObject)
 
 

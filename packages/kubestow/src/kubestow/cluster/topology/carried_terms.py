@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys
 
-__all__ = ["CarriedTerms", "TermVersions"]
-
 #: Terms that may select any pod are listed under this key.
 _ANY_POD = frozenset((None,))
 #: Versions are kept of at least this many keys that no longer have terms.

@@ -20,8 +20,6 @@ from kubestow.cluster.nodes.columns import Column, Columns
 from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 
-__all__ = ["Counters", "PlacedShapes", "PodCounter"]
-
 #: Shapes of placed pods, each with its pods on known nodes and their rows.
 PlacedShapes = Iterable[tuple[Shape, Iterable[tuple[int, PodInfo]]]]
 

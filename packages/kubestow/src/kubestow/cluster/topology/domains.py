@@ -16,8 +16,6 @@ from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.topology.counters import PodCounter
 
-__all__ = ["DomainSums", "EligibleRows", "domain_sums"]
-
 Mask = NDArray[np.bool_]
 _MAX = np.iinfo(np.int64).max
 

@@ -15,8 +15,6 @@ from kubestow.config.field_errors import FieldError
 from kubestow.config.legacy.conversion import ConversionError
 from kubestow.config.legacy.policy import convert_policy
 
-__all__ = ["ReadFile", "joined_sets", "with_profiles"]
-
 ReadFile = Callable[[str], bytes]
 """Reads a file that a configuration names; raises InputError."""
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from kubestow.config.field_errors import FieldError
 
-__all__ = ["DEFAULT_SHAPE", "STRATEGY_PLUGINS", "Conversion", "ConversionError", "Strategies"]
-
 
 class Conversion(NamedTuple):
     """The data of a v1 configuration; ``warnings`` list the settings that were changed or omitted."""

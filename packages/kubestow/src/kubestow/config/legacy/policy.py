@@ -35,8 +35,6 @@ from kubestow.config.legacy.policy_names import (
     STRATEGIES,
 )
 
-__all__ = ["convert_policy"]
-
 _KNOWN = {
     "apiVersion",
     "kind",

@@ -8,23 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = [
-    "DEFAULT_PREDICATES",
-    "DEFAULT_PRIORITIES",
-    "EVEN_PODS_SPREAD_PRIORITY",
-    "FILTER_PLUGINS",
-    "MANDATORY_PREDICATES",
-    "PREDICATES",
-    "PRE_FILTER_PLUGINS",
-    "PRE_SCORE_PLUGINS",
-    "PRIORITIES",
-    "REMOVED_PREDICATES",
-    "REMOVED_PRIORITIES",
-    "SCORE_PLUGINS",
-    "SELECTOR_SPREAD_PRIORITIES",
-    "STRATEGIES",
-]
-
 PREDICATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CheckNodeUnschedulable": ("NodeUnschedulable",),

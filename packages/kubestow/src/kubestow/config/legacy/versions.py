@@ -23,8 +23,6 @@ from kubestow.config.legacy.alpha import ReadFile, joined_sets, with_profiles
 from kubestow.config.legacy.conversion import STRATEGY_PLUGINS, Conversion, ConversionError, Strategies
 from kubestow.config.type_meta import LEGACY_VERSIONS
 
-__all__ = ["convert_version"]
-
 _ALPHA, _WITH_STRATEGY_PLUGINS, _WITH_SMALL_WEIGHTS = LEGACY_VERSIONS[:3], LEGACY_VERSIONS[:4], LEGACY_VERSIONS[:5]
 _FIT = "NodeResourcesFit"
 

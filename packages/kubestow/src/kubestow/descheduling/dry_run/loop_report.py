@@ -29,8 +29,6 @@ from kubestow.errors import InvalidObject
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 
-__all__ = ["LoopReport", "document", "eviction_document", "read_snapshot", "run_loop"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoopReport(Displayed):

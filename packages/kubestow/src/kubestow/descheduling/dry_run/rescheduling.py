@@ -29,8 +29,6 @@ from kubestow.scheduling.decision.node_selection import TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import Scope
 
-__all__ = ["Mode", "PredictedState", "Prediction", "Rescheduler", "ReschedulingBackend"]
-
 _WITHOUT_PREEMPTION = Scope(preempts=False)
 
 

@@ -16,8 +16,6 @@ from kubestow.client.rest.transport import Transport
 from kubestow.descheduling.eviction import Eviction, Refusal, RefusedBy
 from kubestow.errors import APIError, KubestowError, Unreachable
 
-__all__ = ["APIEvictions", "LoopStopped"]
-
 _REQUESTED_BY = "sigs.k8s.io/descheduler"
 
 

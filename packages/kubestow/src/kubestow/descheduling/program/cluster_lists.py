@@ -15,8 +15,6 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.events.resources import WATCHED
 
-__all__ = ["list_cluster"]
-
 _log = logging.getLogger(__name__)
 
 _PATHS = (

@@ -42,8 +42,6 @@ from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
 
-__all__ = ["DeschedulerApp", "DeschedulerOptions", "LeaseOptions"]
-
 _log = logging.getLogger(__name__)
 
 #: A leader is unhealthy when its lease has been expired for longer than this many seconds.

@@ -12,8 +12,6 @@ from kubestow.observability.instruments import Gauge, MetricSet, Stability, expo
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 from kubestow.version import VERSION
 
-__all__ = ["DeschedulerMetrics", "EvictionMetrics", "descheduler_mux"]
-
 _LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _STRATEGY_BUCKETS = _LOOP_BUCKETS[:-2]
 _REQUEST_BUCKETS = (0.001, 0.01, 0.1, 1, 10)

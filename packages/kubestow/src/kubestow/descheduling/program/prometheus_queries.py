@@ -21,8 +21,6 @@ from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.errors import APIError, InputError, Unreachable
 
-__all__ = ["query_results"]
-
 _TOKEN_KEY = "prometheusAuthToken"
 
 

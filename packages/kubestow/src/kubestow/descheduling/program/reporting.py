@@ -10,8 +10,6 @@ from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionO
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
 
-__all__ = ["REPORTING_CONTROLLER", "EvictionEvents", "EvictionLog", "EvictionObservers"]
-
 _log = logging.getLogger(__name__)
 
 REPORTING_CONTROLLER = "sigs.k8s.io.descheduler"

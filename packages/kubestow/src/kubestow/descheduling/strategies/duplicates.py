@@ -18,8 +18,6 @@ from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evic
 from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 
-__all__ = ["RemoveDuplicates", "RemoveDuplicatesArgs"]
-
 
 class RemoveDuplicatesArgs(msgspec.Struct, frozen=True, rename="camel"):
     """The arguments of RemoveDuplicates."""

@@ -13,8 +13,6 @@ from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, exit_
 from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 
-__all__ = ["RemoveFailedPods", "RemoveFailedPodsArgs"]
-
 _DEFAULT_MIN_SECONDS = 3600
 
 

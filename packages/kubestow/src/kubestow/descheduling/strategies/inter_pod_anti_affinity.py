@@ -22,8 +22,6 @@ from kubestow.descheduling.pod_selection import (
 )
 from kubestow.errors import InvalidSelector
 
-__all__ = ["RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingInterPodAntiAffinityArgs"]
-
 
 class RemovePodsViolatingInterPodAntiAffinityArgs(msgspec.Struct, frozen=True, rename="camel"):
     """The arguments of RemovePodsViolatingInterPodAntiAffinity; other pods are neither evicted nor kept away from."""

@@ -19,8 +19,6 @@ from kubestow.descheduling.node_fit import NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.errors import InvalidSelector
 
-__all__ = ["RemovePodsViolatingNodeAffinity", "RemovePodsViolatingNodeAffinityArgs"]
-
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _TYPES = (_REQUIRED, _PREFERRED)

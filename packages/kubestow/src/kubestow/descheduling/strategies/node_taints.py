@@ -14,8 +14,6 @@ from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, E
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.rules.matching import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 
-__all__ = ["RemovePodsViolatingNodeTaints", "RemovePodsViolatingNodeTaintsArgs"]
-
 
 class RemovePodsViolatingNodeTaintsArgs(msgspec.Struct, frozen=True, rename="camel"):
     """The arguments of RemovePodsViolatingNodeTaints. Taints are named by ``key`` or ``key=value``."""

@@ -19,20 +19,6 @@ from kubestow.descheduling.snapshot import QuerySample
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import CPU, MEMORY, PODS, Amounts
 
-__all__ = [
-    "METRIC_RESOURCE",
-    "MeasurementError",
-    "Thresholds",
-    "Utilization",
-    "first_of",
-    "first_threshold_problem",
-    "measured_node",
-    "measured_pod",
-    "namespace_problems",
-    "queried_percentages",
-]
-
-
 Thresholds = Mapping[str, float]
 """Per cent by resource name."""
 

@@ -25,14 +25,6 @@ from kubestow.descheduling.strategies.node_usage import (
 )
 from kubestow.rules.matching import tolerates
 
-__all__ = [
-    "Balancing",
-    "HighNodeUtilization",
-    "HighNodeUtilizationArgs",
-    "LowNodeUtilization",
-    "LowNodeUtilizationArgs",
-]
-
 
 class Balancing:
     """Evicts pods from source nodes while the destinations have room of every resource.

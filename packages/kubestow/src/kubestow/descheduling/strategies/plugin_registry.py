@@ -12,9 +12,6 @@ from kubestow.descheduling.default_evictor import DefaultEvictor
 from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.errors import InputError
 
-__all__ = ["find_plugins"]
-
-
 _ENTRY_POINT_GROUP = "kubestow.descheduling_plugins"
 
 

@@ -15,8 +15,6 @@ from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, E
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.rules.pods import TERMINAL_PHASES
 
-__all__ = ["PodLifeTime", "PodLifeTimeArgs"]
-
 _Seconds = Annotated[int, msgspec.Meta(le=2**63 - 1)]
 
 _PHASES = ("Running", "Pending", *TERMINAL_PHASES, "Unknown")

@@ -11,8 +11,6 @@ from kubestow.descheduling.cluster_state import AssignedPod, ClusterState, resta
 from kubestow.descheduling.interface import ArgumentProblem, DeschedulePlugin, Evictor, evict_of_node
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 
-__all__ = ["RemovePodsHavingTooManyRestarts", "RemovePodsHavingTooManyRestartsArgs"]
-
 _STATES = ("CrashLoopBackOff", "Running")
 
 

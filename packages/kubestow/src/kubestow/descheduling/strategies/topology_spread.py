@@ -20,11 +20,6 @@ from kubestow.descheduling.node_fit import Mask, NodeFit
 from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
 from kubestow.errors import InvalidSelector
 
-__all__ = [
-    "RemovePodsViolatingTopologySpreadConstraint",
-    "RemovePodsViolatingTopologySpreadConstraintArgs",
-]
-
 _DO_NOT_SCHEDULE, _SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 _HONOR, _IGNORE = "Honor", "Ignore"
 

@@ -22,8 +22,6 @@ from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED, resource_of
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference, PodStatusPatch, Resource, Subscriber
 
-__all__ = ["ClusterClaimStore", "MemoryAPI"]
-
 Key = tuple[str, str]
 T = TypeVar("T")
 

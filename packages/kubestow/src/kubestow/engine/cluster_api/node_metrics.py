@@ -11,8 +11,6 @@ from kubestow.api.core import Node, Pod
 from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.rules.requests import CPU, MEMORY, requests_by_spec
 
-__all__ = ["NODE_METRICS_PATH", "node_metrics"]
-
 NODE_METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 """The path of the NodeMetricsList."""
 

@@ -13,8 +13,6 @@ from kubestow.errors import APIError
 from kubestow.rules.patches import json_merge_patch
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 
-__all__ = ["VersionedStore", "check_preconditions", "merge_patched"]
-
 T = TypeVar("T", bound=KubernetesObject)
 
 

@@ -19,16 +19,6 @@ from kubestow.api.storage import PersistentVolumeClaim, PersistentVolumeClaimSta
 from kubestow.rules.claims import ephemeral_claim_name, resource_claim_prefix
 from kubestow.rules.owners import controller_reference, generated_name, generated_suffix
 
-__all__ = [
-    "belongs_to",
-    "claims_of",
-    "original_uid",
-    "released",
-    "replacement",
-    "replacing_controller",
-    "with_own_claims",
-]
-
 #: Controllers that do not replace a pod: that of static pods, and one whose pods belong to their nodes.
 _NOT_REPLACING = frozenset({"Node", "DaemonSet"})
 _REPLACEMENT = "/replacement"

@@ -16,8 +16,6 @@ from kubestow.errors import APIError
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, FieldTable, strategic_merge_patch
 from kubestow.scheduling.events.resources import resource_of
 
-__all__ = ["InMemoryResourceClaims", "ResourceClaimStore"]
-
 _CLAIMS = resource_of(ResourceClaim)
 _ANYTHING = ANY_FIELD.schema
 _METADATA_SCHEMA = FieldTable(

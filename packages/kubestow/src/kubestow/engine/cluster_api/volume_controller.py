@@ -27,8 +27,6 @@ from kubestow.engine.cluster_api.object_writes import VersionedStore
 from kubestow.errors import InvalidQuantity, InvalidSelector
 from kubestow.rules.volumes import VolumeIndex, bound_claim, bound_volume, is_bound_to, may_bind_by_name
 
-__all__ = ["VolumeController", "VolumeStore", "bind_reserved_volumes", "in_load_order", "with_bound_volumes"]
-
 T = TypeVar("T")
 
 _KIND = "PersistentVolumeClaim"

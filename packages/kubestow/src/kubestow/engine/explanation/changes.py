@@ -19,21 +19,6 @@ from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.rules.requests import CPU
 
-__all__ = [
-    "AddNode",
-    "AlterNode",
-    "AlterPod",
-    "Change",
-    "CombinedChange",
-    "LowerRequest",
-    "RaiseBudget",
-    "RemovePods",
-    "Size",
-    "Tolerate",
-    "amount_text",
-    "with_requests_lowered",
-]
-
 replace = msgspec.structs.replace
 
 #: What is changed, the least intrusive first.

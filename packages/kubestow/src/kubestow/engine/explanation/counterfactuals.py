@@ -39,8 +39,6 @@ from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 from kubestow.scheduling.decision.scope import Scope
 
-__all__ = ["Counterfactual", "CounterfactualSearch"]
-
 Rows = NDArray[np.intp]
 
 #: At most so many candidates are verified, and so many counterfactuals reported.

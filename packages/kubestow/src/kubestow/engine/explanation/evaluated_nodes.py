@@ -23,17 +23,6 @@ from kubestow.framework.evaluation.feasibility import Feasibility, FilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 
-__all__ = [
-    "EvaluatedNodes",
-    "FilterColumn",
-    "NodeEvaluation",
-    "NodeGroup",
-    "PluginScore",
-    "PluginVerdict",
-    "VerdictKind",
-    "evaluate_nodes",
-]
-
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.int64]
 

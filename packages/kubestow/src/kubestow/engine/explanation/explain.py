@@ -23,8 +23,6 @@ from kubestow.engine.pipeline.offline_scheduler import (
 from kubestow.errors import InputError, KubestowError
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 
-__all__ = ["GroupExplanation", "explain", "explain_group", "explain_pending"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:

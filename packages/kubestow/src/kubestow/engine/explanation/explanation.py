@@ -25,8 +25,6 @@ from kubestow.framework.status import Code
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed, View
 
-__all__ = ["Explanation", "Preemption", "reasons_text"]
-
 _MOST_GROUPS = 15
 _FEW_GROUPS = 4
 _EXAMPLES = 3

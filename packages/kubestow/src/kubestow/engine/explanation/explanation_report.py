@@ -10,9 +10,6 @@ from kubestow.engine.explanation.node_tables import reason_text, rejections_tabl
 from kubestow.reports.model import Block, Cards, Figure, Items, Paragraph, Report, Section
 from kubestow.reports.page import as_page
 
-__all__ = ["decision_blocks", "explanation_report"]
-
-
 _MOST_GROUPS = 50
 _EXAMPLES = 5
 _BEST_SHOWN = 5

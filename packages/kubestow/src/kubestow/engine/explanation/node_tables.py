@@ -10,8 +10,6 @@ from kubestow.engine.explanation.evaluated_nodes import NodeEvaluation, NodeGrou
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 
-__all__ = ["NodeComparison", "reason_text", "rejections_table", "verdicts_and_scores"]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeComparison(Displayed):

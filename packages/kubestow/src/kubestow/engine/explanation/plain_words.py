@@ -10,8 +10,6 @@ import itertools
 import re
 from collections.abc import Iterator
 
-__all__ = ["explain_gate", "number_of_nodes", "plain_reason", "plain_words", "reasons_in"]
-
 _MESSAGE = re.compile(r"^\d+/\d+ nodes are available:? ?(?P<reasons>.*?)\.(?: |$)", re.DOTALL)
 _ENTRY = re.compile(r"(?:^|, )(\d+) (?=\S)")
 

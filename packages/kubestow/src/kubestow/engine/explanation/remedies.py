@@ -40,8 +40,6 @@ from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, required_terms, untolerated
 from kubestow.rules.requests import EPHEMERAL_STORAGE, MEMORY
 
-__all__ = ["Remedy", "pod_alterations", "remedies"]
-
 replace = msgspec.structs.replace
 
 Estimate = NDArray[np.float64]

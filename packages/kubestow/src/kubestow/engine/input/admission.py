@@ -30,8 +30,6 @@ from kubestow.rules.defaults import (
     merge_label_keys,
 )
 
-__all__ = ["Admission"]
-
 Object = dict[str, Any]
 
 

@@ -26,9 +26,6 @@ from kubestow.rules.requests import limits_by_spec
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["ClusterObjects", "InputSummary", "custom_objects"]
-
-
 _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
 

@@ -29,9 +29,6 @@ from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 
-__all__ = ["InputProblem", "Problems", "SourceObject", "convert_part", "parse_objects", "read_objects", "read_yaml"]
-
-
 _SUFFIXES = (".json", ".yaml", ".yml")
 _STANDARD_INPUT = "-"
 Raw = bytes | msgspec.Raw

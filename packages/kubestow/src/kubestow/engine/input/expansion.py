@@ -18,8 +18,6 @@ from kubestow.rules import workloads
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 from kubestow.rules.owners import controller_reference, generated_name, generated_suffix, template_hash
 
-__all__ = ["Expansion", "Replica", "expand"]
-
 Object = dict[str, Any]
 
 

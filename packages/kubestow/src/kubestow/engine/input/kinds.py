@@ -15,8 +15,6 @@ from kubestow.rules.requests import allocatable_amounts
 from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["ADMISSION_KINDS", "WORKLOAD_KINDS", "decoded", "expected_version", "is_custom", "resource_of", "type_of"]
-
 TypeName = tuple[str, str]
 
 _RESOURCES: dict[TypeName, Resource] = {(resource.api_version, resource.kind): resource for resource in WATCHED}

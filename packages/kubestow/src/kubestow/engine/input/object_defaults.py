@@ -21,8 +21,6 @@ from kubestow.api.storage import (
 )
 from kubestow.rules.volumes import default_storage_class
 
-__all__ = ["with_default_class", "with_defaults"]
-
 S = TypeVar("S", bound=DeviceSelection)
 
 _AVAILABLE = PersistentVolumeStatus(phase="Available")

@@ -24,18 +24,6 @@ from kubestow.plugins.registry import find_plugins
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 
-__all__ = [
-    "Configuration",
-    "OfflineScheduler",
-    "SchedulerOptions",
-    "find_pod",
-    "is_attempted",
-    "put_objects",
-    "similar",
-    "unbound",
-]
-
-
 Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None
 """A KubeSchedulerConfiguration: decoded, a file, plain data, or None for the defaults."""
 

@@ -25,9 +25,6 @@ from kubestow.scheduling.decision.node_selection import RandomTie, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
 
-__all__ = ["SCHEDULER_NAME", "PlacementResult", "Placer", "PreemptedPod", "bind_assumed_volumes"]
-
-
 #: The first profile decides about all pods; cluster-capacity calls it default-scheduler.
 SCHEDULER_NAME = "default-scheduler"
 

@@ -22,8 +22,6 @@ from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.scheduling.scheduler.handle import BaseHandle
 
-__all__ = ["DEFAULT_TIME", "StaticHandle"]
-
 T = TypeVar("T")
 K = TypeVar("K", bound=KubernetesObject)
 

@@ -29,8 +29,6 @@ from kubestow.framework.plugin_caller import ExtensionPointTimer
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
-__all__ = ["Evaluation", "ScoreResult"]
-
 
 class ScoreResult(NamedTuple):
     """One plugin's ``raw`` and ``normalized`` scores of the feasible rows, int64, and the weight that they get."""

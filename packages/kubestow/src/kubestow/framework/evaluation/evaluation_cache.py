@@ -24,8 +24,6 @@ from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.interface import MAX_SCORE, Plugin, PreScorePlugin
 from kubestow.framework.runtime import FrameworkRuntime
 
-__all__ = ["EvaluationCache"]
-
 #: Evaluations may take about this many bytes, 260 of them with 5,000 nodes …
 _BUDGET = 192 * 2**20
 #: … of which one that shares no results takes about this many per node.

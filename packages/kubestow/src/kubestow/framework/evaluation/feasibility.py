@@ -15,8 +15,6 @@ from kubestow.framework.diagnosis import Diagnosis, Rejection
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner
 from kubestow.framework.status import Status, Verdict
 
-__all__ = ["Feasibility", "FilterResult", "Mask", "PreFiltered"]
-
 Mask = NDArray[np.bool_]
 
 

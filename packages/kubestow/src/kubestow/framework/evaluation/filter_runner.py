@@ -24,8 +24,6 @@ from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.status import Verdict
 
-__all__ = ["CycleFilterRunner", "over_all_rows"]
-
 Mask = NDArray[np.bool_]
 
 

@@ -9,8 +9,6 @@ from kubestow.framework.event_registration import invalidation_mask
 from kubestow.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.runtime import FrameworkRuntime
 
-__all__ = ["BoundPlugin", "Plan"]
-
 
 class BoundPlugin:
     """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.

@@ -17,8 +17,6 @@ from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
 from kubestow.framework.evaluation.filter_runner import CycleFilterRunner
 
-__all__ = ["PodCapacity"]
-
 Counts = NDArray[np.int64]
 
 

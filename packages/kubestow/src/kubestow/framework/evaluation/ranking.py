@@ -20,8 +20,6 @@ from kubestow.framework.evaluation.feasibility import Feasibility, Mask
 from kubestow.framework.evaluation.plan import Plan
 from kubestow.framework.evaluation.result_cache import PluginResults
 
-__all__ = ["FeasibleRows", "Ranking", "ScoreSums", "best_rows"]
-
 #: The total of rows that are not feasible. Weights may be negative, and so may totals.
 _INFEASIBLE = int(np.iinfo(np.int64).min)
 

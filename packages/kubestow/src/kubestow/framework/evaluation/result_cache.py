@@ -24,8 +24,6 @@ from kubestow.framework.interface import MAX_SCORE, PreFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.framework.validation import in_range, out_of_range
 
-__all__ = ["PluginResults"]
-
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
 
 

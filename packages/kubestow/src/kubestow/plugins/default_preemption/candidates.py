@@ -37,8 +37,6 @@ from kubestow.framework.interface import FilterRunner, Handle, Victims
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
-__all__ = ["CandidateCache", "CandidateRanking", "Candidates", "FoundCandidates"]
-
 #: Outcomes of a row: no dry run yet, a candidate, or a number from which its status is found.
 _UNKNOWN, _CANDIDATE, _FIRST_STATUS = 0, 1, 2
 _NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")

@@ -45,8 +45,6 @@ from kubestow.plugins.default_preemption.candidates import CandidateCache, Candi
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run
 from kubestow.plugins.default_preemption.pod_group_victims import evictable_units, pod_group_priority
 
-__all__ = ["DefaultPreemption", "PreemptionCandidates", "pick_one_node"]
-
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
 

@@ -34,8 +34,6 @@ from kubestow.errors import InvalidSelector
 from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner
 
-__all__ = ["DisruptionBudgets", "DryRun", "MayEvict", "below", "dry_run"]
-
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 MayEvict = Callable[[PodChanges], Mask]

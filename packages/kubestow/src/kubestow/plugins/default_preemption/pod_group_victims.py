@@ -19,8 +19,6 @@ from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.gang import Evictable
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
 
-__all__ = ["evictable_units", "pod_group_priority"]
-
 Positions = NDArray[np.intp]
 
 

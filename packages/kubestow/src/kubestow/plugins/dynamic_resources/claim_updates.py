@@ -27,8 +27,6 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Handle
 from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, ExtendedResourceClaim
 
-__all__ = ["ClaimUpdateFailed", "ClaimUpdates"]
-
 _MAX_TRIES = 5
 _CONFLICT = 409
 

@@ -58,9 +58,6 @@ from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
 from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, matching_nodes
 from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
 
-__all__ = ["DynamicResources"]
-
-
 _STATE_NOT_FOUND = "not found"
 _NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
 _NO_CLAIMS = Status.unschedulable("no new claims to deallocate")

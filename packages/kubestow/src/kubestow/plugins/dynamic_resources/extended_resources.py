@@ -44,15 +44,6 @@ from kubestow.plugins.dynamic_resources.inventory.devices import (
 )
 from kubestow.rules.requests import Amounts
 
-__all__ = [
-    "DEVICE_CLASS_PREFIX",
-    "IN_MEMORY_CLAIM_NAME",
-    "DeviceCounts",
-    "ExtendedResourceClaim",
-    "ExtendedResources",
-    "is_dra_extended_resource_name",
-]
-
 Int64s = NDArray[np.int64]
 
 

@@ -39,20 +39,6 @@ from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
 from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, PublishedSlices, matching_nodes
 from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools, DevicesByNode
 
-__all__ = [
-    "ClaimFilter",
-    "ClaimNotUsable",
-    "DeviceBindingFailed",
-    "DynamicResourcesState",
-    "NodeAllocation",
-    "binding_deadline",
-    "claim_names",
-    "drivers_with_binding_conditions",
-    "has_binding_conditions",
-    "is_ready_for_binding",
-    "pod_resource_claims",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocation:

@@ -26,8 +26,6 @@ from kubestow.plugins.dynamic_resources.filtering import (
     is_ready_for_binding,
 )
 
-__all__ = ["ClaimBinder"]
-
 _BINDING_CONDITIONS_PENDING = EventType(
     "BindingConditionsPending",
     "Scheduling",

@@ -37,16 +37,6 @@ from kubestow.framework.gang import Gang, GangOutcome, GangPlugin
 from kubestow.framework.interface import Handle, Permission, PermitPlugin
 from kubestow.framework.status import SUCCESS, Status
 
-__all__ = [
-    "DEFAULT_SCHEDULE_TIMEOUT",
-    "AnyPodGroup",
-    "GangScheduling",
-    "PodGroupConditions",
-    "PodGroupLister",
-    "gang_policy",
-    "name_of",
-]
-
 _POD_GROUP_MISSING = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
 _TOO_FEW_PODS = (
     "waiting for minCount pods from a gang to appear in scheduling queue: "

@@ -36,8 +36,6 @@ from kubestow.framework.interface import Handle, normalized
 from kubestow.framework.status import Status
 from kubestow.plugins.gang_scheduling.gang_scheduling import DEFAULT_SCHEDULE_TIMEOUT, PodGroupConditions
 
-__all__ = ["PodGroupPodsCount", "TopologyPlacementGenerator"]
-
 _POD_GROUP_NOT_FOUND = 'podgroup.scheduling.k8s.io "{}" not found'
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 _SEVERAL_DOMAINS = _UNDETERMINED + "more than 1 domain found for pod group: {}"

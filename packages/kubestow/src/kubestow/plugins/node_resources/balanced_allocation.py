@@ -34,8 +34,6 @@ from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources.extended_resources import DeviceCounts, is_dra_extended_resource_name
 from kubestow.plugins.node_resources.fit import is_unrequested_scalar
 
-__all__ = ["KeptBalances", "NodeBalances", "NodeResourcesBalancedAllocation", "balance_of_node"]
-
 Int64s = NDArray[np.int64]
 
 

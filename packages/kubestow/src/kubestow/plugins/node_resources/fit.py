@@ -40,15 +40,6 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
 )
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, allocatable_amounts
 
-__all__ = [
-    "NATIVE_RESOURCES",
-    "NodeResourcesFit",
-    "ResourceScorer",
-    "UtilizationShape",
-    "is_unrequested_scalar",
-    "resource_scorer",
-]
-
 _TOO_MANY_PODS = "Too many pods"
 _INSUFFICIENT = "Insufficient {}"
 

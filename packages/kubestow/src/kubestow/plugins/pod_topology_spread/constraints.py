@@ -36,21 +36,6 @@ from kubestow.cluster.topology.domains import EligibleRows
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
-__all__ = [
-    "DO_NOT_SCHEDULE",
-    "SCHEDULE_ANYWAY",
-    "SYSTEM_DEFAULT_CONSTRAINTS",
-    "NodeInclusion",
-    "SharedInclusion",
-    "SpreadConstraint",
-    "compile_constraints",
-    "default_label_keys",
-    "default_selector",
-    "node_inclusions",
-    "owning_controller",
-    "selected_label_keys",
-]
-
 #: The values of ``whenUnsatisfiable``: hard and soft constraints.
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 

@@ -45,8 +45,6 @@ from kubestow.plugins.pod_topology_spread.constraints import (
 )
 from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
 
-__all__ = ["MAX_SKEW_EXCEEDED", "MISSING_TOPOLOGY_KEY", "HardConstraints", "PodTopologySpread"]
-
 _REASON_CONSTRAINTS_NOT_MATCH = "node(s) didn't match pod topology spread constraints"
 _REASON_MISSING_TOPOLOGY_KEY = f"{_REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
 

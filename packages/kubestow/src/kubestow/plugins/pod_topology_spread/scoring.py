@@ -22,8 +22,6 @@ from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.plugins.pod_topology_spread.constraints import SharedInclusion, SpreadConstraint, node_inclusions
 
-__all__ = ["ScoredNodes", "SoftConstraints"]
-
 Mask = NDArray[np.bool_]
 DomainIDs = NDArray[np.int32]
 Floats = NDArray[np.float64]

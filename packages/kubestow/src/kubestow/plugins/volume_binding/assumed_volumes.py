@@ -29,8 +29,6 @@ from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.plugins.volume_binding.finder import PodVolumes
 
-__all__ = ["AssumedVolumes", "binding_error", "check_bindings"]
-
 
 @dataclass(slots=True)
 class AssumedVolumes:

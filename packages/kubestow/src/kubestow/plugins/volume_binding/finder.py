@@ -44,15 +44,6 @@ from kubestow.framework.status import Status
 from kubestow.rules.claims import ownership_problem
 from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
-__all__ = [
-    "DynamicProvision",
-    "PodVolumeClaims",
-    "PodVolumes",
-    "StaticBinding",
-    "find_pod_volumes",
-    "pod_volume_claims",
-]
-
 _UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 

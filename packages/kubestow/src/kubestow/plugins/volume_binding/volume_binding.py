@@ -52,8 +52,6 @@ from kubestow.plugins.volume_binding.finder import (
     pod_volume_claims,
 )
 
-__all__ = ["VolumeBinding", "storage_scores"]
-
 _STATE_NOT_FOUND = "not found"
 _DEADLINE_EXCEEDED = "context deadline exceeded"
 

@@ -32,8 +32,6 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.observer import Call
 
-__all__ = ["BindingTurn", "Dispatcher"]
-
 _log = logging.getLogger(__name__)
 
 #: Pods bound or evicted at the same time; further ones wait for a slot.

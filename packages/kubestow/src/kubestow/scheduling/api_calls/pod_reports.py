@@ -15,8 +15,6 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
 
-__all__ = ["PodReports", "condition_reason", "pod_event"]
-
 _SCHEDULED = EventType(
     "Scheduled", "Binding", "Successfully assigned {pod} to {node}", help="The pod is bound to the node."
 )

@@ -17,8 +17,6 @@ from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
 
-__all__ = ["Backoff", "Retries", "is_refusal", "jittered"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -11,8 +11,6 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["BindingContext"]
-
 
 @dataclass(frozen=True, slots=True)
 class BindingContext:

@@ -28,8 +28,6 @@ from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPod, WaitingPods
 
-__all__ = ["BindingCycles"]
-
 _log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=BindingContext)

@@ -22,8 +22,6 @@ from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["FailureHandler", "SchedulingFailure"]
-
 
 @dataclass(frozen=True, slots=True)
 class SchedulingFailure:

@@ -22,8 +22,6 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["SchedulingCycle"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Rows
 
-__all__ = ["FirstByName", "NodeSampler", "RandomTie", "TieBreak", "feasible_nodes_to_find"]
-
 _MIN_FEASIBLE_NODES = 100
 _MIN_ADAPTIVE_PERCENTAGE = 5
 _ADAPTIVE_START_PERCENTAGE = 50

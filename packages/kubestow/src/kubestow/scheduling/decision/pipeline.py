@@ -40,8 +40,6 @@ from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResu
 from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
-__all__ = ["DecisionPipeline", "run_synchronously"]
-
 T = TypeVar("T")
 
 _NO_NODES = Status.unresolvable("no nodes available to schedule pods")

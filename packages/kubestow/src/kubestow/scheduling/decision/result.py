@@ -22,8 +22,6 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.status import SUCCESS, Code, Status
 
-__all__ = ["Decision", "Failed", "PostFilterResults", "Scheduled", "Unschedulable"]
-
 
 @dataclass(slots=True)
 class PostFilterResults:

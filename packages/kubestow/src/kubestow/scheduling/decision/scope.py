@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 
-__all__ = ["WHOLE_CLUSTER", "Scope"]
-
 
 class Scope:
     """``names`` are the nodes to consider (None: all) without those ``excluded``.

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["ChangeNotifier"]
-
 T = TypeVar("T")
 
 

@@ -9,17 +9,6 @@ from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.table import difference
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = [
-    "ASSIGNED_POD_ADD",
-    "ASSIGNED_POD_DELETE",
-    "NODE_ADD",
-    "NODE_DELETE",
-    "UNSCHEDULABLE_POD_ADD",
-    "UNSCHEDULABLE_POD_DELETE",
-    "node_events",
-    "pod_events",
-]
-
 ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULABLE_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD)

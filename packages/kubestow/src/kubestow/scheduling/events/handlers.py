@@ -32,8 +32,6 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import NAMESPACES, NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["EventHandlers", "PendingPods", "WatchListener"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 from kubestow.cluster.pods.shapes import PodInfo
 
-__all__ = ["PodStore"]
-
 
 class PodStore:
     """Pods by uid and by name."""

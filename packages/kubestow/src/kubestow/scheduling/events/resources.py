@@ -29,8 +29,6 @@ from kubestow.api.storage import (
 from kubestow.errors import KubestowError
 from kubestow.scheduling.interfaces import Resource
 
-__all__ = ["CATALOGUED", "NAMESPACES", "NODES", "PODS", "WATCHED", "resource_of", "watched"]
-
 _STORAGE = "/apis/storage.k8s.io/v1"
 
 PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")

@@ -15,8 +15,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
 
-__all__ = ["Extender", "ExtenderFilterResponse", "ExtenderVictims", "PodGone"]
-
 
 class PodGone(ExtenderError):
     """The pod was deleted before the extender could be called, which is no failure of the extender."""

@@ -24,8 +24,6 @@ from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.extenders.interface import Extender, ExtenderFilterResponse, ExtenderVictims, PodGone
 
-__all__ = ["EXTENDER", "ExtenderFilterResult", "Extenders"]
-
 _log = logging.getLogger(__name__)
 
 EXTENDER = "Extender"

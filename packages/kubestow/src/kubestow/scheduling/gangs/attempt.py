@@ -13,8 +13,6 @@ from kubestow.scheduling.cycle.failure_handler import SchedulingFailure
 from kubestow.scheduling.decision.result import Failed, Unschedulable
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["UNSCHEDULABLE", "GangAttempt", "MemberFailure"]
-
 UNSCHEDULABLE = "pod group is unschedulable"
 """How the message about a gang that does not fit begins."""
 

@@ -21,8 +21,6 @@ from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.waiting_pods import go_duration
 
-__all__ = ["GangBarrier", "GangBarriers", "GangBindingCycles", "MemberBindingContext"]
-
 
 class GangBarrier:
     """The barrier of one gang: opens when the arrived and the ``bound`` members (uids) make up ``min_count``.

@@ -20,8 +20,6 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
-__all__ = ["IncompleteGangs"]
-
 #: How long a pod is gated before that is reported on it, in seconds.
 _GRACE_PERIOD = 3.0
 #: A timer may fire a moment before its time by another clock, in seconds.

@@ -22,8 +22,6 @@ from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["MemberPlacement"]
-
 
 class MemberPlacement:
     """The placements of some members of a gang, which can be undone. ``decide`` finds the node of one pod.

@@ -26,8 +26,6 @@ from kubestow.scheduling.decision.scope import Scope
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Assignments", "search_placements"]
-
 #: After this many decisions about pods the search ends if any placement fits: a few seconds in a large cluster.
 _MAX_DECISIONS = 5_000
 

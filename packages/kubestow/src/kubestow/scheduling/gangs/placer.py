@@ -19,8 +19,6 @@ from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.gangs.placement_search import Assignments, search_placements
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 
-__all__ = ["GangPlacer"]
-
 
 class GangPlacer:
     """Places the members of gangs. ``cycle`` decides about each of them."""

@@ -21,8 +21,6 @@ from kubestow.scheduling.gangs.victim_search import PreemptionPlan, plan_for_gan
 from kubestow.scheduling.preemption.evictions import Evictions
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 
-__all__ = ["GangPreemption"]
-
 _NOT_WITH_PLACEMENTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
 _NOT_ENOUGH = "it would not fit even if all pods of lower priority were evicted"
 

@@ -29,8 +29,6 @@ from kubestow.scheduling.gangs.preemption import GangPreemption
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["GangSchedulingCycle"]
-
 
 class GangSchedulingCycle:
     """Schedules gangs. ``cycle`` schedules their members where these are scheduled by themselves."""

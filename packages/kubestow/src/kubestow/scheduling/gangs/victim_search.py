@@ -32,8 +32,6 @@ from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.member_placement import MemberPlacement
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["PreemptionPlan", "fewest_removed", "plan_for_gang"]
-
 Mask = NDArray[np.bool_]
 
 

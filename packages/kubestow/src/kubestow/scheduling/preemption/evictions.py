@@ -31,8 +31,6 @@ from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, referenc
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
-__all__ = ["Evictions", "PreemptionsInProgress"]
-
 _log = logging.getLogger(__name__)
 
 _PREEMPTED = EventType(

@@ -12,8 +12,6 @@ from kubestow.framework.status import Code, Status
 from kubestow.scheduling.queue.places import QueuePlaces
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Gating", "GatingListener"]
-
 
 class GatingListener(Protocol):
     """Is notified of every pod that PreEnqueue rejects, for example to write its condition."""

@@ -16,8 +16,6 @@ from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.log_fields import fields
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 
-__all__ = ["PodHeap", "Subqueues"]
-
 _log = logging.getLogger(__name__)
 
 #: A heap with fewer entries than this is not compacted.

@@ -14,8 +14,6 @@ from typing import Any
 
 from kubestow.cluster.changes.events import ClusterEvent
 
-__all__ = ["InFlightEvent", "PodsInFlight"]
-
 #: Events that no pod in flight needs any more are dropped once there are this many and half of them can go.
 _COMPACTION_THRESHOLD = 1024
 

@@ -23,8 +23,6 @@ from kubestow.scheduling.queue.queueing_hints import EventDecisions, QueueingHin
 from kubestow.scheduling.queue.unschedulable import Cohort, CohortKey
 from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
 
-__all__ = ["QueueMoves"]
-
 #: Between two looks for pods that have been unschedulable for too long, in seconds.
 _UNSCHEDULABLE_FLUSH_PERIOD = 30.0
 

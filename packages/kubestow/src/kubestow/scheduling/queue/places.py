@@ -22,8 +22,6 @@ from kubestow.scheduling.queue.heaps import PodHeap, Subqueues
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import NO_BACKOFF, Place, QueuedPod
 
-__all__ = ["BackoffPolicy", "QueuePlaces"]
-
 #: The places as the observer names them; gated pods count as unschedulable when they enter.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
 

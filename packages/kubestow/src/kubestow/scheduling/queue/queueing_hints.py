@@ -24,8 +24,6 @@ from kubestow.framework.interface import (
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.queued_pod import Requeue
 
-__all__ = ["EventDecisions", "HintSignatures", "QueueingHints", "Registrations"]
-
 #: Plugins of other extension points cannot reject a pod, so their registrations are ignored.
 _REJECTING_PLUGINS = (
     PreEnqueuePlugin,

@@ -28,8 +28,6 @@ from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
 
-__all__ = ["UNSCHEDULABLE_TIMEOUT", "SchedulerState", "SchedulingQueue"]
-
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
 """The event of having been unschedulable for too long; it requeues a pod whatever rejected it."""
 

@@ -14,8 +14,6 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.queue.queueing_hints import HintSignatures
 from kubestow.scheduling.queued_pod import QueuedPod
 
-__all__ = ["Cohort", "CohortKey", "UnschedulablePods"]
-
 Sign = Callable[[PodInfo, Iterable[str]], HintSignatures]
 """Returns the hint signatures of a pod for the plugins that rejected it."""
 

@@ -36,8 +36,6 @@ from kubestow.scheduling.observer import Call, Observer
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.waiting_pods import WaitingPods
 
-__all__ = ["BaseHandle", "QueueRequests", "SchedulerHandle"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -54,8 +54,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.waiting_pods import WaitingPods
 
-__all__ = ["Scheduler"]
-
 _log = logging.getLogger(__name__)
 
 B = TypeVar("B", bound=BindingCycles[Any])

@@ -14,8 +14,6 @@ from core_tests.hang_limit import HANG_LIMIT
 from devcluster_tests.client import PODS, Client, pod
 from kubestow_devcluster.cluster import DevCluster
 
-__all__ = ["LEASE", "Candidate", "ElectionHarness", "election_harness"]
-
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -14,23 +14,6 @@ from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import PluginHarness, node, pod
 
-__all__ = [
-    "DRIVER",
-    "GPU",
-    "NODE",
-    "DeviceHarness",
-    "allocation",
-    "claim",
-    "device",
-    "device_class",
-    "exactly",
-    "pod_with",
-    "reserved_for",
-    "single_node",
-    "slice_of",
-    "subrequests",
-]
-
 DRIVER = "gpu.example.com"
 
 Object = Mapping[str, Any]

@@ -22,17 +22,6 @@ from kubestow.scheduling.observer import Call, Observer
 from kubestow.testing import MemoryCluster
 from kubestow.testing.virtual_time import VirtualClock, run
 
-__all__ = [
-    "DispatcherHarness",
-    "Response",
-    "ScriptedCluster",
-    "api_error",
-    "condition",
-    "status_patch",
-    "unreachable",
-    "with_dispatcher",
-]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGr
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.testing import pod
 
-__all__ = ["APIS", "GATES", "gang_scheduling", "group", "member", "members", "together"]
-
 APIS = tuple(PodGroupAPI)
 #: The feature gates of gang scheduling with Kubernetes' own PodGroup.
 GATES = {"GenericWorkload": True, "GangScheduling": True}

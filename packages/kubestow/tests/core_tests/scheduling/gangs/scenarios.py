@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from kubestow.api.core import Pod
 from kubestow.testing.scheduler_harness import SchedulerHarness
 
-__all__ = ["bound_count", "create_pods", "pending_message", "remaining"]
-
 
 def create_pods(harness: SchedulerHarness, pods: Sequence[Pod]) -> None:
     for each in pods:

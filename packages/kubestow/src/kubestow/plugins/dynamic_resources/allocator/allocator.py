@@ -46,8 +46,6 @@ from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, DevicesByNode
 
-__all__ = ["Allocator", "ClaimsToAllocate", "Outcome", "Solution", "allocation_result"]
-
 
 def allocation_result(
     claim: ResourceClaim,

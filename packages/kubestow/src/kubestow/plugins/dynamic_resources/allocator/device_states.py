@@ -34,8 +34,6 @@ from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.inventory.devices import CounterAmounts, PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, DevicePool, DevicesByNode
 
-__all__ = ["AvailableCounters", "DeviceStates", "add_consumption", "consumed_capacity", "has_capacity"]
-
 #: With more states than this, and more than twice as many as there are nodes, they are numbered anew.
 _MAX_STATES = 16_384
 

@@ -29,17 +29,6 @@ from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
 from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, CandidateDevice
 
-__all__ = [
-    "MAX_DEVICES_PER_CLAIM",
-    "AllocationError",
-    "AllocationTimeout",
-    "Constraint",
-    "Features",
-    "ResolvedClaim",
-    "ResolvedRequest",
-    "resolve_claim",
-]
-
 MAX_DEVICES_PER_CLAIM = 32
 
 #: Returns the device class of a name.

@@ -35,9 +35,6 @@ from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice, P
 from kubestow.plugins.dynamic_resources.inventory.pools import CandidateDevice, DevicePool
 from kubestow.rules.matching import tolerates
 
-__all__ = ["AllocationSearch", "DeviceResult"]
-
-
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 

@@ -24,8 +24,6 @@ from kubestow.api.formats.quantity import NANOS, nanos
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.errors import InvalidQuantity
 
-__all__ = ["CELDevice", "CompiledSelector", "SelectorCache", "SelectorError", "Version"]
-
 _NUMBER = r"(?:0|[1-9]\d*)"
 _LABEL = rf"(?:{_NUMBER}|\d*[A-Za-z-][0-9A-Za-z-]*)"
 _SYNTAX = re.compile(

@@ -33,16 +33,6 @@ from kubestow.plugins.dynamic_resources.inventory.cel import (
     Version,
 )
 
-__all__ = [
-    "CounterAmounts",
-    "NodeSelectionError",
-    "PoolID",
-    "PooledDevice",
-    "PublishedSlice",
-    "PublishedSlices",
-    "matching_nodes",
-]
-
 #: Nano units by counter, by counter set.
 CounterAmounts = Mapping[str, Mapping[str, int]]
 

@@ -23,8 +23,6 @@ from kubestow.plugins.dynamic_resources.inventory.devices import (
     PublishedSlices,
 )
 
-__all__ = ["AccessibleDevices", "CandidateDevice", "DevicePool", "DevicePools", "DevicesByNode"]
-
 Mask = NDArray[np.bool_]
 
 
