@@ -12,13 +12,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.pod_groups import PodGroupAPI, memberships
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import PODS
 from kubestow_contrib.preemption_toleration import PriorityClass
+from kubestow_contrib.volcano.pod_groups import PodGroup, group_of
 from kubestow_contrib.volcano.queues import (
     DEFAULT_QUEUE,
     TOLERANCE,
@@ -289,7 +288,7 @@ class Accounts:
     def __init__(self, cluster: Cluster, *, divides: bool, on_withdrawal: Callable[[], None] = lambda: None) -> None:
         self._on_withdrawal = on_withdrawal
         self._priority_classes = cluster.catalog(PriorityClass)
-        self._pod_groups = cluster.catalog(VolcanoPodGroup)
+        self._pod_groups = cluster.catalog(PodGroup)
         self.jobs: dict[JobKey, Job] = {}
         self.queues = QueueAccounts(cluster, divides=divides)
         self._job_of: dict[str, Job] = {}
@@ -422,7 +421,7 @@ class Accounts:
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
-    def _pod_group_changed(self, before: VolcanoPodGroup | None, after: VolcanoPodGroup | None) -> None:
+    def _pod_group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
         group = after or before
         assert group is not None
         key = JobKey(group.metadata.namespace, group.metadata.name)
@@ -496,9 +495,8 @@ def _count(counter: Counter[str], amounts: Amounts, sign: int) -> None:
 
 
 def _job_key(pod: PodInfo) -> JobKey | None:
-    for name in memberships(pod):
-        if name.api is PodGroupAPI.VOLCANO:
-            return JobKey(name.namespace, name.name)
+    if group := group_of(pod):
+        return JobKey(pod.namespace, group)
     if _queue_annotation(pod):
         return JobKey(pod.namespace, pod.name, pod.uid)
     return None

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
-from kubestow.api.scheduling import VolcanoPodGroup, VolcanoPodGroupCondition, VolcanoPodGroupStatus
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.volcano.accounts import Accounts, EndedPod, Job, JobKey
+from kubestow_contrib.volcano.pod_groups import PodGroup, PodGroupCondition, PodGroupStatus
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class PodGroupPhases:
 
     def __init__(self, handle: Handle, accounts: Accounts, refusal: Callable[[Job], str]) -> None:
         self._handle, self._accounts, self._refusal = handle, accounts, refusal
-        self._groups = handle.cluster.catalog(VolcanoPodGroup)
+        self._groups = handle.cluster.catalog(PodGroup)
         #: How many pods have ended in each phase since the status of their group was written, by the group's job.
         self._ended: dict[JobKey, Counter[str]] = {}
         self._has_warned = False
@@ -62,7 +62,7 @@ class PodGroupPhases:
         except (KubestowError, KeyError, TypeError):
             return  # deleted
 
-    async def _write(self, group: VolcanoPodGroup, status: VolcanoPodGroupStatus) -> None:
+    async def _write(self, group: PodGroup, status: PodGroupStatus) -> None:
         try:
             await self._handle.patch(group, {"status": _as_data(status)})
         except KubestowError as error:
@@ -74,7 +74,7 @@ class PodGroupPhases:
             return
         self._ended.pop(JobKey(group.metadata.namespace, group.metadata.name), None)
 
-    def _status(self, group: VolcanoPodGroup) -> VolcanoPodGroupStatus:
+    def _status(self, group: PodGroup) -> PodGroupStatus:
         key, old = JobKey(group.metadata.namespace, group.metadata.name), group.status
         job, ended = self._accounts.jobs.get(key), self._ended.get(key, Counter[str]())
         refusal = "" if job is None else self._refusal(job)
@@ -92,26 +92,26 @@ class PodGroupPhases:
             phase = "Inqueue" if job is not None and job.is_admitted else "Pending"
         condition = None
         if is_ready:
-            condition = VolcanoPodGroupCondition(type="Scheduled", status="True", reason=_READY)
+            condition = PodGroupCondition(type="Scheduled", status="True", reason=_READY)
         elif placed or waiting:
             why = refusal or f"pod group is not ready, {waiting} Pending, {least} minAvailable"
             tasks = placed + waiting + succeeded + failed
-            condition = VolcanoPodGroupCondition(
+            condition = PodGroupCondition(
                 type="Unschedulable",
                 status="True",
                 reason="NotEnoughResources",
                 message=f"{least - placed - succeeded}/{tasks} tasks in gang unschedulable: {why}",
             )
         conditions = old.conditions if condition is None else self._with_condition(old.conditions, condition)
-        return VolcanoPodGroupStatus(phase, conditions, running, succeeded, failed)
+        return PodGroupStatus(phase, conditions, running, succeeded, failed)
 
     def _is_running(self, uid: str) -> bool:
         placed = self._handle.cluster.placed_pod(uid)
         return placed is not None and placed.info.status.phase == "Running"
 
     def _with_condition(
-        self, conditions: list[VolcanoPodGroupCondition], condition: VolcanoPodGroupCondition
-    ) -> list[VolcanoPodGroupCondition]:
+        self, conditions: list[PodGroupCondition], condition: PodGroupCondition
+    ) -> list[PodGroupCondition]:
         """The conditions of other types, and this one in place of Scheduled and Unschedulable."""
         own = [each for each in conditions if each.type in ("Scheduled", "Unschedulable")]
         if own and msgspec.structs.replace(own[0], last_transition_time="", transition_id="") == condition:
@@ -121,7 +121,7 @@ class PodGroupPhases:
         return [*others, msgspec.structs.replace(condition, last_transition_time=now)]
 
 
-def _as_data(status: VolcanoPodGroupStatus) -> dict[str, Any]:
+def _as_data(status: PodGroupStatus) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(status)
     # APIObject leaves out defaults, which a merge patch would not reset.
     return {**data, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -48,6 +47,7 @@ from kubestow_contrib.volcano.accounts import Accounts, Job, QueueAccount, lacki
 from kubestow_contrib.volcano.configuration import DEFAULT, ConfigurationProblem, read_configuration
 from kubestow_contrib.volcano.jobs import Enqueueing, JobOrder
 from kubestow_contrib.volcano.phases import PodGroupPhases
+from kubestow_contrib.volcano.pod_groups import PodGroup
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
 
@@ -63,7 +63,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
     """Schedules by queues and jobs. The args are the configuration of Volcano, with its defaults."""
 
     name = "Volcano"
-    kinds = (Queue, PriorityClass, VolcanoPodGroup)
+    kinds = (Queue, PriorityClass, PodGroup)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -96,7 +96,7 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
             on_change(
-                EventResource.POD_GROUP,
+                PodGroup,
                 Action.ADD | Action.UPDATE | Action.DELETE,
                 event_filter=_is_more_than_status,
             ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,8 +23,6 @@ from kubestow.testing.memory_cluster import MemoryCluster
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
 from kubestow_lab.scheduler_perf.object_templates import Object
 
-_BY_KIND = {(resource.api_version, resource.kind): resource for resource in WATCHED}
-_WATCHED_GROUPS = {(resource.api_version.rpartition("/")[0], resource.kind) for resource in WATCHED}
 _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 403, 404, 409
 #: A time in the past, for objects that are being deleted.
 _DELETION_TIMESTAMP = "2024-01-01T00:00:00Z"
@@ -35,10 +33,11 @@ _UNWATCHED_CLUSTER_KINDS = frozenset({"PriorityClass", "DeviceTaintRule", "Runti
 class InMemoryCluster:
     """Implements :class:`~kubestow_lab.scheduler_perf.clusters.ClusterUnderTest`.
 
-    The scheduler runs on :attr:`memory`.
+    The scheduler runs on :attr:`memory`; ``watched`` are the resources that it may watch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, watched: Iterable[Resource] = WATCHED) -> None:
+        self._resources = {(resource.api_version, resource.kind): resource for resource in watched}
         self.memory = MemoryCluster()
         self._uids = itertools.count()
         self._priorities: dict[str, int] = {}
@@ -46,7 +45,7 @@ class InMemoryCluster:
     async def prepare(self, obj: Object, namespace: str = "") -> Creation:
         metadata = obj["metadata"]
         kind, api_version = obj.get("kind", ""), obj.get("apiVersion", "v1")
-        resource = _watched(api_version, kind)
+        resource = self._watched(api_version, kind)
         namespace = namespace if resource is None or resource.namespaced else ""
         obj["metadata"] = metadata | {"namespace": namespace, "uid": f"uid-{next(self._uids)}"}
         if kind == "PriorityClass":
@@ -68,11 +67,11 @@ class InMemoryCluster:
         self.memory.put(new)
 
     async def is_namespaced(self, api_version: str, kind: str) -> bool:
-        resource = _watched(api_version, kind)
+        resource = self._watched(api_version, kind)
         return kind not in _UNWATCHED_CLUSTER_KINDS if resource is None else resource.namespaced
 
     async def replace(self, obj: Object, namespace: str = "", subresource: str = "") -> None:
-        resource = _required(obj.get("apiVersion", "v1"), obj["kind"])
+        resource = self._required(obj.get("apiVersion", "v1"), obj["kind"])
         current = self._current(resource, namespace, obj["metadata"]["name"])
         obj["metadata"] = obj["metadata"] | {"namespace": current.metadata.namespace, "uid": current.metadata.uid}
         self._set_defaults(obj)
@@ -83,7 +82,7 @@ class InMemoryCluster:
         self.memory.put(new)
 
     async def delete(self, reference: ObjectIdentity, *, immediately: bool = False) -> None:
-        resource = _watched(reference.api_version, reference.kind)
+        resource = self._watched(reference.api_version, reference.kind)
         if resource is None:
             return
         namespace = reference.namespace if resource.namespaced else ""
@@ -97,7 +96,7 @@ class InMemoryCluster:
                 self._remove(pod)
 
     async def list_objects(self, api_version: str, kind: str, namespace: str = "") -> list[Object]:
-        objects = self.memory.objects(_required(api_version, kind).type)
+        objects = self.memory.objects(self._required(api_version, kind).type)
         return [
             {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(obj, enc_hook=str)}
             for (of, _), obj in objects.items()
@@ -106,6 +105,22 @@ class InMemoryCluster:
 
     async def watch_pods(self, subscriber: Subscriber) -> None:
         await self.memory.subscribe([PODS], _OnlyPods(subscriber))
+
+    def _watched(self, api_version: str, kind: str) -> Resource | None:
+        """The resource of a kind; None if the scheduler does not watch it. Raises InputError for another version."""
+        resource = self._resources.get((api_version, kind))
+        group = api_version.rpartition("/")[0]
+        if resource is None and any((v.rpartition("/")[0], k) == (group, kind) for v, k in self._resources):
+            raise InputError(
+                "--core", f"does not convert the kind {kind!r} of {api_version}; run it with an API server"
+            )
+        return resource
+
+    def _required(self, api_version: str, kind: str) -> Resource:
+        resource = self._watched(api_version, kind)
+        if resource is None:
+            raise InputError("--core", f"has no objects of kind {kind!r} of {api_version}; run it with an API server")
+        return resource
 
     def _current(self, resource: Resource, namespace: str, name: str) -> Any:
         current = self.memory.objects(resource.type).get((namespace if resource.namespaced else "", name))
@@ -140,21 +155,6 @@ class InMemoryCluster:
         if any("resourceClaimTemplateName" in claim for claim in pod["spec"].get("resourceClaims", ())):
             name = pod["metadata"]["name"]
             raise InputError("--core", f"pod {name} needs a claim made from a template; run it with an API server")
-
-
-def _watched(api_version: str, kind: str) -> Resource | None:
-    """The resource of a kind; None if the scheduler does not watch it. Raises InputError for another version of it."""
-    resource = _BY_KIND.get((api_version, kind))
-    if resource is None and (api_version.rpartition("/")[0], kind) in _WATCHED_GROUPS:
-        raise InputError("--core", f"does not convert the kind {kind!r} of {api_version}; run it with an API server")
-    return resource
-
-
-def _required(api_version: str, kind: str) -> Resource:
-    resource = _watched(api_version, kind)
-    if resource is None:
-        raise InputError("--core", f"has no objects of kind {kind!r} of {api_version}; run it with an API server")
-    return resource
 
 
 class _OnlyPods:

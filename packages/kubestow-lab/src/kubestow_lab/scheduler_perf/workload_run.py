@@ -19,8 +19,10 @@ from kubestow.errors import InputError
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import Observability
 from kubestow.plugins import in_tree_registry
+from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import WallClock
 from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.version import VERSION
 from kubestow_lab.apiserver_process import apiserver_process
@@ -197,8 +199,8 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
     """The scheduler in this process, on objects in memory. CPU time and memory are those of the whole process."""
     gates, left_out = supported_gates(plan.feature_gates)
     feature_gates = config.FeatureGates(gates)
-    registry = in_tree_registry()
-    cluster, clock = InMemoryCluster(), WallClock()
+    registry, pod_group_apis = in_tree_registry(), find_pod_group_apis()
+    cluster, clock = InMemoryCluster(with_custom(api.kind for api in pod_group_apis)), WallClock()
     observability = Observability(clock, feature_gates)
     file = plan.scheduler_configuration
     scheduler = Scheduler(
@@ -210,6 +212,7 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
         ),
         registry=registry,
         environment=Environment(cluster.memory, clock, Random(options.seed), observability.observer),
+        pod_group_apis=pod_group_apis,
         gates=feature_gates,
     )
     observability.attach(scheduler)

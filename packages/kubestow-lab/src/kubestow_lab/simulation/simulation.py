@@ -26,7 +26,7 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
 from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.environment import Environment
@@ -190,6 +190,7 @@ class _Run:
             configuration,
             registry=simulation.registry(),
             environment=environment,
+            pod_group_apis=find_pod_group_apis(),
             gates=simulation.gates,
             pod_max_in_unschedulable_pods=self._options.unschedulable_timeout,
         )

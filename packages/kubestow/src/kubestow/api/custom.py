@@ -19,6 +19,8 @@ class CustomObject(APIObject, frozen=True):
     #: Whether each object is about the node of its name. Its events then invalidate the results for this node, where
     #: they are registered for a row.
     is_about_node: ClassVar[bool] = False
+    #: Whether an object in a file without a namespace is in the namespace default.
+    is_namespaced: ClassVar[bool] = False
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -1,14 +1,7 @@
-"""Pod groups, as gang scheduling reads them.
-
-``PodGroup`` is Kubernetes' own (scheduling.k8s.io/v1alpha2). The others are custom resources: that of the Coscheduling
-plugin (scheduling.x-k8s.io/v1alpha1) and that of Volcano (scheduling.volcano.sh/v1beta1).
-"""
+"""The PodGroup of Kubernetes (scheduling.k8s.io/v1alpha2), as gang scheduling reads it."""
 
 from __future__ import annotations
 
-import msgspec
-
-from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
 
@@ -76,55 +69,3 @@ class PodGroup(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
-
-
-class CoschedulingPodGroupSpec(APIObject, frozen=True):
-    """``spec`` of the Coscheduling plugin's PodGroup; the timeout is in seconds."""
-
-    min_member: int = 0
-    schedule_timeout_seconds: int | None = None
-
-
-class CoschedulingPodGroup(APIObject, frozen=True):
-    """The PodGroup of the Coscheduling plugin (scheduling.x-k8s.io/v1alpha1)."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
-
-
-class VolcanoPodGroupSpec(APIObject, frozen=True):
-    """``spec`` of Volcano's PodGroup; ``queue``, ``min_resources`` and the priority are read by the plugin Volcano."""
-
-    min_member: int = 0
-    queue: str = ""
-    min_resources: dict[str, Quantity] | None = None
-    priority_class_name: str = ""
-
-
-class VolcanoPodGroupCondition(APIObject, frozen=True):
-    """``status.conditions[]`` of Volcano's PodGroup."""
-
-    type: str = ""
-    status: str = ""
-    transition_id: str = msgspec.field(default="", name="transitionID")
-    last_transition_time: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class VolcanoPodGroupStatus(APIObject, frozen=True):
-    """``status`` of Volcano's PodGroup, with numbers of pods; the plugin Volcano writes it."""
-
-    phase: str = ""
-    conditions: list[VolcanoPodGroupCondition] = []
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-
-class VolcanoPodGroup(APIObject, frozen=True):
-    """The PodGroup of Volcano (scheduling.volcano.sh/v1beta1)."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()
-    status: VolcanoPodGroupStatus = VolcanoPodGroupStatus()

@@ -45,9 +45,9 @@ def config() -> None:
 def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, output: str) -> int:
     """Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message.
 
-    FILE is a configuration, or one of Volcano, or a ConfigMap with one; "-" is standard input. All independent errors
-    are reported, also those that kube-scheduler reports only when others are corrected. The exit status is 1 if there
-    are errors.
+    FILE is a configuration, or one of another scheduler, or a ConfigMap with one; "-" is standard input. All
+    independent errors are reported, also those that kube-scheduler reports only when others are corrected. The exit
+    status is 1 if there are errors.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
@@ -145,7 +145,7 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
 @_GATES
 @output_option("yaml", "json")
 def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
-    """Convert a configuration of an older version (v1alpha1 to v1beta3), a scheduler Policy, or one of Volcano, to v1.
+    """Convert an older configuration (v1alpha1 to v1beta3), a scheduler Policy, or one of another scheduler, to v1.
 
     FILE can be a ConfigMap with one of these. A Policy file that a v1alpha1 configuration names is read.
 

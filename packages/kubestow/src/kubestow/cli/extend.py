@@ -114,7 +114,7 @@ def _build(
     from kubestow.errors import InputError
     from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
     from kubestow.plugins.configuration_file import read_configuration
-    from kubestow.plugins.registry import find_plugins, referenced_plugins
+    from kubestow.plugins.registry import find_plugins, find_pod_group_apis, referenced_plugins
 
     if not plugins and config_file is None:
         raise click.UsageError("nothing to serve: set --plugin or --config")
@@ -125,7 +125,14 @@ def _build(
     profile = profiles.get(profile_name) if profile_name else configuration.profiles[0]
     if profile is None:
         raise InputError("--profile", f"profile {profile_name} not found, the configuration has {', '.join(profiles)}")
-    return ExtenderApp.of(profile, registry, gates, node_cache_capable=node_cache_capable, binds=binds)
+    return ExtenderApp.of(
+        profile,
+        registry,
+        gates,
+        pod_group_apis=find_pod_group_apis(),
+        node_cache_capable=node_cache_capable,
+        binds=binds,
+    )
 
 
 def _print_snippet(app: ExtenderApp, url: str) -> None:

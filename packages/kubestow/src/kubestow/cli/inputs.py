@@ -242,9 +242,11 @@ async def _fetch(connection: ClusterConnection) -> LiveObjects:
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
     from kubestow.client.listing import list_pages
-    from kubestow.scheduling.events.resources import WATCHED
+    from kubestow.plugins.registry import find_pod_group_apis
+    from kubestow.scheduling.events.resources import with_custom
 
-    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}
+    listed = with_custom(api.kind for api in find_pod_group_apis())
+    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
     optional = {path for path, resource in resources.items() if resource.optional} | {*_FOR_ADMISSION}
     found = LiveObjects([], {}, [])
     for path in (*resources, _PRIORITY_CLASSES, *_FOR_ADMISSION):

@@ -213,10 +213,12 @@ async def _record(
 
     from kubestow.client.cluster_client import ClusterClient
     from kubestow.flight_record.recording import ClusterRecorder
+    from kubestow.plugins.registry import find_pod_group_apis
     from kubestow.process import WallClock
+    from kubestow.scheduling.events.resources import with_custom
 
     credentials = await connection.credentials()
-    recorder = ClusterRecorder(writer, WallClock())
+    recorder = ClusterRecorder(writer, WallClock(), with_custom(api.kind for api in find_pod_group_apis()))
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         await client.wait_for_api_server()
         stopped = asyncio.create_task(wait_for_signal())

@@ -133,13 +133,14 @@ def _redecided(
     from kubestow.flight_record.exact_replay import recorded_gates
     from kubestow.flight_record.redecision import redecide
     from kubestow.plugins.configuration_file import read_configuration
-    from kubestow.plugins.registry import find_plugins
+    from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 
     header = segment.header
     registry = find_plugins((*header.plugins, *plugins))
     gates = recorded_gates(header) if feature_gates is None else config.FeatureGates.parse(feature_gates)
     source = header.configuration or None if config_file is None else config_file
-    result = redecide(segment, read_configuration(source, gates, registry), registry, gates)
+    configuration = read_configuration(source, gates, registry)
+    result = redecide(segment, configuration, registry, gates, find_pod_group_apis())
     remarks = list(result.remarks)
     if config_file is None and header.snapshot is not None:
         remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")

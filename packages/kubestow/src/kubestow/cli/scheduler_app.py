@@ -28,6 +28,7 @@ from kubestow.client.leader_election import LeaseTimings, lease_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
@@ -38,7 +39,7 @@ from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
 from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
@@ -77,6 +78,7 @@ class SchedulerApp:
 
     configuration: config.KubeSchedulerConfiguration
     registry: Registry
+    pod_group_apis: tuple[PodGroupAPI, ...]
     gates: config.FeatureGates
     random: Random
     options: AppOptions = field(default_factory=AppOptions)
@@ -102,7 +104,7 @@ class SchedulerApp:
         references = tuple(plugin_references)
         registry = find_plugins(references, plugins)
         configuration = read_configuration(source, gates, registry)
-        return cls(configuration, registry, gates, Random(seed), plugin_references=references)
+        return cls(configuration, registry, find_pod_group_apis(), gates, Random(seed), plugin_references=references)
 
     def run_on_new_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program that runs this scheduler, on an event loop that can record it if that is configured."""
@@ -166,6 +168,7 @@ class SchedulerApp:
                 self.configuration,
                 registry=self.registry,
                 environment=environment,
+                pod_group_apis=self.pod_group_apis,
                 gates=self.gates,
                 extenders=extenders,
                 leadership=leadership,

@@ -7,7 +7,7 @@ distinguish assumed pods from confirmed ones. Every change is recorded in the jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from weakref import ReferenceType, ref
 
@@ -24,7 +24,7 @@ from kubestow.cluster.nominations import Nominations
 from kubestow.cluster.placed_pods import CHANGED, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
 from kubestow.cluster.pods.index import PlacedPod
-from kubestow.cluster.pods.pod_groups import PodGroups
+from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.cluster.simulation import Simulation
@@ -48,8 +48,6 @@ _EVENT_RESOURCES = {
     "ResourceSlice": EventResource.RESOURCE_SLICE,
     "DeviceClass": EventResource.DEVICE_CLASS,
     "PodGroup": EventResource.POD_GROUP,
-    "CoschedulingPodGroup": EventResource.POD_GROUP,
-    "VolcanoPodGroup": EventResource.POD_GROUP,
     "Service": EventResource.WORKLOAD,
     "ReplicationController": EventResource.WORKLOAD,
     "ReplicaSet": EventResource.WORKLOAD,
@@ -68,9 +66,12 @@ class PodListener(Protocol):
 
 
 class Cluster:
-    """Nodes, the pods on them, nominations, namespaces, and catalogs of all other objects."""
+    """Nodes, the pods on them, nominations, namespaces, and catalogs of all other objects.
 
-    def __init__(self) -> None:
+    ``pod_group_apis`` are those of other projects whose groups count, beside Kubernetes' own.
+    """
+
+    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = ()) -> None:
         self.nodes = NodeTable()
         self.journal = Journal()
         #: What has changed since cached results were computed.
@@ -96,7 +97,7 @@ class Cluster:
             undo_log=self._undo_log,
         )
         #: The members of pod groups, those without a node included.
-        self.pod_groups = PodGroups(self._placed_pods.by_uid.keys())
+        self.pod_groups = PodGroups(self._placed_pods.by_uid.keys(), pod_group_apis)
         self._pod_listeners: list[ReferenceType[PodListener]] = []
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -348,7 +348,7 @@ class GangsSection(WholeSection):
         pods = list(members.pods.values())
         return {
             "name": str(name),
-            "api": name.api.value,
+            "api": name.api,
             "minCount": self._min_count(pods[0]),
             "pods": len(pods),
             "placed": len(members.placed),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from random import Random
 from kubestow import config
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import load_credentials
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.config import API_VERSION, KIND
 from kubestow.errors import InputError
 from kubestow.extender.extender_server import ExtenderServer
@@ -59,12 +60,13 @@ class ExtenderApp:
         registry: Registry,
         gates: config.FeatureGates,
         *,
+        pod_group_apis: Iterable[PodGroupAPI] = (),
         node_cache_capable: bool,
         binds: bool = False,
         seed: int | None = None,
     ) -> ExtenderApp:
         """Build the extender of a profile. Raises InputError if the profile neither filters nor scores."""
-        cache, random = WatchCache(), Random(seed)
+        cache, random = WatchCache(pod_group_apis), Random(seed)
         handle = ReadOnlyHandle(cache.cluster, gates, random)
         built = build_profile(profile, registry, handle)
         capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)

@@ -17,6 +17,7 @@ from kubestow.api.extender import BindingArgs
 from kubestow.api.meta import decode
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.environment import Environment
@@ -29,8 +30,8 @@ from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, R
 class WatchCache:
     """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
 
-    def __init__(self) -> None:
-        self.cluster = Cluster()
+    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = ()) -> None:
+        self.cluster = Cluster(pod_group_apis)
         self.synced = False
         #: Called once, when all initial lists have been received.
         self.on_synced: Callable[[], None] = lambda: None

@@ -41,7 +41,7 @@ from kubestow.flight_record.replay_environment import ReplayBoundary, ReplayLoop
 from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.extenders.interface import Extender
@@ -124,6 +124,7 @@ class _Replay(Observer):
         self._scheduler = Scheduler(
             configuration,
             registry=registry,
+            pod_group_apis=find_pod_group_apis(),
             environment=Environment(
                 create_proxy(ClusterAPI, boundary),
                 create_proxy(Clock, boundary, SimpleNamespace(sleep=asyncio.sleep)),

@@ -15,7 +15,7 @@ import asyncio
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from kubestow import config
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.config.rendering import render
 from kubestow.flight_record.entries import (
     Answered,
@@ -41,7 +42,6 @@ from kubestow.flight_record.journal import ChunkSink, Journal, RecordedLoop, rec
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
-from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.extenders.interface import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
@@ -179,6 +179,7 @@ class FlightRecorder(Observer):
         registry: Registry,
         environment: Environment,
         gates: config.FeatureGates,
+        pod_group_apis: Iterable[PodGroupAPI] = (),
         extenders: Sequence[Extender] = (),
         leadership: Leadership | None = None,
         pod_max_in_unschedulable_pods: float = 300.0,
@@ -218,6 +219,7 @@ class FlightRecorder(Observer):
                 configuration,
                 registry=registry,
                 environment=recorded,
+                pod_group_apis=pod_group_apis,
                 gates=gates,
                 extenders=[create_proxy(Extender, boundary, extender) for extender in extenders],
                 leadership=create_proxy(Leadership, boundary, leadership or NoLeaderElection()),
@@ -273,10 +275,10 @@ def _state_as_data(random: Random) -> list[Any]:
 
 
 class ClusterRecorder:
-    """Records all built-in resources of a cluster; ``events`` counts them by kind."""
+    """Records some resources of a cluster; ``events`` counts them by kind."""
 
-    def __init__(self, sink: SegmentSink, clock: Clock) -> None:
-        self._sink, self._clock = sink, clock
+    def __init__(self, sink: SegmentSink, clock: Clock, resources: Sequence[Resource]) -> None:
+        self._sink, self._clock, self._resources = sink, clock, resources
         self.journal = Journal(sink)
         self.events: Counter[str] = Counter()
 
@@ -289,11 +291,11 @@ class ClusterRecorder:
                 began=self._clock.now().isoformat(),
                 monotonic=self._clock.monotonic(),
                 has_scheduler=False,
-                resources=describe_resources(WATCHED),
+                resources=describe_resources(self._resources),
             )
         )
-        subscriber = RecordedSubscriber(_Counting(self.events), WATCHED, self.journal, self._clock)
-        watching = asyncio.create_task(api.subscribe(WATCHED, subscriber))
+        subscriber = RecordedSubscriber(_Counting(self.events), self._resources, self.journal, self._clock)
+        watching = asyncio.create_task(api.subscribe(self._resources, subscriber))
         try:
             while not watching.done():
                 await asyncio.wait((watching,), timeout=_FLUSH_SECONDS)

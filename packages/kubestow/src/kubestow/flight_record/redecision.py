@@ -8,7 +8,7 @@ the other configuration decides instead, on a cluster in memory. Decisions take 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from kubestow import config
 from kubestow.api.core import Pod, PodStatus
 from kubestow.api.meta import ObjectMeta
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
 from kubestow.errors import InputError
@@ -27,16 +28,13 @@ from kubestow.flight_record.exact_replay import recorded_random
 from kubestow.flight_record.segment import Segment
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.resources import PODS, WATCHED
+from kubestow.scheduling.events.resources import PODS, with_custom
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 _OWN_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
-_BY_NAME: dict[tuple[str, ...], Resource] = {
-    (resource.prefix, resource.plural, resource.kind): resource for resource in WATCHED
-}
 #: After the last event the scheduler goes on for at most so many seconds, in steps of the period.
 _SETTLING, _PERIOD = 10.0, 0.1
 _BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
@@ -92,10 +90,14 @@ class Redecision:
 
 
 def redecide(
-    segment: Segment, configuration: config.KubeSchedulerConfiguration, registry: Registry, gates: config.FeatureGates
+    segment: Segment,
+    configuration: config.KubeSchedulerConfiguration,
+    registry: Registry,
+    gates: config.FeatureGates,
+    pod_group_apis: Sequence[PodGroupAPI] = (),
 ) -> Redecision:
     """Decide a record again under a configuration. Must not be called on a running event loop."""
-    run = _Run(segment, configuration, registry, gates)
+    run = _Run(segment, configuration, registry, gates, pod_group_apis)
     return virtual_time.run(run.result())
 
 
@@ -149,13 +151,15 @@ def _entries(segment: Segment) -> Iterator[Entry]:
         yield from chunk.entries
 
 
-def _resources(segment: Segment) -> list[Resource | None]:
+def _resources(segment: Segment, pod_group_apis: Iterable[PodGroupAPI] = ()) -> list[Resource | None]:
     """The resources that were watched; None for those that only a plugin knows."""
+    resources = with_custom(api.kind for api in pod_group_apis)
+    known: dict[tuple[str, ...], Resource] = {(each.prefix, each.plural, each.kind): each for each in resources}
     if segment.header.resources:
-        return [_BY_NAME.get(tuple(name)) for name in segment.header.resources]
+        return [known.get(tuple(name)) for name in segment.header.resources]
     for entry in _entries(segment):
         if isinstance(entry, Called) and entry.method == "subscribe":
-            return [_BY_NAME.get(tuple(name)) for name in entry.arguments]
+            return [known.get(tuple(name)) for name in entry.arguments]
     return []
 
 
@@ -205,9 +209,10 @@ class _Run:
         configuration: config.KubeSchedulerConfiguration,
         registry: Registry,
         gates: config.FeatureGates,
+        pod_group_apis: Sequence[PodGroupAPI],
     ) -> None:
         self._segment, self._configuration = segment, configuration
-        self._registry, self._gates = registry, gates
+        self._registry, self._gates, self._pod_group_apis = registry, gates, pod_group_apis
         self._recorded = _Recorded.of(segment, [profile.scheduler_name for profile in configuration.profiles])
         self._world, self._messages = _World(), _Messages()
         self._unknown: set[int] = set()
@@ -215,7 +220,7 @@ class _Run:
     async def result(self) -> Redecision:
         loop = asyncio.get_running_loop()
         header = self._segment.header
-        resources = _resources(self._segment)
+        resources = _resources(self._segment, self._pod_group_apis)
         missing = {position for position, resource in enumerate(resources) if resource is not None}
         scheduler = Scheduler(
             self._configuration,
@@ -226,6 +231,7 @@ class _Run:
                 recorded_random(header) if header.random else Random(0),
                 self._messages,
             ),
+            pod_group_apis=self._pod_group_apis,
             gates=self._gates,
             pod_max_in_unschedulable_pods=header.pod_max_in_unschedulable_pods,
         )

@@ -5,6 +5,9 @@ A package provides plugins through entry points of the group ``kubestow.plugins`
 registered under its ``name`` and is enabled and configured in the same way. A package with many plugins, such as
 kubestow-contrib, uses the group ``kubestow.contributed_plugins``: its modules are imported when a configuration
 enables their plugins.
+
+A package that knows the pod groups of another project registers a
+:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI` under the group ``kubestow.pod_group_apis``.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS, Registry
@@ -28,6 +32,8 @@ _ENTRY_POINT_GROUP = "kubestow.plugins"
 #: Plugins that are imported when a configuration enables them; the name of the entry point is that of the plugin.
 _CONTRIBUTED_GROUP = "kubestow.contributed_plugins"
 
+_POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
+
 
 def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None) -> Registry:
     """All plugin classes by name; ``references`` are written as ``module:Class`` or ``file.py:Class``, ``classes``
@@ -37,22 +43,35 @@ def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plug
 
     Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
     """
-    registry = _installed()
+    found = entry_points()
+    registry = _installed(found.select(group=_ENTRY_POINT_GROUP))
     for reference in references:
         _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
     for name, plugin in (classes or {}).items():
         _register(registry, plugin, f"plugins[{name!r}]", name)
-    return _LazyRegistry(registry, contributed_plugins())
+    contributed = found.select(group=_CONTRIBUTED_GROUP)
+    return _LazyRegistry(registry, {entry_point.name: entry_point for entry_point in contributed})
 
 
-def contributed_plugins() -> dict[str, EntryPoint]:
-    """The entry points of contributed plugins by the name of the plugin; none is loaded."""
-    return {entry_point.name: entry_point for entry_point in entry_points(group=_CONTRIBUTED_GROUP)}
+def find_pod_group_apis() -> tuple[PodGroupAPI, ...]:
+    """The APIs of other projects that define pod groups, in the order of the names of their entry points.
+
+    Raises InputError, naming the entry point, for one that cannot be loaded or is not a new API.
+    """
+    apis: dict[str, PodGroupAPI] = {KUBERNETES.name: KUBERNETES}
+    for entry_point in sorted(entry_points(group=_POD_GROUP_API_GROUP), key=lambda found: found.name):
+        api, subject = _load(entry_point), f"entry point {entry_point.name}"
+        if not isinstance(api, PodGroupAPI):
+            raise InputError(subject, "is not a kubestow.cluster.pods.pod_groups.PodGroupAPI")
+        if api.name in apis:
+            raise InputError(subject, f"the pod groups of {api.name} are known already")
+        apis[api.name] = api
+    return tuple(apis.values())[1:]
 
 
 def referenced_plugins(references: Iterable[str]) -> list[type[Plugin]]:
     """The classes of references to a module or a file. Raises InputError as :func:`find_plugins`."""
-    registry = _installed()
+    registry = _installed(entry_points(group=_ENTRY_POINT_GROUP))
     installed = len(registry)
     for reference in references:
         _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
@@ -83,9 +102,10 @@ class _LazyRegistry(Mapping[str, type[Plugin]]):
         return len(self._classes.keys() | self._contributed.keys())
 
 
-def _installed() -> dict[str, type[Plugin]]:
+def _installed(found: Iterable[EntryPoint]) -> dict[str, type[Plugin]]:
+    """The in-tree plugins, and those of entry points."""
     registry = in_tree_registry()
-    for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
+    for entry_point in found:
         _register(registry, _load(entry_point), f"entry point {entry_point.name}")
     return registry
 

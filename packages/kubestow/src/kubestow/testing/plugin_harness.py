@@ -20,6 +20,7 @@ from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError
@@ -35,9 +36,9 @@ from kubestow.scheduling.scheduler.handle import BaseHandle
 class PluginHarness(BaseHandle):
     """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.
 
-    ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register and
-    ``gates`` are feature gates. Raises ConfigurationError for an invalid profile and PluginError when the constructor
-    of a plugin fails.
+    ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register,
+    ``gates`` are feature gates, and ``pod_group_apis`` those of other projects whose pod groups count. Raises
+    ConfigurationError for an invalid profile and PluginError when the constructor of a plugin fails.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class PluginHarness(BaseHandle):
         profile: Mapping[str, Any] | None = None,
         plugins: Iterable[type[Plugin]] = (),
         gates: Mapping[str, bool] | None = None,
+        pod_group_apis: Iterable[PodGroupAPI] = (),
     ) -> None:
-        super().__init__(Cluster(), config.FeatureGates(gates), Random(0))
+        super().__init__(Cluster(pod_group_apis), config.FeatureGates(gates), Random(0))
         #: UIDs of the pods whose victims are still being evicted.
         self.preempting: set[str] = set()
         self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 
 from kubestow import config
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
@@ -57,13 +58,15 @@ async def running_scheduler(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,
 ) -> AsyncIterator[SchedulerHarness]:
     """Run a scheduler on a cluster with these objects, until the context ends.
 
-    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, and ``configured``
-    are fields of a KubeSchedulerConfiguration with their API names. Raises ConfigurationError.
+    ``plugins`` are registered in addition to the in-tree ones, ``gates`` are feature gate overrides, ``pod_group_apis``
+    those of other projects whose pod groups count, and ``configured`` are fields of a KubeSchedulerConfiguration with
+    their API names. Raises ConfigurationError.
     """
     feature_gates = config.FeatureGates(gates)
     cluster = cluster or MemoryCluster()
@@ -75,6 +78,7 @@ async def running_scheduler(
         config.load(document, subject="test", gates=feature_gates, implements=implements(registry)),
         registry=registry,
         environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1), observer or Observer()),
+        pod_group_apis=pod_group_apis,
         extenders=extenders,
         gates=feature_gates,
     )
@@ -97,6 +101,7 @@ def in_virtual_time(
     plugins: Iterable[type[Plugin]] = (),
     extenders: Sequence[Extender] = (),
     gates: Mapping[str, bool] | None = None,
+    pod_group_apis: Iterable[PodGroupAPI] = (),
     observer: Observer | None = None,
     **configured: Any,
 ) -> None:
@@ -109,6 +114,7 @@ def in_virtual_time(
             plugins=plugins,
             extenders=extenders,
             gates=gates,
+            pod_group_apis=pod_group_apis,
             observer=observer,
             **configured,
         ) as harness:

@@ -1,34 +1,53 @@
 """The members of pod groups, whether or not they are placed.
 
-A pod names its group by a field, a label or an annotation, depending on the API group of its PodGroup
-(:mod:`kubestow.api.scheduling`). PodGroup objects are not kept here; pods are often created before their group.
+A pod names its group by a field, a label or an annotation, depending on the API that defines the group: Kubernetes' own
+(:mod:`kubestow.api.scheduling`), or one of another project. PodGroup objects are not kept here; pods are often created
+before their group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, KeysView
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 
-_COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-_VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
+
+@dataclass(frozen=True, slots=True)
+class PodGroupAPI:
+    """An API that defines pod groups: how a pod names its group, and what a group requires."""
+
+    #: The API group, as ``scheduling.k8s.io``.
+    name: str
+    #: The struct of its groups, which have names and namespaces. That of another project is a
+    #: :class:`kubestow.api.custom.CustomObject`.
+    kind: type[Any]
+    #: The name of the group that a pod is in, in the pod's namespace; empty or None for a pod in no group of this API.
+    group_of: Callable[[PodInfo], str | None]
+    #: How many pods a group, given as its struct, needs at the same time, and how many seconds those with nodes wait
+    #: for each other before they are bound; None or 0 for the default.
+    gang_policy: Callable[[Any], tuple[int, float | None]]
 
 
-class PodGroupAPI(StrEnum):
-    """The API groups that define a PodGroup."""
+def _kubernetes_group_of(pod: PodInfo) -> str | None:
+    group = pod.spec.scheduling_group
+    return None if group is None else group.pod_group_name
 
-    KUBERNETES = "scheduling.k8s.io"
-    COSCHEDULING = "scheduling.x-k8s.io"
-    VOLCANO = "scheduling.volcano.sh"
+
+def _kubernetes_gang_policy(group: PodGroup) -> tuple[int, None]:
+    gang = group.spec.scheduling_policy.gang
+    return (0 if gang is None else gang.min_count), None
+
+
+KUBERNETES = PodGroupAPI("scheduling.k8s.io", PodGroup, _kubernetes_group_of, _kubernetes_gang_policy)
 
 
 class PodGroupName(NamedTuple):
-    """The identity of a pod group."""
+    """The identity of a pod group. ``api`` is the name of its :class:`PodGroupAPI`."""
 
-    api: PodGroupAPI
+    api: str
     namespace: str
     name: str
 
@@ -38,18 +57,7 @@ class PodGroupName(NamedTuple):
 
 def native_name(name: Hashable) -> PodGroupName | None:
     """A gang's name if it is a PodGroup of ``scheduling.k8s.io``, else None."""
-    return name if isinstance(name, PodGroupName) and name.api is PodGroupAPI.KUBERNETES else None
-
-
-def memberships(pod: PodInfo) -> Iterator[PodGroupName]:
-    """The groups that a pod names, at most one of each API."""
-    metadata, group = pod.metadata, pod.spec.scheduling_group
-    if group is not None and group.pod_group_name:
-        yield PodGroupName(PodGroupAPI.KUBERNETES, metadata.namespace, group.pod_group_name)
-    if name := metadata.labels.get(_COSCHEDULING_LABEL):
-        yield PodGroupName(PodGroupAPI.COSCHEDULING, metadata.namespace, name)
-    if name := metadata.annotations.get(_VOLCANO_ANNOTATION):
-        yield PodGroupName(PodGroupAPI.VOLCANO, metadata.namespace, name)
+    return name if isinstance(name, PodGroupName) and name.api == KUBERNETES.name else None
 
 
 @dataclass(slots=True)
@@ -85,12 +93,17 @@ class Members:
 
 
 class PodGroups:
-    """The groups that have members. ``on_nodes`` is a live view of the uids of all placed pods."""
+    """The groups that have members.
 
-    def __init__(self, on_nodes: KeysView[str]) -> None:
+    ``on_nodes`` is a live view of the uids of all placed pods. ``apis`` are those of other projects.
+    """
+
+    def __init__(self, on_nodes: KeysView[str], apis: Iterable[PodGroupAPI] = ()) -> None:
+        #: The APIs whose groups count, Kubernetes' own first.
+        self.apis = (KUBERNETES, *apis)
         self._on_nodes = on_nodes
         self._members: dict[PodGroupName, Members] = {}
-        self._names: dict[str, tuple[PodGroupName, ...]] = {}
+        self._names: dict[str, list[PodGroupName]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -98,13 +111,17 @@ class PodGroups:
     def __iter__(self) -> Iterator[PodGroupName]:
         return iter(self._members)
 
+    def memberships(self, pod: PodInfo) -> list[PodGroupName]:
+        """The groups that a pod names, at most one of each API."""
+        return [PodGroupName(api.name, pod.namespace, name) for api in self.apis if (name := api.group_of(pod))]
+
     def members(self, name: PodGroupName) -> Members:
         """The members of a group; empty for a group without any."""
         return self._members.get(name) or Members(self._on_nodes)
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""
-        names = tuple(memberships(info))
+        names = self.memberships(info)
         for name in self._names.get(info.uid, ()):
             if name not in names:
                 self._leave(name, info.uid)

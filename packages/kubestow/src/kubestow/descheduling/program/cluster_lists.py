@@ -13,7 +13,7 @@ from kubestow.client.rest.transport import Transport
 from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
 from kubestow.errors import APIError, Unreachable
 from kubestow.log_fields import fields
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.interfaces import Resource
 
 _log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ _NOT_FOUND, _FORBIDDEN = 404, 403
 
 
 async def list_cluster(
-    transport: Transport, *, for_scheduling: bool, metrics: bool, problems: Problems
+    transport: Transport, *, for_scheduling: Iterable[Resource], metrics: bool, problems: Problems
 ) -> Iterable[SourceObject]:
-    """The objects that evictions depend on, and with ``for_scheduling`` those that scheduling depends on as well.
+    """The objects that evictions depend on, and those ``for_scheduling``, which scheduling depends on as well.
 
     With ``metrics`` also what nodes and pods use; a metrics server that fails is logged. Raises APIError and
     Unreachable.
     """
-    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}
-    paths = dict.fromkeys((*_PATHS, *(resources if for_scheduling else ())))
+    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in for_scheduling}
+    paths = dict.fromkeys((*_PATHS, *resources))
     found: list[tuple[str, bytes]] = []
     for path in paths:
         try:

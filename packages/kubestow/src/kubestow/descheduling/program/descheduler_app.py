@@ -35,9 +35,11 @@ from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
+from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import WallClock
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.environment import Leadership, NoLeaderElection
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.interfaces import Clock, EventRecord
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.secure_server import SecureServer
@@ -180,7 +182,8 @@ class DeschedulerApp:
         """List the cluster and run one loop in a thread."""
         mode, problems = self._options.mode, Problems()
         metrics = self._policy.uses_metrics_server
-        sources = await list_cluster(transport, for_scheduling=mode is not None, metrics=metrics, problems=problems)
+        for_scheduling = with_custom(api.kind for api in find_pod_group_apis()) if mode is not None else ()
+        sources = await list_cluster(transport, for_scheduling=for_scheduling, metrics=metrics, problems=problems)
         results = await query_results(self._policy, self._registry, transport)
         loop = asyncio.get_running_loop()
         evictions = APIEvictions(transport, loop)

@@ -14,6 +14,7 @@ import msgspec
 
 from kubestow import gc_tuning
 from kubestow.api.core import Node, Pod
+from kubestow.api.custom import CustomObject
 from kubestow.api.meta import convert, decode, without_nulls
 from kubestow.cluster.pods.shapes import Shape, Shapes
 from kubestow.engine.input import kinds
@@ -173,7 +174,7 @@ class ClusterObjects:
             times += [_moment(text.decode()) for text in _UPDATE_TIME.findall(bytes(source.raw))]
         return max((time for time in times if time is not None), default=None)
 
-    def custom_objects(self, kinds_read: Iterable[type[Any]]) -> list[Any]:
+    def custom_objects(self, kinds_read: Iterable[type[CustomObject]]) -> list[Any]:
         """The custom resources of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
         return custom_objects(self.custom_resources, kinds_read)
 
@@ -192,7 +193,7 @@ def _heartbeats(raw: bytes | msgspec.Raw) -> list[datetime | None]:
     return [_moment(condition.last_heartbeat_time) for condition in conditions]
 
 
-def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[Any]]) -> list[Any]:
+def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[CustomObject]]) -> list[Any]:
     """The objects of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
     by_type = {(kind.address()[0].removeprefix("/apis/"), kind.__name__): kind for kind in kinds_read}
     found = []
@@ -200,9 +201,12 @@ def custom_objects(sources: Iterable[SourceObject], kinds_read: Iterable[type[An
         kind = by_type.get(kinds.type_of(source))
         if kind is not None:
             try:
-                found.append(decode(kind, source.raw))
+                obj = decode(kind, source.raw)
             except InvalidObject as error:
                 raise InputError(source.subject, f"invalid {source.kind}: {error}", place=source.place) from None
+            if kind.is_namespaced:
+                obj = kinds.with_identity(obj, source.kind, obj.metadata.namespace or "default")
+            found.append(obj)
     return found
 
 

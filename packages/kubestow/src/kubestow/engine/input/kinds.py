@@ -104,13 +104,17 @@ def decoded(source: SourceObject, resource: Resource, problems: Problems) -> Any
     except InvalidObject as error:
         problems.report(source.subject, source.place, f"invalid {source.kind}: {error}")
         return None
-    metadata = obj.metadata
-    if not metadata.name:
+    if not obj.metadata.name:
         problems.report(source.subject, source.place, f"{source.kind} without metadata.name")
         return None
-    namespace = (metadata.namespace or "default") if resource.namespaced else ""
+    return with_identity(obj, source.kind, (obj.metadata.namespace or "default") if resource.namespaced else "")
+
+
+def with_identity(obj: Any, kind: str, namespace: str) -> Any:
+    """The object in a namespace, and with a uid if it has none."""
+    metadata = obj.metadata
     if metadata.uid and metadata.namespace == namespace:
         return obj
-    uid = metadata.uid or f"{source.kind}/{namespace}/{metadata.name}".lower()
+    uid = metadata.uid or f"{kind}/{namespace}/{metadata.name}".lower()
     metadata = msgspec.structs.replace(metadata, namespace=namespace, uid=uid)
     return msgspec.structs.replace(obj, metadata=metadata)

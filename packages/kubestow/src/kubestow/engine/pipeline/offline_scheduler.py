@@ -20,7 +20,7 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 
@@ -66,7 +66,7 @@ class OfflineScheduler:
     ) -> None:
         """``ties`` chooses among nodes of equal score, by default the first by name."""
         registry, source = options.registry(), options.read_configuration()
-        self.cache = ClusterCache()
+        self.cache = ClusterCache(find_pod_group_apis())
         handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.gang import Evictable
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets
@@ -75,7 +75,7 @@ class _PodColumns:
         """Kubernetes' own pod groups with the slots of their placed pods; None for a group that does not exist."""
         groups = cluster.catalog(PodGroup)
         for name in cluster.pod_groups:
-            if name.api is PodGroupAPI.KUBERNETES:
+            if native_name(name):
                 slots = [self.table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
                 if placed := [slot for slot in slots if slot is not None]:
                     yield groups.get(name.namespace, name.name), placed

@@ -1,34 +1,30 @@
 """GangScheduling schedules the pods of a group all together or not at all (semantics 8.18).
 
-It reads the pod groups of three APIs: Kubernetes' own (with the gate GenericWorkload), the co-scheduling plugin's and
-Volcano's. PreEnqueue holds pods back until their group exists and has enough of them. The scheduler then places the
-members of a gang in one cycle (:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes.
-The outcome of a cycle is written to the condition PodGroupScheduled of groups that have it.
+It reads Kubernetes' own pod groups (with the gate GenericWorkload) and those of other projects, whose APIs the cluster
+cache knows (:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI`). PreEnqueue holds pods back until their group
+exists and has enough of them. The scheduler then places the members of a gang in one cycle
+(:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes. The outcome of a cycle is
+written to the condition PodGroupScheduled of groups that have it.
 
 The condition PodGroupScheduled of Kubernetes' pod groups: the outcome of scheduling a group (semantics 4.10).
 
 It is True or False with a reason and a message, and never changes from True to False. At most one write per group is in
 flight; of the outcomes that arrive meanwhile, only the latest is written.
-
-Reads the pod groups of three APIs: Kubernetes, the co-scheduling plugin and Volcano (semantics 4.10, 8.18).
-
-A pod names its group by a field, a label or an annotation; the group sets how many pods it needs at the same time and
-how long they wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE, ConditionType
-from kubestow.api.scheduling import Condition, CoschedulingPodGroup, PodGroup, VolcanoPodGroup
+from kubestow.api.scheduling import Condition, PodGroup
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships, native_name
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
@@ -53,8 +49,9 @@ class GangScheduling(GangPlugin, PermitPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        native = handle.feature_enabled("GenericWorkload")
-        apis = [api for api in PodGroupAPI if native or api is not PodGroupAPI.KUBERNETES]
+        apis = handle.cluster.pod_groups.apis
+        if not handle.feature_enabled("GenericWorkload"):
+            apis = tuple(api for api in apis if api is not KUBERNETES)
         self._pod_groups = PodGroupLister(handle.cluster, apis)
         self._conditions = PodGroupConditions(handle)
         self.kinds = self._pod_groups.kinds
@@ -66,11 +63,14 @@ class GangScheduling(GangPlugin, PermitPlugin):
                 hint=self._is_schedulable_after_pod_added,
                 event_filter=self._completes_a_gang,
             ),
-            on(
-                EventResource.POD_GROUP,
-                Action.ADD | Action.UPDATE,
-                invalidates=Invalidation.NOTHING,
-                hint=self._is_schedulable_after_pod_group_change,
+            *(
+                on(
+                    EventResource.POD_GROUP if kind is PodGroup else kind,
+                    Action.ADD | Action.UPDATE,
+                    invalidates=Invalidation.NOTHING,
+                    hint=self._is_schedulable_after_pod_group_change,
+                )
+                for kind in self.kinds
             ),
         )
 
@@ -112,7 +112,7 @@ class GangScheduling(GangPlugin, PermitPlugin):
         group = self._pod_groups.get(name) if name is not None else None
         if name is None or group is None:
             return None
-        min_count, timeout = gang_policy(group)
+        min_count, timeout = self._pod_groups.policy(group)
         return Gang(name, group.metadata.uid, min_count, timeout, self.handle.cluster.pod_groups.members(name))
 
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
@@ -130,11 +130,12 @@ class GangScheduling(GangPlugin, PermitPlugin):
         gang = self.gang_of(new)
         return gang is not None and len(gang.members.ready) >= gang.min_count
 
-    def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: AnyPodGroup | None, new: AnyPodGroup) -> bool:
+    def _is_schedulable_after_pod_group_change(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether it is the pod's own group, and new or with another policy."""
-        if self._pod_groups.name_for(pod) != name_of(new):
+        groups = self._pod_groups
+        if groups.name_for(pod) != groups.name_of(new):
             return False
-        return old is None or gang_policy(old) != gang_policy(new)
+        return old is None or groups.policy(old) != groups.policy(new)
 
 
 _SCHEDULED = "Scheduled"
@@ -234,44 +235,35 @@ def _with_required_fields(condition: Condition) -> dict[str, Any]:
     return required | dict(msgspec.to_builtins(condition))
 
 
-AnyPodGroup = PodGroup | CoschedulingPodGroup | VolcanoPodGroup
-
 #: How long placed members wait for each other before they are bound, in seconds, where the group sets no timeout.
 DEFAULT_SCHEDULE_TIMEOUT = 300.0
-
-_KINDS: dict[PodGroupAPI, type[AnyPodGroup]] = {
-    PodGroupAPI.KUBERNETES: PodGroup,
-    PodGroupAPI.COSCHEDULING: CoschedulingPodGroup,
-    PodGroupAPI.VOLCANO: VolcanoPodGroup,
-}
-_APIS = {kind: api for api, kind in _KINDS.items()}
 
 
 class PodGroupLister:
     """The pod groups of some APIs in the cluster cache."""
 
-    def __init__(self, cluster: Cluster, apis: Sequence[PodGroupAPI]) -> None:
-        self._catalogs = {api: cluster.catalog(_KINDS[api]) for api in apis}
-        self.kinds = tuple(_KINDS[api] for api in apis)
+    def __init__(self, cluster: Cluster, apis: Iterable[PodGroupAPI]) -> None:
+        self._apis = tuple(apis)
+        self._catalogs = {api.name: cluster.catalog(api.kind) for api in self._apis}
+        self._by_kind = {api.kind: api for api in self._apis}
+        self.kinds = tuple(self._by_kind)
 
     def name_for(self, pod: PodInfo) -> PodGroupName | None:
-        """The group that a pod names; of several, the one whose API is first in the order of PodGroupAPI."""
-        return next((name for name in memberships(pod) if name.api in self._catalogs), None)
+        """The group that a pod names; of several, the one whose API comes first."""
+        for api in self._apis:
+            if name := api.group_of(pod):
+                return PodGroupName(api.name, pod.namespace, name)
+        return None
 
-    def get(self, name: PodGroupName) -> AnyPodGroup | None:
+    def get(self, name: PodGroupName) -> Any | None:
         """A group by name, None if it does not exist."""
         return self._catalogs[name.api].get(name.namespace, name.name)
 
+    def name_of(self, group: Any) -> PodGroupName:
+        """The name by which pods refer to a group."""
+        return PodGroupName(self._by_kind[type(group)].name, group.metadata.namespace, group.metadata.name)
 
-def name_of(group: AnyPodGroup) -> PodGroupName:
-    """The name by which pods refer to a group."""
-    return PodGroupName(_APIS[type(group)], group.metadata.namespace, group.metadata.name)
-
-
-def gang_policy(group: AnyPodGroup) -> tuple[int, float]:
-    """The number of pods that a group needs at the same time, and how long they wait for each other in seconds."""
-    if isinstance(group, PodGroup):
-        gang = group.spec.scheduling_policy.gang
-        return (gang.min_count if gang is not None else 0), DEFAULT_SCHEDULE_TIMEOUT
-    timeout = group.spec.schedule_timeout_seconds if isinstance(group, CoschedulingPodGroup) else None
-    return group.spec.min_member, float(timeout) if timeout else DEFAULT_SCHEDULE_TIMEOUT
+    def policy(self, group: Any) -> tuple[int, float]:
+        """The number of pods that a group needs at the same time, and how long they wait for each other in seconds."""
+        min_count, timeout = self._by_kind[type(group)].gang_policy(group)
+        return min_count, float(timeout) if timeout else DEFAULT_SCHEDULE_TIMEOUT

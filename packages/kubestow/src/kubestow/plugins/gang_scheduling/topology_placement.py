@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.pod_groups import memberships, native_name
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
 from kubestow.framework.gang import (
@@ -59,13 +59,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
                 EventResource.ASSIGNED_POD,
                 Action.DELETE,
                 invalidates=Invalidation.NOTHING,
-                hint=_is_schedulable_after_pod_deleted,
+                hint=self._is_schedulable_after_pod_deleted,
             ),
         )
 
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """The groups."""
-        return tuple(memberships(pod))
+        return tuple(self.handle.cluster.pod_groups.memberships(pod))
 
     def placements(self, gang: Gang, pods: Sequence[PodInfo], nodes: Nodes) -> Sequence[Placement] | Status | None:
         """The domains of the group's topology, sorted by label value; only the current one if members have nodes."""
@@ -109,9 +109,10 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The group that a pod names, whether it exists or not."""
-        name = next(filter(None, map(native_name, memberships(pod))), None)
-        if name is None:
+        group_name = KUBERNETES.group_of(pod)
+        if not group_name:
             return None
+        name = PodGroupName(KUBERNETES.name, pod.namespace, group_name)
         group = self._pod_groups.get(name.namespace, name.name)
         uid = "" if group is None else group.metadata.uid
         return Gang(name, uid, 0, DEFAULT_SCHEDULE_TIMEOUT, self.handle.cluster.pod_groups.members(name))
@@ -119,6 +120,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
     def attempt_ended(self, gang: Gang, outcome: GangOutcome, message: str) -> None:
         """Updates the condition PodGroupScheduled (semantics 4.10)."""
         self._conditions.attempt_ended(gang, outcome, message)
+
+    # -- queueing hints ------------------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> bool:
+        """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
+        groups = self.handle.cluster.pod_groups
+        return not set(groups.memberships(pod)).isdisjoint(groups.memberships(old))
 
 
 def _domains(nodes: Nodes, key: str, only: str | None) -> list[Placement]:
@@ -132,14 +140,6 @@ def _domains(nodes: Nodes, key: str, only: str | None) -> list[Placement]:
 def _equal(ids: NDArray[np.int32], number: int) -> NDArray[np.bool_]:
     equal: NDArray[np.bool_] = np.equal(ids, number)
     return equal
-
-
-# -- queueing hints --------------------------------------------------------------------------------------------------
-
-
-def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    """Whether the deleted pod was of the same group; without placed members the group can use another domain."""
-    return not set(memberships(pod)).isdisjoint(memberships(old))
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

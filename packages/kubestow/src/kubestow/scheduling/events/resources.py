@@ -8,7 +8,7 @@ tables: their structs name their resources.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kubestow.api.apps import ReplicaSet, StatefulSet
@@ -16,7 +16,7 @@ from kubestow.api.core import Namespace, Node, Pod, ReplicationController, Servi
 from kubestow.api.custom import CustomObject
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGroup
+from kubestow.api.scheduling import PodGroup
 from kubestow.api.storage import (
     CSIDriver,
     CSINode,
@@ -37,11 +37,7 @@ NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespace
 
 _DEVICES = "/apis/resource.k8s.io/v1"
 
-_ON_DEMAND = (
-    Resource("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", PodGroup, optional=True),
-    Resource("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup", CoschedulingPodGroup, optional=True),
-    Resource("/apis/scheduling.volcano.sh/v1beta1", "podgroups", "PodGroup", VolcanoPodGroup, optional=True),
-)
+_ON_DEMAND = (Resource("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", PodGroup, optional=True),)
 
 CATALOGUED = (
     Resource("/api/v1", "services", "Service", Service),
@@ -84,6 +80,11 @@ def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
             raise KubestowError(f"{one.type.resource} is read into both {names}, expected one struct for all plugins")
     usual = [resource for resource in WATCHED if resource not in _ON_DEMAND or resource in asked]
     return (*usual[:-1], *own, usual[-1])
+
+
+def with_custom(kinds: Iterable[type[CustomObject]]) -> tuple[Resource, ...]:
+    """All built-in resources and those of custom ``kinds``, in the order in which they are listed."""
+    return (*WATCHED[:-1], *map(resource_of, kinds), PODS)
 
 
 def resource_of(kind: type[Any]) -> Resource:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kubestow import config
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
@@ -67,7 +68,10 @@ _CANCEL_TIMEOUT = 1.0
 
 
 class Scheduler:
-    """Schedules the pods of a cluster until cancelled."""
+    """Schedules the pods of a cluster until cancelled.
+
+    ``registry`` has the plugin classes by name, ``pod_group_apis`` are those of other projects whose pod groups count.
+    """
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class Scheduler:
         *,
         registry: Registry,
         environment: Environment,
+        pod_group_apis: Iterable[PodGroupAPI] = (),
         gates: config.FeatureGates | None = None,
         extenders: Sequence[Extender] = (),
         pod_max_in_unschedulable_pods: float = 300.0,
@@ -94,7 +99,7 @@ class Scheduler:
 
         # State: what the API server says, what was decided since, and what is in progress.
         self.pods = PodStore()
-        self.cluster = Cluster()
+        self.cluster = Cluster(pod_group_apis)
         self.waiting_pods = WaitingPods()
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)

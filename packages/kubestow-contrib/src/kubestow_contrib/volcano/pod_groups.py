@@ -1,0 +1,66 @@
+"""The pod groups of Volcano: GangScheduling schedules the gangs, and the plugin Volcano the jobs that they are."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from kubestow.api.custom import CustomObject
+from kubestow.api.formats.quantity import Quantity
+from kubestow.api.meta import APIObject
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.shapes import PodInfo
+
+_ANNOTATION = "scheduling.k8s.io/group-name"
+
+
+class PodGroupSpec(APIObject, frozen=True):
+    """``spec``; ``queue``, ``min_resources`` and the priority are read by the plugin Volcano."""
+
+    min_member: int = 0
+    queue: str = ""
+    min_resources: dict[str, Quantity] | None = None
+    priority_class_name: str = ""
+
+
+class PodGroupCondition(APIObject, frozen=True):
+    """``status.conditions[]``."""
+
+    type: str = ""
+    status: str = ""
+    transition_id: str = msgspec.field(default="", name="transitionID")
+    last_transition_time: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodGroupStatus(APIObject, frozen=True):
+    """``status``, with numbers of pods; the plugin Volcano writes it."""
+
+    phase: str = ""
+    conditions: list[PodGroupCondition] = []
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class PodGroup(CustomObject, frozen=True):
+    """The PodGroup of Volcano."""
+
+    resource: ClassVar[str] = "podgroups.v1beta1.scheduling.volcano.sh"
+    is_namespaced: ClassVar[bool] = True
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+def group_of(pod: PodInfo) -> str | None:
+    """The name of the pod group that a pod names, None for a pod in none."""
+    return pod.metadata.annotations.get(_ANNOTATION)
+
+
+def _gang_policy(group: PodGroup) -> tuple[int, None]:
+    return group.spec.min_member, None
+
+
+POD_GROUPS = PodGroupAPI("scheduling.volcano.sh", PodGroup, group_of, _gang_policy)
