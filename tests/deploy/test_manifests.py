@@ -12,7 +12,8 @@ import yaml
 
 from devcluster_tests.kubectl import NEEDS_KUBECTL, Kubectl
 from kubestow import config
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.interfaces import Resource
 from kubestow.version import VERSION
 from kubestow_devcluster.cluster import DevCluster
@@ -217,7 +218,8 @@ def test_the_cluster_role_allows_exactly_the_watched_resources() -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    watched = {(group_of(resource), resource.plural) for resource in WATCHED}
+    listed = with_custom(api.kind for api in find_pod_group_apis())
+    watched = {(group_of(resource), resource.plural) for resource in listed}
     groups = {(group, "podgroups") for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")}
     assert allowed == watched | groups
 

@@ -23,14 +23,15 @@ from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, MERGE_PATCH, Transport
 from kubestow.framework.interface import Plugin
+from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import WallClock
-from kubestow.scheduling.events.resources import CATALOGUED, NODES, PODS
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.scheduling.interfaces import Resource
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 Object = dict[str, Any]
-_RESOURCES = {resource.type: resource for resource in (PODS, NODES, *CATALOGUED)}
+_RESOURCES = {resource.type: resource for resource in with_custom(api.kind for api in find_pod_group_apis())}
 
 
 class _Named(APIObject, frozen=True):

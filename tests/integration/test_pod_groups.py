@@ -11,25 +11,27 @@ from typing import Any
 
 import pytest
 
-from core_tests.scheduling.gangs.groups import APIS, gang_scheduling, member, members
+from contrib_tests.pod_groups import APIS, gang_scheduling, member, members
 from kubestow.api.scheduling import PodGroup
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.errors import APIError
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
+from kubestow_contrib.coscheduling import COSCHEDULING
+from kubestow_contrib.volcano.pod_groups import VOLCANO
 from tests.integration.fixture import ClusterFixture, Object, SchedulerProbe
 
-NATIVE = PodGroupAPI.KUBERNETES
 GANG_SCHEDULING = gang_scheduling()
-VERSIONS = {NATIVE: "v1alpha2", PodGroupAPI.COSCHEDULING: "v1alpha1", PodGroupAPI.VOLCANO: "v1beta1"}
+VERSIONS = {KUBERNETES.name: "v1alpha2", COSCHEDULING.name: "v1alpha1", VOLCANO.name: "v1beta1"}
 
 
-def group(name: str, minimum: int, *, api: PodGroupAPI = NATIVE) -> Object:
+def group(name: str, minimum: int, *, api: PodGroupAPI = KUBERNETES) -> Object:
     """The manifest of a pod group; a minimum of 0 gives the basic policy."""
     spec: dict[str, Any] = {"minMember": minimum}
-    if api is NATIVE:
+    if api is KUBERNETES:
         spec = {"schedulingPolicy": {"gang": {"minCount": minimum}} if minimum else {"basic": {}}}
-    return {"apiVersion": f"{api}/{VERSIONS[api]}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    version = f"{api.name}/{VERSIONS[api.name]}"
+    return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
 
 def group_conditions(probe: SchedulerProbe, name: str) -> list[tuple[str, str]]:

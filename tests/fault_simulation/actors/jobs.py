@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NoReturn
 
-from core_tests.scheduling.gangs.groups import group
+from contrib_tests.pod_groups import APIS, group
 from kubestow.api.core import Pod
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
-from kubestow.scheduling.events.resources import CATALOGUED
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
+from kubestow.scheduling.events.resources import resource_of
 from kubestow.testing import pod
+from kubestow_contrib.coscheduling import COSCHEDULING
 from tests.fault_simulation.apiserver.server import SimulatedServer
 
-_GROUPS = [resource for resource in CATALOGUED if resource.kind == "PodGroup"]
+_GROUPS = [resource_of(api.kind) for api in APIS]
 
 
 class Jobs:
@@ -50,8 +51,8 @@ class Jobs:
         draw = self._random
         self._started += 1
         name, size = f"job-{self._started}", draw.randint(2, 5)
-        needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(tuple(PodGroupAPI))
-        options = self._group_options() if api is PodGroupAPI.KUBERNETES else {}
+        needs, timeout, api = draw.randint(1, size), draw.choice((1, 60)), draw.choice(APIS)
+        options = self._group_options() if api is KUBERNETES else {}
         pods = self._pods(name, size, needs=needs, api=api, in_one_zone="schedulingConstraints" in options)
         objects = [group(name, needs, api=api, timeout=timeout, **options), *pods]
         if draw.random() < 0.3:
@@ -83,9 +84,9 @@ class Jobs:
         labels |= {"together": "yes"} if in_one_zone else {}
         spec: dict[str, Any] = {}
         annotations = {}
-        if api is PodGroupAPI.KUBERNETES:
+        if api is KUBERNETES:
             spec["schedulingGroup"] = {"podGroupName": job}
-        elif api is PodGroupAPI.COSCHEDULING:
+        elif api is COSCHEDULING:
             labels["scheduling.x-k8s.io/pod-group"] = job
         else:
             annotations["scheduling.k8s.io/group-name"] = job

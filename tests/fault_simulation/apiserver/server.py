@@ -16,13 +16,17 @@ from msgspec.structs import replace
 from kubestow.api.core import Node, Pod
 from kubestow.engine.cluster_api.object_writes import merge_patched
 from kubestow.errors import APIError
-from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
+from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.scheduling.events.resources import NODES, PODS, with_custom
 from kubestow.scheduling.interfaces import Clock, ObjectReference, PodStatusPatch, Resource
 from tests.fault_simulation.apiserver.lease import SimulatedLease
 from tests.fault_simulation.trace import Trace
 
 Key = tuple[str, str]
 T = TypeVar("T")
+
+#: All resources that a scheduler may watch.
+SERVED = with_custom(api.kind for api in find_pod_group_apis())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,9 @@ class SimulatedServer:
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
         self._clock, self._trace = clock, trace
-        self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in WATCHED}
-        self.history: dict[Resource, list[WatchEvent]] = {resource: [] for resource in WATCHED}
-        self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in WATCHED}
+        self._objects: dict[Resource, dict[Key, Any]] = {resource: {} for resource in SERVED}
+        self.history: dict[Resource, list[WatchEvent]] = {resource: [] for resource in SERVED}
+        self.watchers: dict[Resource, list[asyncio.Event]] = {resource: [] for resource in SERVED}
         self._change = asyncio.Event()
         self.bound_by: dict[str, str] = {}
         self.node_names: set[str] = set()
@@ -150,7 +154,7 @@ class SimulatedServer:
 
     @staticmethod
     def _place(obj: Any) -> tuple[Resource, Key]:
-        return next(resource for resource in WATCHED if resource.type is type(obj)), key_of(obj)
+        return next(resource for resource in SERVED if resource.type is type(obj)), key_of(obj)
 
     def _record(self, resource: Resource, change: WatchEvent) -> None:
         named = change.obj.metadata

@@ -17,10 +17,9 @@ import msgspec
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, Unreachable
-from kubestow.scheduling.events.resources import WATCHED
 from kubestow.scheduling.interfaces import Clock, Resource
 from tests.fault_simulation.apiserver.outages import Outages
-from tests.fault_simulation.apiserver.server import SimulatedServer, WatchEvent
+from tests.fault_simulation.apiserver.server import SERVED, SimulatedServer, WatchEvent
 from tests.fault_simulation.faults import Fault, Faults
 
 #: Seconds between two bookmarks on an idle watch.
@@ -151,7 +150,7 @@ class SimulatedTransport(Transport):
 
 def _resource(path: str) -> Resource:
     collection = urlsplit(path).path
-    return next(resource for resource in WATCHED if f"{resource.prefix}/{resource.plural}" == collection)
+    return next(resource for resource in SERVED if f"{resource.prefix}/{resource.plural}" == collection)
 
 
 def _position(history: list[WatchEvent], version: int) -> int:

@@ -24,6 +24,7 @@ from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
+from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.observer import Observer
@@ -175,6 +176,7 @@ class Process(Observer):
         return create(
             configuration,
             registry=registry,
+            pod_group_apis=find_pod_group_apis(),
             gates=gates,
             environment=Environment(client, self.clock, Random(f"{self.name} {self._starts}"), observer),
             extenders=extenders,

@@ -39,4 +39,4 @@ def _gang_policy(group: PodGroup) -> tuple[int, float | None]:
     return group.spec.min_member, group.spec.schedule_timeout_seconds
 
 
-POD_GROUPS = PodGroupAPI("scheduling.x-k8s.io", PodGroup, _group_of, _gang_policy)
+COSCHEDULING = PodGroupAPI("scheduling.x-k8s.io", PodGroup, _group_of, _gang_policy)

@@ -63,4 +63,4 @@ def _gang_policy(group: PodGroup) -> tuple[int, None]:
     return group.spec.min_member, None
 
 
-POD_GROUPS = PodGroupAPI("scheduling.volcano.sh", PodGroup, group_of, _gang_policy)
+VOLCANO = PodGroupAPI("scheduling.volcano.sh", PodGroup, group_of, _gang_policy)

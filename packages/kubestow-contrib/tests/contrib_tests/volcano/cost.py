@@ -15,6 +15,7 @@ from typing import Any
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.api.core import Pod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
+from kubestow_contrib.volcano.pod_groups import VOLCANO
 from kubestow_contrib.volcano.volcano import Volcano
 
 _PAIRS = 3
@@ -46,7 +47,7 @@ def measure(options: argparse.Namespace, *, volcano: bool) -> float:
         spent = time.process_time() - began
 
     profiles = profile() if volcano else [{"schedulerName": "default-scheduler"}]
-    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profiles)
+    in_virtual_time(scenario, *objects, plugins=[Volcano], pod_group_apis=[VOLCANO], profiles=profiles)
     return spent
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
-from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.testing import pod
+from kubestow_contrib.volcano.pod_groups import PodGroup
 from kubestow_contrib.volcano.queues import Queue
 
 GROUP, QUEUE = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/queue-name"
@@ -20,10 +20,10 @@ def queue(name: str, weight: int = 1, *, state: str = "", **spec: Any) -> Queue:
     return convert(Queue, {"metadata": metadata, "spec": {"weight": weight, **spec}, "status": {"state": state}})
 
 
-def pod_group(name: str, queue_name: str = "", **spec: Any) -> VolcanoPodGroup:
+def pod_group(name: str, queue_name: str = "", **spec: Any) -> PodGroup:
     """A PodGroup of Volcano."""
     metadata = {"name": name, "namespace": "default", "uid": f"group-{name}"}
-    return convert(VolcanoPodGroup, {"metadata": metadata, "spec": {"queue": queue_name, "minMember": 1, **spec}})
+    return convert(PodGroup, {"metadata": metadata, "spec": {"queue": queue_name, "minMember": 1, **spec}})
 
 
 def member(name: str, group: str, **fields: Any) -> Pod:

@@ -8,21 +8,23 @@ import msgspec
 import pytest
 
 from contrib_tests.volcano.objects import member, pod_group, profile, queue
-from kubestow.api.scheduling import VolcanoPodGroup, VolcanoPodGroupStatus
 from kubestow.errors import APIError
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
 from kubestow.testing.memory_cluster import MemoryCluster
+from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup, PodGroupStatus
 from kubestow_contrib.volcano.volcano import Volcano
 
 
-def status_of(harness: SchedulerHarness, name: str = "a") -> VolcanoPodGroupStatus:
-    group = harness.scheduler.cluster.catalog(VolcanoPodGroup).get("default", name)
+def status_of(harness: SchedulerHarness, name: str = "a") -> PodGroupStatus:
+    group = harness.scheduler.cluster.catalog(PodGroup).get("default", name)
     assert group is not None
     return group.status
 
 
 def run(scenario: Any, *objects: Any, cluster: MemoryCluster | None = None) -> None:
-    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profile(), cluster=cluster)
+    in_virtual_time(
+        scenario, *objects, plugins=[Volcano], pod_group_apis=[VOLCANO], profiles=profile(), cluster=cluster
+    )
 
 
 def start(harness: SchedulerHarness, name: str) -> None:
@@ -120,7 +122,7 @@ def test_an_admitted_group_stays_admitted_after_a_restart() -> None:
 
     first = pod_group("a", "q", minResources={"cpu": "2"})
     second = pod_group("b", "q", minResources={"cpu": "2"})
-    second = msgspec.structs.replace(second, status=VolcanoPodGroupStatus(phase="Inqueue"))
+    second = msgspec.structs.replace(second, status=PodGroupStatus(phase="Inqueue"))
     run(scenario, node("n", cpu="4"), queue("q", capability={"cpu": "3"}), first, second)
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from contrib_tests.volcano.objects import member, pod_group, profile, queue, single
 from kubestow.api.core import Pod
-from kubestow.api.scheduling import VolcanoPodGroup
 from kubestow.cluster.cache import Cluster
 from kubestow.testing import SchedulerHarness, in_virtual_time, node
 from kubestow_contrib.volcano.accounts import Accounts, requests_of
+from kubestow_contrib.volcano.pod_groups import VOLCANO, PodGroup
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.volcano import Volcano
 
@@ -71,7 +71,13 @@ def test_no_queue_stays_above_its_share_while_another_starves_below_it(
     objects: list[Any] = [node(f"n-{number}", cpu="3") for number in range(nodes)]
     objects += [queue(name, weight) for name, weight in zip("ab", weights, strict=False)]
     objects.append(queue("c", weights[2], capability={"cpu": str(capability)} if capability else {}))
-    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profile("allocate, reclaim", SINGLE))
+    in_virtual_time(
+        scenario,
+        *objects,
+        plugins=[Volcano],
+        pod_group_apis=[VOLCANO],
+        profiles=profile("allocate, reclaim", SINGLE),
+    )
 
 
 class Changes:
@@ -100,7 +106,7 @@ class Changes:
     def put_group(self, name: str, queue_name: str, least: str | None) -> None:
         minimum = {} if least is None else {"minResources": {"cpu": least}}
         self.groups[name] = queue_name
-        self.cluster.catalog(VolcanoPodGroup).put(pod_group(name, queue_name, **minimum))
+        self.cluster.catalog(PodGroup).put(pod_group(name, queue_name, **minimum))
 
     def expected(self) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
         """What the pods of each queue request and use, counted anew."""
@@ -154,7 +160,7 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
                 changes.put_group(name, of, least)
             case ("ungroup", name):
                 changes.groups.pop(name, None)
-                cluster.catalog(VolcanoPodGroup).remove("default", name)
+                cluster.catalog(PodGroup).remove("default", name)
             case ("admit", name):
                 job = next((job for key, job in accounts.jobs.items() if key.name == name), None)
                 if job is not None and not job.is_admitted:
@@ -178,7 +184,7 @@ def test_accounts_follow_every_change(taken: list[tuple[Any, ...]]) -> None:
     for name in list(changes.pods):
         changes.remove(name)
     for name in changes.groups:
-        cluster.catalog(VolcanoPodGroup).remove("default", name)
+        cluster.catalog(PodGroup).remove("default", name)
     assert not accounts.jobs
     assert not accounts.queues.accounts
     assert not accounts.queues.unused_minimum

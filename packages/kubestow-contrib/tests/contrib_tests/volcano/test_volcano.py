@@ -14,6 +14,7 @@ from kubestow_contrib.preemption_toleration import PriorityClass
 from kubestow_contrib.volcano.accounts import Accounts
 from kubestow_contrib.volcano.configuration import read_configuration
 from kubestow_contrib.volcano.jobs import JobOrder
+from kubestow_contrib.volcano.pod_groups import VOLCANO
 from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
 from kubestow_contrib.volcano.volcano import Volcano
@@ -26,7 +27,7 @@ SINGLE = {"gang": {"enablePreemptable": False, "enableReclaimable": False}}
 def run(
     scenario: Callable[[SchedulerHarness], Awaitable[None]], *objects: Any, profiles: list[dict[str, Any]] | None = None
 ) -> None:
-    in_virtual_time(scenario, *objects, plugins=[Volcano], profiles=profiles or profile())
+    in_virtual_time(scenario, *objects, plugins=[Volcano], pod_group_apis=[VOLCANO], profiles=profiles or profile())
 
 
 def placed(harness: SchedulerHarness) -> list[str]:

@@ -156,6 +156,7 @@ def test_preempted_pods_are_replaced_by_their_controller(tmp_path: Path) -> None
 
 
 def test_a_gang_that_does_not_fit_stays_pending_as_a_whole(tmp_path: Path) -> None:
+    pytest.importorskip("kubestow_contrib")
     group = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
+from core_tests.scheduling.gangs.groups import TEAMS
+from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.errors import InputError
 from kubestow.framework.interface import ScorePlugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import registry
-from kubestow.plugins.registry import find_plugins, referenced_plugins
+from kubestow.plugins.registry import find_plugins, find_pod_group_apis, referenced_plugins
 
 
 class Contributed(ScorePlugin):
@@ -20,8 +22,19 @@ class Contributed(ScorePlugin):
         raise NotImplementedError
 
 
+OTHER = PodGroupAPI("other.example.com", TEAMS.kind, TEAMS.group_of, TEAMS.gang_policy)
+
+
 class Impostor(Contributed):
     """Takes the name of a contributed plugin."""
+
+
+READ_ANEW = registry._entry_points.__wrapped__
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *found: EntryPoint) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda: EntryPoints(found))
+    monkeypatch.setattr(registry, "_entry_points", READ_ANEW)
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +44,8 @@ def contributed(monkeypatch: pytest.MonkeyPatch) -> None:
         "Missing": "kubestow.no_such_module:Missing",
         "Misnamed": f"{__name__}:Contributed",
     }
-    found = {name: EntryPoint(name, value, "kubestow.contributed_plugins") for name, value in references.items()}
-    monkeypatch.setattr(registry, "contributed_plugins", lambda: found)
+    plugins = [EntryPoint(name, value, "kubestow.contributed_plugins") for name, value in references.items()]
+    install(monkeypatch, *plugins)
 
 
 def test_a_name_is_known_before_the_plugin_is_imported() -> None:
@@ -66,3 +79,33 @@ def test_the_plugins_of_references_are_those_alone() -> None:
     assert referenced_plugins([f"{__name__}:Contributed"]) == [Contributed]
     with pytest.raises(InputError, match="--plugin nothing: expected module:Class"):
         referenced_plugins(["nothing"])
+
+
+NATIVE = "kubestow.cluster.pods.pod_groups:KUBERNETES"
+TEAMS_REFERENCE = "core_tests.scheduling.gangs.groups:TEAMS"
+
+
+def install_apis(monkeypatch: pytest.MonkeyPatch, references: dict[str, str]) -> None:
+    install(monkeypatch, *(EntryPoint(*each, "kubestow.pod_group_apis") for each in references.items()))
+
+
+def test_pod_group_apis_are_ordered_by_the_names_of_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_apis(monkeypatch, {"b": f"{__name__}:OTHER", "a": TEAMS_REFERENCE})
+    assert find_pod_group_apis() == (TEAMS, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("references", "problem"),
+    [
+        ({"a": "kubestow.no_such_module:API"}, r"entry point a \(.*\): cannot be loaded: ModuleNotFoundError"),
+        ({"a": f"{__name__}:Contributed"}, "entry point a: is not a kubestow.cluster.pods.pod_groups.PodGroupAPI"),
+        ({"a": NATIVE}, "entry point a: the pod groups of scheduling.k8s.io are known already"),
+        (dict.fromkeys("ab", TEAMS_REFERENCE), "entry point b: the pod groups of example.com are known already"),
+    ],
+)
+def test_a_pod_group_api_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, references: dict[str, str], problem: str
+) -> None:
+    install_apis(monkeypatch, references)
+    with pytest.raises(InputError, match=problem):
+        find_pod_group_apis()

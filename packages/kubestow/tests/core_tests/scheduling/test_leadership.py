@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from core_tests.scheduling.fixture import enabled
-from core_tests.scheduling.gangs.groups import gang_scheduling, group, member
+from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, member
 from kubestow import config
 from kubestow.api.core import Pod
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
@@ -79,6 +78,7 @@ async def candidate(
         config.load(document, subject="test", implements=implements(registry)),
         registry=registry,
         environment=Environment(cluster, VirtualClock(asyncio.get_running_loop()), Random(1)),
+        pod_group_apis=[TEAMS],
         leadership=lead,
     )
     running = asyncio.create_task(scheduler.run())
@@ -125,7 +125,7 @@ def test_a_standby_drops_the_shapes_of_deleted_pods() -> None:
 
 def test_a_new_leader_reports_pods_of_incomplete_gangs() -> None:
     async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
-        api = PodGroupAPI.COSCHEDULING
+        api = TEAMS
         cluster.put(group("train", 2, api=api))
         cluster.put(member("train-0", "train", api=api, nominated="n"))
         async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]):
@@ -247,7 +247,7 @@ def test_shutdown_does_not_wait_for_an_unresponsive_server(caplog: pytest.LogCap
 
 def test_no_incomplete_gang_is_reported_during_shutdown() -> None:
     async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
-        api = PodGroupAPI.COSCHEDULING
+        api = TEAMS
         cluster.put(group("train", 2, api=api))
         async with candidate(cluster, lead, profiles=gang_scheduling()["profiles"]) as (_, running):
             lead.won.set()

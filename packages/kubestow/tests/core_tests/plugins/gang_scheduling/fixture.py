@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from core_tests.scheduling.gangs.groups import GATES
+from core_tests.scheduling.gangs.groups import GATES, TEAMS
 from kubestow.api.core import Pod
 from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
 from kubestow.cluster.changes.catalog import KubernetesObject
@@ -22,7 +22,7 @@ class Groups(PluginHarness):
     """A cluster with a GangScheduling plugin that can patch pod groups."""
 
     def __init__(self, *pods: Pod, gates: Mapping[str, bool] | None = None) -> None:
-        super().__init__([node("n")], gates=GATES if gates is None else gates)
+        super().__init__([node("n")], gates=GATES if gates is None else gates, pod_group_apis=[TEAMS])
         self.plugin = GangScheduling(None, self)
         #: The number of writes that fail with a conflict.
         self.conflicts = 0

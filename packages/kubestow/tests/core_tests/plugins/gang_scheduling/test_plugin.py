@@ -1,4 +1,4 @@
-"""GangScheduling: gangs of three APIs, PreEnqueue, Permit and queueing hints (semantics 8.18)."""
+"""GangScheduling: gangs of Kubernetes and another project, PreEnqueue, Permit and queueing hints (semantics 8.18)."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import Any
 import pytest
 
 from core_tests.plugins.gang_scheduling.fixture import Groups
-from core_tests.scheduling.gangs.groups import APIS, group, member, members
+from core_tests.scheduling.gangs.groups import APIS, TEAMS, group, member, members
 from kubestow.api.core import Pod
+from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName, memberships
+from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.events.resources import WATCHED, watched
+from kubestow.scheduling.events.resources import WATCHED, resource_of, watched
 from kubestow.testing import PluginHarness, pod
+
+PODGROUPS = resource_of(PodGroup)
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_pod_names_its_group_as_the_api_defines_it(api: PodGroupAPI) -> None:
-    info = PluginHarness().info(member("a", "train", api=api))
-    assert list(memberships(info)) == [PodGroupName(api, "default", "train")]
+    harness = PluginHarness(pod_group_apis=[TEAMS])
+    info = harness.info(member("a", "train", api=api))
+    assert harness.cluster.pod_groups.memberships(info) == [PodGroupName(api.name, "default", "train")]
 
 
 def test_a_kubernetes_pod_group_takes_precedence_over_other_apis() -> None:
     harness = Groups()
-    both = pod("a", labels={"scheduling.x-k8s.io/pod-group": "b"}, spec={"schedulingGroup": {"podGroupName": "a"}})
+    both = pod("a", labels={"team": "b"}, spec={"schedulingGroup": {"podGroupName": "a"}})
     harness.add_pods(both)
     harness.add(group("a", 2))
-    harness.add(group("b", 2, api=PodGroupAPI.COSCHEDULING))
+    harness.add(group("b", 2, api=TEAMS))
     gang = harness.gang(both)
     assert gang is not None and str(gang.name) == "default/a"
 
@@ -45,12 +49,14 @@ def test_without_the_gate_only_pod_groups_of_other_apis_are_read_and_watched() -
     harness = Groups(gates={})
     harness.add(group("train", 2))
     assert harness.gang(member("a", "train")) is None
-    prefixes = {r.prefix for r in watched(harness.plugin.kinds) if r.plural == "podgroups"}
-    assert prefixes == {"/apis/scheduling.x-k8s.io/v1alpha1", "/apis/scheduling.volcano.sh/v1beta1"}
+    assert [resource.prefix for resource in watched(harness.plugin.kinds) if resource not in WATCHED] == [
+        "/apis/example.com/v1"
+    ]
+    assert PODGROUPS not in watched(harness.plugin.kinds)
 
 
 def test_without_a_gang_plugin_no_pod_groups_are_watched() -> None:
-    assert len(WATCHED) - len(watched(())) == len(APIS)
+    assert set(WATCHED) - set(watched(())) == {PODGROUPS}
 
 
 def test_a_pod_is_gated_until_its_group_exists() -> None:
@@ -79,7 +85,7 @@ def test_terminating_pods_do_not_count() -> None:
 
 
 def test_a_pod_without_its_group_label_is_no_longer_a_member() -> None:
-    api = PodGroupAPI.COSCHEDULING
+    api = TEAMS
     harness = Groups(member("a", "train", api=api))
     harness.add_pods(pod("a"))
     assert len(harness.cluster.pod_groups) == 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from core_tests.plugins.gang_scheduling.fixture import Groups
-from core_tests.scheduling.gangs.groups import group, member
+from core_tests.scheduling.gangs.groups import TEAMS, group, member
 from kubestow.api.scheduling import Condition, PodGroup, PodGroupStatus
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.framework.gang import GangOutcome
 
 
@@ -45,7 +44,7 @@ def test_a_write_is_retried_after_a_conflict() -> None:
 
 
 def test_pod_groups_of_other_apis_have_no_condition() -> None:
-    api = PodGroupAPI.VOLCANO
+    api = TEAMS
     harness = Groups()
     harness.add(group("train", 2, api=api))
     gang = harness.gang(member("a", "train", api=api))

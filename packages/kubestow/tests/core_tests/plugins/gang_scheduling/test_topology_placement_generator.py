@@ -10,7 +10,7 @@ import pytest
 from core_tests.scheduling.gangs.groups import GATES, group, member, members, together
 from kubestow.api.core import Pod
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroupName
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupName
 from kubestow.framework.gang import Gang, Placement, Proposal
 from kubestow.framework.gang_runtime import GangRuntime
 from kubestow.framework.status import Code, Status
@@ -37,7 +37,7 @@ class Groups(PluginHarness):
             self.cluster.pod_groups.put(info)
             if each.spec.node_name:
                 self.cluster.put_pod(info)
-        name = PodGroupName(PodGroupAPI.KUBERNETES, "default", "train")
+        name = PodGroupName(KUBERNETES.name, "default", "train")
         self.gang = Gang(name, "uid-train", 2, 300.0, self.cluster.pod_groups.members(name))
 
     @property

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from core_tests.plugins.dynamic_resources.devices import claim, device_class, pod_with, slice_of
-from core_tests.scheduling.gangs.groups import gang_scheduling, group, members
+from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, members
 from kubestow.api.resource import ResourceClaim
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.engine.cluster_api.memory_api import ClusterClaimStore
 from kubestow.engine.cluster_api.resource_claims import InMemoryResourceClaims
 from kubestow.errors import APIError, Unreachable
@@ -142,8 +141,8 @@ class SlowResponseCluster(MemoryCluster):
 
 def test_a_pod_does_not_rely_on_a_reservation_whose_removal_is_pending() -> None:
     """Its gang becomes incomplete and complete again while its claim is being written."""
-    with_claim = pod_with("c", name="train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
-    _, first, second = members(3, "train", api=PodGroupAPI.COSCHEDULING)
+    with_claim = pod_with("c", name="train-0", labels={"team": "train"})
+    _, first, second = members(3, "train", api=TEAMS)
 
     async def scenario(harness: SchedulerHarness) -> None:
         for each in (with_claim, first):
@@ -155,5 +154,5 @@ def test_a_pod_does_not_rely_on_a_reservation_whose_removal_is_pending() -> None
         assert harness.node_of("train-0") == "n"
         assert harness.cluster.claim("c").is_reserved_for("uid-default-train-0")
 
-    objects = (*CLUSTER, claim(), group("train", 2, api=PodGroupAPI.COSCHEDULING))
+    objects = (*CLUSTER, claim(), group("train", 2, api=TEAMS))
     in_virtual_time(scenario, *objects, cluster=SlowResponseCluster(), **gang_scheduling())

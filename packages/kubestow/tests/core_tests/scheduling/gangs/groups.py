@@ -1,43 +1,62 @@
-"""Builders of pod groups of the three APIs and of their member pods."""
+"""Builders of pod groups of Kubernetes and of another project, and of their member pods."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from kubestow.api.core import Pod
-from kubestow.api.meta import convert
-from kubestow.api.scheduling import CoschedulingPodGroup, PodGroup, VolcanoPodGroup
-from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.api.custom import CustomObject
+from kubestow.api.meta import APIObject, convert
+from kubestow.api.scheduling import PodGroup
+from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI
 from kubestow.testing import pod
 
-APIS = tuple(PodGroupAPI)
+
+class TeamSpec(APIObject, frozen=True):
+    min_member: int = 0
+    schedule_timeout_seconds: int | None = None
+
+
+class Team(CustomObject, frozen=True):
+    """A pod group of another project, which a pod names by the label ``team``."""
+
+    resource: ClassVar[str] = "teams.v1.example.com"
+    is_namespaced: ClassVar[bool] = True
+    spec: TeamSpec = TeamSpec()
+
+
+TEAMS = PodGroupAPI(
+    "example.com",
+    Team,
+    lambda pod: pod.labels.get("team"),
+    lambda team: (team.spec.min_member, team.spec.schedule_timeout_seconds),
+)
+APIS = (KUBERNETES, TEAMS)
 #: The feature gates of gang scheduling with Kubernetes' own PodGroup.
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 
 
 def gang_scheduling(*plugins: str) -> dict[str, Any]:
-    """Arguments of the scheduler harness that enable gang scheduling for all three APIs, and further plugins."""
+    """Arguments of the scheduler harness that enable gang scheduling for both APIs, and further plugins."""
     enabled = [{"name": name} for name in ("GangScheduling", *plugins)]
-    return {"gates": GATES, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]}
+    return {"gates": GATES, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}], "pod_group_apis": [TEAMS]}
 
 
 def group(
     name: str,
     minimum: int,
     *,
-    api: PodGroupAPI = PodGroupAPI.KUBERNETES,
+    api: PodGroupAPI = KUBERNETES,
     timeout: int | None = None,
     **spec: Any,
-) -> PodGroup | CoschedulingPodGroup | VolcanoPodGroup:
-    """A pod group with this minCount; 0 gives the basic policy. ``spec`` are further fields of its spec."""
+) -> Any:
+    """A pod group with this minCount or minMember; 0 gives Kubernetes' basic policy. ``spec`` are further fields."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    if api is PodGroupAPI.COSCHEDULING:
+    if api is KUBERNETES:
+        spec["schedulingPolicy"] = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+    else:
         spec |= {"minMember": minimum, "scheduleTimeoutSeconds": timeout}
-        return convert(CoschedulingPodGroup, {"metadata": metadata, "spec": spec})
-    if api is PodGroupAPI.VOLCANO:
-        return convert(VolcanoPodGroup, {"metadata": metadata, "spec": {"minMember": minimum}})
-    policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
-    return convert(PodGroup, {"metadata": metadata, "spec": {"schedulingPolicy": policy} | spec})
+    return convert(api.kind, {"metadata": metadata, "spec": spec})
 
 
 def together(name: str, minimum: int, key: str) -> PodGroup:
@@ -47,12 +66,10 @@ def together(name: str, minimum: int, key: str) -> PodGroup:
     return made
 
 
-def member(name: str, of: str, *, api: PodGroupAPI = PodGroupAPI.KUBERNETES, **same: Any) -> Pod:
+def member(name: str, of: str, *, api: PodGroupAPI = KUBERNETES, **same: Any) -> Pod:
     """A pod that refers to a group."""
-    if api is PodGroupAPI.COSCHEDULING:
-        return pod(name, labels={"scheduling.x-k8s.io/pod-group": of}, **same)
-    if api is PodGroupAPI.VOLCANO:
-        return pod(name, metadata={"annotations": {"scheduling.k8s.io/group-name": of}}, **same)
+    if api is TEAMS:
+        return pod(name, labels={"team": of}, **same)
     return pod(name, spec={"schedulingGroup": {"podGroupName": of}}, **same)
 
 

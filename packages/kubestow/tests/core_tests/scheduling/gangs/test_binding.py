@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from core_tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
+from core_tests.scheduling.gangs.groups import APIS, TEAMS, gang_scheduling, group, member, members
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
@@ -132,7 +132,7 @@ def test_members_wait_for_each_other_until_the_schedule_timeout(api: PodGroupAPI
 
 
 def test_a_group_can_set_its_schedule_timeout() -> None:
-    api = PodGroupAPI.COSCHEDULING
+    api = TEAMS
 
     async def scenario(harness: SchedulerHarness) -> None:
         RejectingPlugin.slow = {"train-1"}

@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 
 from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
-from core_tests.scheduling.gangs.groups import gang_scheduling, group, member, members
+from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
-from kubestow.cluster.pods.pod_groups import Members, PodGroupAPI
+from kubestow.cluster.pods.pod_groups import Members
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
@@ -84,8 +84,8 @@ def test_a_gang_whose_min_count_grows_during_an_extender_call_reserves_no_node()
 
 
 def test_a_pod_of_two_groups_is_scheduled_with_the_group_that_takes_precedence() -> None:
-    both = member("both", "first", cpu="1", labels={"scheduling.x-k8s.io/pod-group": "second"})
-    other = member("other", "second", api=PodGroupAPI.COSCHEDULING, cpu="1")
+    both = member("both", "first", cpu="1", labels={"team": "second"})
+    other = member("other", "second", api=TEAMS, cpu="1")
 
     async def scenario(harness: SchedulerHarness) -> None:
         create_pods(harness, [both, other])
@@ -95,7 +95,7 @@ def test_a_pod_of_two_groups_is_scheduled_with_the_group_that_takes_precedence()
         await harness.advance(400)
         assert bound_count(harness, [both, other]) == 2
 
-    groups = group("first", 2), group("second", 2, api=PodGroupAPI.COSCHEDULING)
+    groups = group("first", 2), group("second", 2, api=TEAMS)
     in_virtual_time(scenario, node("n", cpu="4"), *groups, **gang_scheduling())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from core_tests.scheduling.gangs.groups import APIS, gang_scheduling, group, member, members
+from core_tests.scheduling.gangs.groups import APIS, TEAMS, gang_scheduling, group, member, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, pending_message
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
@@ -64,11 +64,11 @@ def test_the_scheduling_group_field_is_ignored_without_its_feature_gate() -> Non
 
 def test_pod_group_labels_are_ignored_without_the_plugin() -> None:
     async def scenario(harness: SchedulerHarness) -> None:
-        harness.cluster.put(member("a", "train", api=PodGroupAPI.COSCHEDULING))
+        harness.cluster.put(member("a", "train", api=TEAMS))
         await harness.settle()
         assert harness.node_of("a") == "n"
 
-    in_virtual_time(scenario, node("n"), group("train", 3, api=PodGroupAPI.COSCHEDULING))
+    in_virtual_time(scenario, node("n"), group("train", 3, api=TEAMS))
 
 
 def test_a_scheduled_group_has_the_pod_group_scheduled_condition() -> None:
