@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kubestow.api.core import Pod
 from kubestow.api.custom import CustomObject
 from kubestow.api.meta import APIObject
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
-from kubestow.cluster.pods.shapes import PodInfo
 
 _LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -31,7 +31,7 @@ class PodGroup(CustomObject, frozen=True):
     spec: PodGroupSpec = PodGroupSpec()
 
 
-def _group_of(pod: PodInfo) -> str | None:
+def _group_of(pod: Pod) -> str | None:
     return pod.metadata.labels.get(_LABEL)
 
 

@@ -57,7 +57,7 @@ def test_the_groups_are_watched_without_the_gate_of_kubernetes_own() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_a_pod_names_its_group_as_the_api_defines_it(api: PodGroupAPI) -> None:
     harness = PluginHarness(pod_group_apis=CONTRIBUTED)
-    names = harness.cluster.pod_groups.memberships(harness.info(member("a", "train", api=api)))
+    names = list(harness.cluster.pod_groups.memberships(harness.info(member("a", "train", api=api))))
     assert names == [PodGroupName(api.name, "default", "train")]
 
 
@@ -66,7 +66,7 @@ def test_of_several_groups_that_of_kubernetes_comes_first_and_that_of_volcano_la
     metadata = {"annotations": {"scheduling.k8s.io/group-name": "c"}}
     labels = {"scheduling.x-k8s.io/pod-group": "b"}
     all_three = pod("a", labels=labels, metadata=metadata, spec={"schedulingGroup": {"podGroupName": "a"}})
-    groups = harness.cluster.pod_groups.memberships(harness.info(all_three))
+    groups = list(harness.cluster.pod_groups.memberships(harness.info(all_three)))
     assert [name.api for name in groups] == ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh"]
     assert [name.name for name in groups] == ["a", "b", "c"]
 

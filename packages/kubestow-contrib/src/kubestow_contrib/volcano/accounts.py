@@ -495,7 +495,7 @@ def _count(counter: Counter[str], amounts: Amounts, sign: int) -> None:
 
 
 def _job_key(pod: PodInfo) -> JobKey | None:
-    if group := group_of(pod):
+    if group := group_of(pod.pod):
         return JobKey(pod.namespace, group)
     if _queue_annotation(pod):
         return JobKey(pod.namespace, pod.name, pod.uid)

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import msgspec
 
+from kubestow.api.core import Pod
 from kubestow.api.custom import CustomObject
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
-from kubestow.cluster.pods.shapes import PodInfo
 
 _ANNOTATION = "scheduling.k8s.io/group-name"
 
@@ -54,7 +54,7 @@ class PodGroup(CustomObject, frozen=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
-def group_of(pod: PodInfo) -> str | None:
+def group_of(pod: Pod) -> str | None:
     """The name of the pod group that a pod names, None for a pod in none."""
     return pod.metadata.annotations.get(_ANNOTATION)
 

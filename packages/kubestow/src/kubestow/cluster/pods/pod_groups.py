@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kubestow.api.core import Pod
 from kubestow.api.scheduling import PodGroup
 from kubestow.cluster.pods.shapes import PodInfo
 
@@ -25,13 +26,13 @@ class PodGroupAPI:
     #: :class:`kubestow.api.custom.CustomObject`.
     kind: type[Any]
     #: The name of the group that a pod is in, in the pod's namespace; empty or None for a pod in no group of this API.
-    group_of: Callable[[PodInfo], str | None]
+    group_of: Callable[[Pod], str | None]
     #: How many pods a group, given as its struct, needs at the same time, and how many seconds those with nodes wait
     #: for each other before they are bound; None or 0 for the default.
     gang_policy: Callable[[Any], tuple[int, float | None]]
 
 
-def _kubernetes_group_of(pod: PodInfo) -> str | None:
+def _kubernetes_group_of(pod: Pod) -> str | None:
     group = pod.spec.scheduling_group
     return None if group is None else group.pod_group_name
 
@@ -103,7 +104,7 @@ class PodGroups:
         self.apis = (KUBERNETES, *apis)
         self._on_nodes = on_nodes
         self._members: dict[PodGroupName, Members] = {}
-        self._names: dict[str, list[PodGroupName]] = {}
+        self._names: dict[str, tuple[PodGroupName, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -111,9 +112,12 @@ class PodGroups:
     def __iter__(self) -> Iterator[PodGroupName]:
         return iter(self._members)
 
-    def memberships(self, pod: PodInfo) -> list[PodGroupName]:
+    def memberships(self, info: PodInfo) -> Iterator[PodGroupName]:
         """The groups that a pod names, at most one of each API."""
-        return [PodGroupName(api.name, pod.namespace, name) for api in self.apis if (name := api.group_of(pod))]
+        pod = info.pod
+        for api in self.apis:
+            if name := api.group_of(pod):
+                yield PodGroupName(api.name, info.namespace, name)
 
     def members(self, name: PodGroupName) -> Members:
         """The members of a group; empty for a group without any."""
@@ -121,13 +125,13 @@ class PodGroups:
 
     def put(self, info: PodInfo) -> bool:
         """Add or replace a pod; whether it has become a ready member of a group."""
-        names = self.memberships(info)
+        names = tuple(self.memberships(info))
+        if not names:
+            self.remove(info.uid)
+            return False
         for name in self._names.get(info.uid, ()):
             if name not in names:
                 self._leave(name, info.uid)
-        if not names:
-            self._names.pop(info.uid, None)
-            return False
         self._names[info.uid] = names
         became_ready = [self._members.setdefault(name, Members(self._on_nodes)).put(info) for name in names]
         return any(became_ready)

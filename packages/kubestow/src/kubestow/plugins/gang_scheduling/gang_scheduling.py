@@ -248,11 +248,12 @@ class PodGroupLister:
         self._by_kind = {api.kind: api for api in self._apis}
         self.kinds = tuple(self._by_kind)
 
-    def name_for(self, pod: PodInfo) -> PodGroupName | None:
+    def name_for(self, info: PodInfo) -> PodGroupName | None:
         """The group that a pod names; of several, the one whose API comes first."""
+        pod = info.pod
         for api in self._apis:
             if name := api.group_of(pod):
-                return PodGroupName(api.name, pod.namespace, name)
+                return PodGroupName(api.name, info.namespace, name)
         return None
 
     def get(self, name: PodGroupName) -> Any | None:

@@ -109,7 +109,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin, GangSource):
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """The group that a pod names, whether it exists or not."""
-        group_name = KUBERNETES.group_of(pod)
+        group_name = KUBERNETES.group_of(pod.pod)
         if not group_name:
             return None
         name = PodGroupName(KUBERNETES.name, pod.namespace, group_name)

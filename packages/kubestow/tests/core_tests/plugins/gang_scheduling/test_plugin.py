@@ -23,7 +23,7 @@ PODGROUPS = resource_of(PodGroup)
 def test_a_pod_names_its_group_as_the_api_defines_it(api: PodGroupAPI) -> None:
     harness = PluginHarness(pod_group_apis=[TEAMS])
     info = harness.info(member("a", "train", api=api))
-    assert harness.cluster.pod_groups.memberships(info) == [PodGroupName(api.name, "default", "train")]
+    assert list(harness.cluster.pod_groups.memberships(info)) == [PodGroupName(api.name, "default", "train")]
 
 
 def test_a_kubernetes_pod_group_takes_precedence_over_other_apis() -> None:

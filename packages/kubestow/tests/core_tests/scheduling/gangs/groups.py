@@ -28,7 +28,7 @@ class Team(CustomObject, frozen=True):
 TEAMS = PodGroupAPI(
     "example.com",
     Team,
-    lambda pod: pod.labels.get("team"),
+    lambda pod: pod.metadata.labels.get("team"),
     lambda team: (team.spec.min_member, team.spec.schedule_timeout_seconds),
 )
 APIS = (KUBERNETES, TEAMS)
