@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from core_tests.flight_record.records import MemorySink, long_record, recorded, small_record
+from core_tests.scheduling.gangs.groups import TEAMS, group, members
 from kubestow import config
 from kubestow.flight_record.entries import End
 from kubestow.flight_record.exact_replay import replay
+from kubestow.flight_record.recording import ClusterRecorder
 from kubestow.flight_record.redecision import Redecision, redecide
 from kubestow.flight_record.segment import Segment
 from kubestow.flight_record.writer import segment_paths
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.configuration_file import read_configuration
+from kubestow.scheduling.events.resources import with_custom
 from kubestow.testing.builders import node, pod
 from kubestow.testing.memory_cluster import MemoryCluster
+from kubestow.testing.virtual_time import VirtualClock, run
 
 GATES = config.FeatureGates()
 REGISTRY = in_tree_registry()
@@ -102,3 +106,35 @@ def test_a_run_in_several_files_is_replayed_exactly_in_the_first_and_decided_aga
     assert found["default/pod-39"][0]
     assert found["default/large"] == ("", "")
     assert exact.decisions + len(found) >= 41
+
+
+def test_the_pod_groups_of_other_projects_count(tmp_path: Path) -> None:
+    sink, cluster = MemorySink(), MemoryCluster()
+    cluster.put(node("n"))
+    for name, minimum in (("complete", 2), ("incomplete", 3)):
+        cluster.put(group(name, minimum, api=TEAMS))
+        for each in members(2, name, api=TEAMS):
+            cluster.put(each)
+
+    async def record() -> None:
+        recorder = ClusterRecorder(sink, VirtualClock(asyncio.get_running_loop()), with_custom([TEAMS.kind]))
+        recording = asyncio.create_task(recorder.run(cluster))
+        await asyncio.sleep(1)
+        recording.cancel()
+        await asyncio.gather(recording, return_exceptions=True)
+        assert recorder.events["Team"] == 2
+
+    run(record())
+    (tmp_path / "f").write_bytes(sink.content())
+    document = {
+        "apiVersion": config.API_VERSION,
+        "kind": config.KIND,
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}}],
+    }
+    configuration = read_configuration(document, GATES, REGISTRY)
+    result = redecide(Segment(tmp_path / "f"), configuration, REGISTRY, GATES, [TEAMS])
+    assert [each.redecided for each in result.pods] == ["n", "n", "", ""]
+    assert result.remarks == ()
+    result = redecide(Segment(tmp_path / "f"), configuration, REGISTRY, GATES)
+    assert [each.redecided for each in result.pods] == ["n"] * 4
+    assert result.remarks == ("1 resources that only plugins watch were left out",)
