@@ -28,7 +28,7 @@ test: venv
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 simulate: venv
-	@$(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
+	@PYTHONPATH=packages/kubestow/tests:packages/kubestow-contrib/tests $(BIN)/python -m tests.fault_simulation --seeds $(SEEDS) --first $(FIRST_SEED)
 
 lint: venv
 	@$(BIN)/ruff check .
