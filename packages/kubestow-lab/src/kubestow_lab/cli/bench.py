@@ -123,7 +123,7 @@ def bench(
     result = asyncio.run(_run_all(selected, run_options))
     _print(result, output)
     if write_html is not None:
-        from kubestow_lab.scheduler_perf.result_page import html_page
+        from kubestow_lab.scheduler_perf.benchmark_result import html_page
 
         _write(write_html, html_page(result))
     return int(bool(result.failures))
@@ -242,14 +242,13 @@ def _print(result: BenchmarkResult, output: str) -> None:
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
         return
-    from kubestow_lab.scheduler_perf.result_page import result_blocks
+    from kubestow_lab.scheduler_perf.benchmark_result import result_blocks
 
     print_blocks(result_blocks(result))
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, read_result
-    from kubestow_lab.scheduler_perf.result_page import comparison_blocks
+    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, comparison_blocks, read_result
 
     comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:

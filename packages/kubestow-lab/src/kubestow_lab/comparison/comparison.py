@@ -19,7 +19,7 @@ from kubestow_lab.comparison.pod_differences import (
     difference_groups,
     pod_differences,
 )
-from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
 from kubestow_lab.comparison.tables import comparison_blocks
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -55,13 +55,12 @@ class SimulationComparison(Displayed):
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
-        names = sorted(before.keys() & after.keys(), key=_position)
-        return cls(
-            baseline,
-            candidate,
-            pods,
-            {name: MetricChange(name, _metric(name), before[name], after[name]) for name in names},
-        )
+        changed = {}
+        for name in sorted(before.keys() & after.keys(), key=_position):
+            family, dot, _ = name.partition(".")
+            metric = RESOURCE_METRICS[family] if dot else METRICS[name]
+            changed[name] = MetricChange(name, metric, before[name], after[name])
+        return cls(baseline, candidate, pods, changed)
 
     def count(self, change: PodChange) -> int:
         """How many pods have a change."""
@@ -85,8 +84,10 @@ class SimulationComparison(Displayed):
         """Everything as data for JSON; the same input and seed give the same document."""
         return {
             "kind": "SimulationComparison",
-            "baseline": _side(self.baseline),
-            "candidate": _side(self.candidate),
+            **{
+                role: {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
+                for role, side in (("baseline", self.baseline), ("candidate", self.candidate))
+            },
             "thresholds": [
                 {
                     "threshold": found.threshold.text,
@@ -132,20 +133,11 @@ class SimulationComparison(Displayed):
         return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
 
 
-def _metric(name: str) -> Metric:
-    family, dot, _ = name.partition(".")
-    return RESOURCE_METRICS[family] if dot else METRICS[name]
-
-
 def _position(name: str) -> tuple[int, int, str]:
     """The metrics without a resource first, then by kind and resource."""
     family, dot, resource = name.partition(".")
     order = list(RESOURCE_METRICS if dot else METRICS)
     return (int(bool(dot)), order.index(family), "" if resource == "cpu" else resource)
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
 
 
 def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:

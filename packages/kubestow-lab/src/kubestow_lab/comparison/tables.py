@@ -85,15 +85,8 @@ def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
 
 def thresholds_table(checked: Iterable[CheckedThreshold]) -> Table:
     """The thresholds with their values, and whether they are crossed."""
-    table = Table(
-        "threshold",
-        "candidate",
-        "baseline",
-        "limit",
-        "",
-        right=("candidate", "baseline", "limit"),
-        caption="Thresholds",
-    )
+    values_of = ("candidate", "baseline", "limit")
+    table = Table("threshold", *values_of, "", right=values_of, caption="Thresholds")
     for found in checked:
         values = (f"{value:g}" for value in (found.value, found.baseline, found.limit))
         verdict = Span("crossed", "failed") if found.crossed else Span("ok", "passed")

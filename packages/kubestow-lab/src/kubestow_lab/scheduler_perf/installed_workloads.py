@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.test_cases import TestCase, WorkloadPlan, read_test_cases
+from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan, read_test_cases
 
 #: The name of workload files in a folder in scheduler_perf's layout.
 _FILE_NAME = "performance-config.yaml"
@@ -36,14 +34,13 @@ class Selection:
 
     def accepts(self, plan: WorkloadPlan) -> bool:
         """Whether the filters accept a workload."""
-        return self._pattern.search(plan.name) is not None and _has_labels(self.label_filter, plan.labels)
-
-    @property
-    def _pattern(self) -> re.Pattern[str]:
         try:
-            return re.compile(self.name_filter)
+            if re.search(self.name_filter, plan.name) is None:
+                return False
         except re.error as error:
             raise InputError("--filter", f"expected a regular expression: {error}") from None
+        terms = [term for term in self.label_filter.split(",") if term]
+        return all((term.lstrip("+-") in plan.labels) != term.startswith("-") for term in terms)
 
 
 #: Short names of parameters: the first one that a workload has is meant.
@@ -71,7 +68,10 @@ def _named(name: str) -> list[WorkloadPlan]:
     """The workloads of a file, of a folder, of an installed test case, or the installed one of this name."""
     path = Path(name)
     if name and (path.suffix in (".yaml", ".yml") or path.exists()):
-        return _in_files(path)
+        paths = [path] if not path.is_dir() else sorted(path.rglob(_FILE_NAME)) or sorted(path.glob("*.yaml"))
+        if not paths:
+            raise InputError(str(path), f"expected a workload file, or a folder with files named {_FILE_NAME}")
+        return _plans(paths)
     installed = _installed()
     selected = [plan for plan in installed if name in ("", plan.case.name, plan.name)]
     if selected:
@@ -83,26 +83,18 @@ def _named(name: str) -> list[WorkloadPlan]:
     raise InputError(name, f"no such file or installed workload; there are {', '.join(others)}")
 
 
-def _in_files(path: Path) -> list[WorkloadPlan]:
-    paths = [path] if not path.is_dir() else sorted(path.rglob(_FILE_NAME)) or sorted(path.glob("*.yaml"))
-    if not paths:
-        raise InputError(str(path), f"expected a workload file, or a folder with files named {_FILE_NAME}")
-    return [plan for file in paths for plan in _plans(file, read_test_cases(file))]
-
-
-def _plans(file: Path, cases: Iterable[TestCase]) -> list[WorkloadPlan]:
-    return [WorkloadPlan(file, case, workload, workload.params) for case in cases for workload in case.workloads]
+def _plans(files: Iterable[Path]) -> list[WorkloadPlan]:
+    return [
+        WorkloadPlan(file, case, workload, workload.params)
+        for file in files
+        for case in read_test_cases(file)
+        for workload in case.workloads
+    ]
 
 
 @cache
 def _installed() -> list[WorkloadPlan]:
-    folder = Path(str(files("kubestow_lab.scheduler_perf").joinpath("workloads")))
-    return [plan for file in sorted(folder.glob("*.yaml")) for plan in _plans(file, read_test_cases(file))]
-
-
-def _has_labels(text: str, labels: frozenset[str]) -> bool:
-    terms = [term for term in text.split(",") if term]
-    return all((term.lstrip("+-") in labels) != term.startswith("-") for term in terms)
+    return _plans(sorted(Path(__file__).with_name("workloads").glob("*.yaml")))
 
 
 def _with_overrides(plan: WorkloadPlan, overrides: Sequence[str]) -> WorkloadPlan:
@@ -115,12 +107,8 @@ def _with_overrides(plan: WorkloadPlan, overrides: Sequence[str]) -> WorkloadPla
         found = next((candidate for candidate in candidates if candidate in parameters), None)
         if found is None:
             raise InputError("--param", f"{plan.name} has no parameter {name!r}, only {', '.join(parameters)}")
-        parameters[found] = _parsed(text)
+        try:
+            parameters[found] = json.loads(text)
+        except ValueError:
+            parameters[found] = text
     return WorkloadPlan(plan.file, plan.case, plan.workload, parameters)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -30,6 +30,9 @@ _MAPS = frozenset(
     | {"allocatable", "capacity", "limits", "requests", "counters", "overhead", "parameters"}
 )
 
+#: The fields of a selector, whose keys are fields even where maps are expected.
+_SELECTOR = ("matchLabels", "matchExpressions")
+
 #: Versions whose objects have the form of another one, which every API server of this minor version serves.
 _EQUIVALENT_VERSIONS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
 
@@ -91,9 +94,14 @@ class ObjectTemplate:
         def value(match: re.Match[str]) -> str:
             line = self._text.count("\n", 0, match.start()) + 1
             try:
-                return _format(_evaluate(match[2], values))
+                found, rest = _call(_TOKEN.findall(match[2]), values)
+                if rest:
+                    raise _Problem(f"unexpected {rest[0]!r}")
             except _Problem as problem:
                 raise InputError(self._subject, str(problem), place=f"line {line}: {match[0]}") from None
+            if isinstance(found, bool):
+                return str(found).lower()
+            return str(int(found)) if isinstance(found, float) and found.is_integer() else str(found)
 
         return _EXPRESSION.sub(value, self._text)
 
@@ -117,20 +125,6 @@ class _Problem(Exception):
     """An expression cannot be evaluated."""
 
 
-def _format(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _evaluate(expression: str, values: Mapping[str, Any]) -> Any:
-    tokens = _TOKEN.findall(expression)
-    value, rest = _call(tokens, values)
-    if rest:
-        raise _Problem(f"unexpected {rest[0]!r}")
-    return value
-
-
 def _call(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Sequence[str]]:
     """The value of a call or operand at the start of the tokens, and the tokens after it."""
     if not tokens:
@@ -141,7 +135,10 @@ def _call(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Sequen
     arguments = []
     while rest and rest[0] != ")":
         argument, rest = _operand(rest, values)
-        arguments.append(_number(argument))
+        try:
+            arguments.append(float(argument))
+        except (TypeError, ValueError):
+            raise _Problem(f"expected a number, got {argument!r}") from None
     try:
         return _FUNCTIONS[name](*arguments), rest
     except TypeError:
@@ -167,13 +164,6 @@ def _operand(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Seq
     raise _Problem(f"unknown {first!r}, expected {known}, a literal or one of {', '.join(_FUNCTIONS)}")
 
 
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise _Problem(f"expected a number, got {value!r}") from None
-
-
 def _with_field_names(value: Any) -> Any:
     """The object with the spelling of its fields: Go accepts ``NodeAffinityPolicy`` for ``nodeAffinityPolicy``."""
     if isinstance(value, list):
@@ -182,11 +172,7 @@ def _with_field_names(value: Any) -> Any:
         return value
     return {
         str(key)[:1].lower() + str(key)[1:]: item
-        if key in _MAPS and isinstance(item, dict) and not _is_selector(item)
+        if key in _MAPS and isinstance(item, dict) and item.keys().isdisjoint(_SELECTOR)
         else _with_field_names(item)
         for key, item in value.items()
     }
-
-
-def _is_selector(value: Object) -> bool:
-    return "matchLabels" in value or "matchExpressions" in value

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
-from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.object_templates import Object
 from kubestow_lab.scheduler_perf.operations import CreatePods, DeletePods, seconds
-from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, has_labels
+from kubestow_lab.scheduler_perf.pod_tracker import PodRecord
 from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
 
@@ -18,12 +18,9 @@ class PodCreation:
     def __init__(self, session: Session, operation: CreatePods, index: int) -> None:
         self._session, self._operation = session, operation
         self.namespace = operation.namespace or f"namespace-{index}"
-        self._template = self._find_template()
+        path = operation.pod_template_path or session.plan.case.default_pod_template_path
+        self._template = session.template(path) if path else None
         self._prepared: list[tuple[str, Creation]] = []
-
-    def _find_template(self) -> ObjectTemplate | None:
-        path = self._operation.pod_template_path or self._session.plan.case.default_pod_template_path
-        return self._session.template(path) if path else None
 
     async def prepare(self) -> None:
         """Create the namespace and the volumes, and encode the pods."""
@@ -124,11 +121,7 @@ async def delete_pods(session: Session, operation: DeletePods) -> None:
     if not operation.delete_pods_per_second:
         await session.cluster.delete_pods(operation.namespace, operation.label_selector)
         return
-    pods = [
-        pod
-        for pod in session.tracker.pods(operation.namespace)
-        if pod.exists and has_labels(pod, operation.label_selector)
-    ]
+    pods = [pod for pod in session.tracker.pods(operation.namespace, operation.label_selector) if pod.exists]
     async for number in session.paced(len(pods), operation.delete_pods_per_second):
         await session.cluster.delete(ObjectIdentity("v1", "Pod", operation.namespace, pods[number].name))
 

@@ -68,7 +68,8 @@ class PodTracker:
 
     def pods(self, namespace: str, labels: Mapping[str, str] | None = None) -> list[PodRecord]:
         """The pods of a namespace with all these labels, deleted ones included."""
-        return [record for record in self._pods.get(namespace, {}).values() if has_labels(record, labels)]
+        records = self._pods.get(namespace, {}).values()
+        return [record for record in records if not labels or labels.items() <= record.labels.items()]
 
     def scheduled(self, namespace: str, labels: Mapping[str, str] | None = None) -> int:
         """How many existing pods of a namespace are bound."""
@@ -130,8 +131,3 @@ class PodTracker:
     def _deleted(self, record: PodRecord) -> None:
         self._scheduled[record.namespace] -= record.is_scheduled
         record.exists = False
-
-
-def has_labels(record: PodRecord, labels: Mapping[str, str] | None) -> bool:
-    """Whether a pod has all these labels."""
-    return not labels or labels.items() <= record.labels.items()

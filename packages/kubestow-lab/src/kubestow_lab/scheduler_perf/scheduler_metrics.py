@@ -85,10 +85,7 @@ def durations_between(before: Snapshot, after: Snapshot) -> list[DurationResult]
         if calls <= 0:
             continue
         buckets = {bound: count - start.buckets.get(bound, 0.0) for bound, count in end.buckets.items()}
-        p50, p99 = (_finite(histogram_quantile(quantile, buckets), total / calls) for quantile in (0.5, 0.99))
-        results.append(DurationResult(name, plugin, int(calls), total / calls, p50, p99))
+        mean, quantiles = total / calls, [histogram_quantile(quantile, buckets) for quantile in (0.5, 0.99)]
+        p50, p99 = (value if math.isfinite(value) else mean for value in quantiles)
+        results.append(DurationResult(name, plugin, int(calls), mean, p50, p99))
     return sorted(results, key=lambda result: -result.calls * result.mean)
-
-
-def _finite(value: float, otherwise: float) -> float:
-    return value if math.isfinite(value) else otherwise

@@ -18,11 +18,11 @@ from typing import Any
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.config import API_VERSION, KIND, FeatureGates
-from kubestow.config.document import DocumentError, parse_document
 from kubestow.errors import InputError
 from kubestow.process import WallClock, stop_process
 from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
 from kubestow_lab.scheduler_perf.session import WorkloadFailed
+from kubestow_lab.scheduler_perf.test_cases import read_document
 
 #: The client limits of scheduler_perf.
 _QPS, _BURST = 5000, 5000
@@ -82,12 +82,7 @@ def scheduler_configuration(file: Path | None, kubeconfig: str = "") -> dict[str
     """
     data: Any = {"apiVersion": API_VERSION, "kind": KIND}
     if file is not None:
-        try:
-            data = parse_document(file.read_bytes()).data
-        except OSError as error:
-            raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
-        except DocumentError as error:
-            raise InputError(str(file), str(error)) from None
+        data = read_document(file).data
         if not isinstance(data, dict):
             raise InputError(str(file), f"expected a {KIND}")
     connection = {**(data.get("clientConnection") or {}), "kubeconfig": kubeconfig, "qps": _QPS, "burst": _BURST}
@@ -102,7 +97,9 @@ async def scheduler_process(
 
     ``master`` is the URL of an API server without a kubeconfig. Raises WorkloadFailed if the scheduler does not start.
     """
-    port = _free_port()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
     with TemporaryDirectory(prefix="kubestow-bench-") as directory:
         config = Path(directory) / "scheduler-configuration.json"
         config.write_text(json.dumps(configuration))
@@ -150,13 +147,6 @@ async def _wait_until(ready: asyncio.Event, scheduler: MeasuredScheduler) -> Non
         for task in (waiting, failing):
             task.cancel()
         await asyncio.gather(waiting, failing, return_exceptions=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

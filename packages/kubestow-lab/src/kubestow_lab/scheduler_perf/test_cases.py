@@ -136,14 +136,19 @@ class WorkloadPlan:
         )
 
 
-def read_test_cases(file: Path) -> list[TestCase]:
-    """The test cases of a workload file. Raises InputError with the file, the place and what was expected."""
+def read_document(file: Path) -> Document:
+    """The content of a YAML or JSON file. Raises InputError."""
     try:
-        document = parse_document(file.read_bytes())
+        return parse_document(file.read_bytes())
     except OSError as error:
         raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
     except DocumentError as error:
         raise InputError(str(file), str(error)) from None
+
+
+def read_test_cases(file: Path) -> list[TestCase]:
+    """The test cases of a workload file. Raises InputError with the file, the place and what was expected."""
+    document = read_document(file)
     if not isinstance(document.data, list):
         raise InputError(str(file), "expected a list of test cases")
     for duplicate in document.duplicates:

@@ -88,13 +88,10 @@ async def run_workload(plan: WorkloadPlan, options: RunOptions, progress: RunPro
     try:
         return await _run(plan, options, progress)
     except ExceptionGroup as group:  # of requests that are in flight together
-        raise _first_cause(group) from group
-
-
-def _first_cause(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        cause: Exception = group
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        raise cause from group
 
 
 async def _run(plan: WorkloadPlan, options: RunOptions, progress: RunProgress) -> WorkloadResult:

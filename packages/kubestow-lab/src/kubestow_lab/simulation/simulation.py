@@ -164,13 +164,17 @@ class _Run:
             clock, recorder, departures=options.departures, replaces=options.replacements
         )
         self._load(api)
-        self._scheduler = scheduler = self._new_scheduler(
-            Environment(api, clock, Random(options.seed), recorder, FirstByName() if options.ties == "name" else None)
+        given, ties = self._simulation, FirstByName() if options.ties == "name" else None
+        assert isinstance(given.configuration, config.KubeSchedulerConfiguration)
+        self._scheduler = scheduler = Scheduler(
+            given.configuration,
+            registry=given.registry(),
+            environment=Environment(api, clock, Random(options.seed), recorder, ties),
+            gates=given.gates,
+            pod_max_in_unschedulable_pods=options.unschedulable_timeout,
         )
-        given = self._simulation
-        for obj in custom_objects(
-            (*given.cluster.custom_resources, *given.arrivals.custom_resources), scheduler.custom_kinds
-        ):
+        custom_resources = (*given.cluster.custom_resources, *given.arrivals.custom_resources)
+        for obj in custom_objects(custom_resources, scheduler.custom_kinds):
             api.put(obj)
         self._timeline = self._new_timeline()
         running = asyncio.create_task(scheduler.run())
@@ -182,27 +186,12 @@ class _Run:
             running.cancel()
             await asyncio.wait((running,))
 
-    def _new_scheduler(self, environment: Environment) -> Scheduler:
-        simulation = self._simulation
-        configuration = simulation.configuration
-        assert isinstance(configuration, config.KubeSchedulerConfiguration)
-        return Scheduler(
-            configuration,
-            registry=simulation.registry(),
-            environment=environment,
-            gates=simulation.gates,
-            pod_max_in_unschedulable_pods=self._options.unschedulable_timeout,
-        )
-
     def _load(self, api: SimulatedCluster) -> None:
         """Everything that exists at the start but the pending pods, which arrive once the scheduler runs."""
         cluster = self._simulation.cluster
         objects = in_load_order((*cluster.objects, *self._simulation.arrivals.objects))
-        for obj in itertools.chain(cluster.nodes, objects):
+        for obj in itertools.chain(cluster.nodes, objects, (pod for pod in cluster.pods if pod.spec.node_name)):
             api.put(obj)
-        for pod in cluster.pods:
-            if pod.spec.node_name:
-                api.put(pod)
 
     def _new_timeline(self) -> Timeline:
         arriving = [arrival.pod for arrival in (*self._pending, *self._simulation.arrivals.pods)]
@@ -294,20 +283,16 @@ class _Run:
             resources=tuple(self._timeline.resources),
             api=self._api,
             remarks=tuple(self._remarks(settled)),
-            run=self._summary_of_run(now),
+            run={
+                "seed": self._options.seed,
+                "ties": self._options.ties,
+                "seconds": round(now, 6),
+                "attempts": self._recorder.counts.attempts,
+                "preemptions": self._recorder.counts.preemptions,
+            },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
         )
-
-    def _summary_of_run(self, now: float) -> dict[str, Any]:
-        counts, options = self._recorder.counts, self._options
-        return {
-            "seed": options.seed,
-            "ties": options.ties,
-            "seconds": round(now, 6),
-            "attempts": counts.attempts,
-            "preemptions": counts.preemptions,
-        }
 
     def _why_untried(self, uid: str) -> str:
         """Why no attempt was made to schedule a pod."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,7 +25,35 @@ NAMES = tuple(DESCRIPTIONS)
 
 def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping[str, float]) -> tuple[float, ...]:
     """The objectives of a result; ``prices`` are those of nodes by name."""
-    return tuple(_FIGURES[name](result, prices) for name in objectives)
+    return tuple(_figure(name, result, prices) for name in objectives)
+
+
+def _figure(objective: str, result: SimulationResult, prices: Mapping[str, float]) -> float:
+    match objective:
+        case "pending":
+            return result.count(OutcomeState.PENDING)
+        case "fragmentation":
+            figures = [share for name, share in result.fragmentation.items() if result.utilisation[name]]
+            return float(np.mean(figures)) if figures else 0.0
+        case "spread":
+            return float(np.mean([_deviation(result, resource) for resource in ("cpu", "memory")]))
+        case "nodes":
+            return sum(1 for state in result.nodes if state.pods)
+        case "cost":
+            return float(sum(prices[state.name] for state in result.nodes if state.pods))
+        case "preemptions":
+            return float(result.run["preemptions"])
+    raise ValueError(f"no objective {objective!r}")
+
+
+def _deviation(result: SimulationResult, resource: str) -> float:
+    """The standard deviation of the nodes' requested shares of a resource; 0 if no node has it."""
+    shares = [
+        state.requested.get(resource, 0) / state.allocatable[resource]
+        for state in result.nodes
+        if state.allocatable.get(resource)
+    ]
+    return float(np.std(shares)) if shares else 0.0
 
 
 def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
@@ -53,46 +81,3 @@ def _prices(space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
             raise InputError(space.subject, problem, place="prices.values")
         prices[node.metadata.name] = listed.values[value]
     return prices
-
-
-def _pending(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return result.count(OutcomeState.PENDING)
-
-
-def _fragmentation(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    figures = [share for name, share in result.fragmentation.items() if result.utilisation[name]]
-    return float(np.mean(figures)) if figures else 0.0
-
-
-def _spread(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    deviations = []
-    for resource in ("cpu", "memory"):
-        shares = [
-            state.requested.get(resource, 0) / state.allocatable[resource]
-            for state in result.nodes
-            if state.allocatable.get(resource)
-        ]
-        deviations.append(float(np.std(shares)) if shares else 0.0)
-    return float(np.mean(deviations))
-
-
-def _nodes(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return sum(1 for state in result.nodes if state.pods)
-
-
-def _cost(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return float(sum(prices[state.name] for state in result.nodes if state.pods))
-
-
-def _preemptions(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return float(result.run["preemptions"])
-
-
-_FIGURES: Mapping[str, Callable[[SimulationResult, Mapping[str, float]], float]] = {
-    "pending": _pending,
-    "fragmentation": _fragmentation,
-    "spread": _spread,
-    "nodes": _nodes,
-    "cost": _cost,
-    "preemptions": _preemptions,
-}

@@ -74,20 +74,15 @@ class _Problem:
 
     def evaluate(self, candidate: Candidate | None) -> Figures | str:
         """The objectives of a candidate, None for the base configuration; the message of an error."""
+        figures = []
         try:
-            return self._figures(candidate)
+            tried: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
+            for run in range(self.runs):
+                options = replace(self.simulation, seed=self.simulation.seed + run)
+                simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=options)
+                figures.append(measure(simulation.run(), self.objectives, self.prices))
         except KubestowError as error:  # as text, because it may come from another process
             return str(error)
-
-    def _figures(self, candidate: Candidate | None) -> Figures:
-        configuration: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
-        figures = []
-        for run in range(self.runs):
-            options = replace(self.simulation, seed=self.simulation.seed + run)
-            simulation = Simulation(
-                self.cluster, self.arrivals, configuration, self.plugins, self.gates, options=options
-            )
-            figures.append(measure(simulation.run(), self.objectives, self.prices))
         return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
 
 
@@ -121,7 +116,6 @@ def tune(
     if not isinstance(base, config.KubeSchedulerConfiguration):
         base = read_configuration(base, gates, registry)
     space.check(base, registry, gates)
-    prices = check_objectives(objectives, space, cluster)
     problem = _Problem(
         cluster=cluster.altered(),  # without its manifests, which no trial reads
         arrivals=arrivals,
@@ -130,12 +124,12 @@ def tune(
         gates=gates,
         space=space,
         objectives=tuple(objectives),
-        prices=prices,
+        prices=check_objectives(objectives, space, cluster),
         runs=options.runs,
         simulation=options.simulation,
     )
     search = _Search(space, options)
-    own = _processes(processes or _cores(), plugins) if executor is None else None
+    own = _processes(processes, plugins) if executor is None else None
     with own or nullcontext():
         evaluate = _evaluation(problem, executor or own)
         for generation in search.generations():
@@ -169,24 +163,20 @@ def _failure(space: SearchSpace, candidate: Candidate | None, message: str) -> s
     return f"the values {values} cannot be simulated together: {message}"
 
 
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
+    """A pool of processes, one for each core that this process may use unless ``count`` is given.
 
-
-def _processes(count: int, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
-    """A pool of processes, None if there should be only one or if the plugins cannot be imported in others."""
-    if count == 1 or not all(map(_can_be_imported, plugins)):
+    None if there should be only one, or if the plugins cannot be imported in others.
+    """
+    if count is None:
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A module that was loaded from a file is known in this process only.
+    packages = {plugin.__module__.partition(".")[0] for plugin in plugins}
+    if count == 1 or any(name == "__main__" or PathFinder.find_spec(name) is None for name in packages):
         return None
     context = get_context("forkserver")  # forking this process is not safe, because it may have threads
     context.set_forkserver_preload([__name__])
     return ProcessPoolExecutor(count, context)
-
-
-def _can_be_imported(plugin: type[Plugin]) -> bool:
-    """Whether other processes find the plugin's package; a module that was loaded from a file is known here only."""
-    package = plugin.__module__.partition(".")[0]
-    return package != "__main__" and PathFinder.find_spec(package) is not None
 
 
 def _evaluation(

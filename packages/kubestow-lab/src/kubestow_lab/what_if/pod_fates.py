@@ -106,15 +106,13 @@ class NodeRemoval(Displayed):
         if self.preempted:
             keys = ", ".join(outcome.key for outcome in self.preempted[:_FEW_PODS])
             yield Paragraph(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}")
-        if self.pods:
-            yield _pods(self.pods) if len(self.pods) <= _FEW_PODS else _owners(self.pods)
-
-
-def _pods(pods: Iterable[PodFate]) -> Table:
-    table = Table("pod", "from", "fate", "to", "why", right=())
-    for pod in pods:
-        table.add(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
-    return table
+        if len(self.pods) > _FEW_PODS:
+            yield _owners(self.pods)
+        elif self.pods:
+            table = Table("pod", "from", "fate", "to", "why", right=())
+            for pod in self.pods:
+                table.add(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
+            yield table
 
 
 def _owners(pods: Iterable[PodFate]) -> Table:

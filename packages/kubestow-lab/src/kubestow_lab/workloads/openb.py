@@ -64,12 +64,16 @@ def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_no
     """
     files = list_files(directory, pod_list=pod_list, node_list=node_list)
     nodes = [gpu.node(name, shape) for name, shape in read_nodes(files.nodes)]
-    pods = sorted(read_pods(files.pods, timed=timed), key=lambda pod: pod.created)
+    pods: list[Object] = []
+    for pod in sorted(read_pods(files.pods, timed=timed), key=lambda pod: pod.created):
+        pods.append(gpu.pod(pod.name, pod.shape))
+        if timed and pod.duration is not None:
+            pods[-1]["metadata"]["annotations"] = {DURATION: f"{pod.duration}s"}
     return Workload(
         title=f"openb, {len(nodes):,} nodes and the {len(pods):,} pods of the list {pod_list!r}",
         attribution=ATTRIBUTION,
         nodes=tuple(nodes),
-        pods=tuple(_manifest(pod, timed=timed) for pod in pods),
+        pods=tuple(pods),
     )
 
 
@@ -103,13 +107,6 @@ def _list_file(directory: Path, pattern: str, name: str) -> Path:
     prefix, suffix = pattern.split("{}")
     lists = sorted(p.name.removeprefix(prefix).removesuffix(suffix) for p in directory.glob(pattern.format("*")))
     raise InputError(str(path), f"no such file, available lists: {', '.join(lists) or 'none'}")
-
-
-def _manifest(pod: TracePod, *, timed: bool) -> Object:
-    manifest = gpu.pod(pod.name, pod.shape)
-    if timed and pod.duration is not None:
-        manifest["metadata"]["annotations"] = {DURATION: f"{pod.duration}s"}
-    return manifest
 
 
 def _pod_shape(row: _Row) -> PodShape:
