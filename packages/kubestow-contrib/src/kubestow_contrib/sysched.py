@@ -147,12 +147,7 @@ class SySched(ScorePlugin):
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
         on(EventResource.NODE, Action.ADD, requeues=False),
-        on(
-            SeccompProfile,
-            Action.ADD | Action.UPDATE | Action.DELETE,
-            invalidates=Invalidation.ALL,
-            requeues=False,
-        ),
+        on(SeccompProfile, Action.ADD | Action.UPDATE | Action.DELETE, invalidates=Invalidation.ALL, requeues=False),
     )
 
     def __init__(self, args: SySchedArgs, handle: Handle) -> None:

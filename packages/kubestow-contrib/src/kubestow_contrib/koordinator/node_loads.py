@@ -28,13 +28,7 @@ from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.koordinator.args import CustomUsageThresholds, LoadAwareSchedulingArgs
-from kubestow_contrib.koordinator.node_metric import (
-    AggregationKey,
-    NodeMetric,
-    NodeReport,
-    Vector,
-    read_report,
-)
+from kubestow_contrib.koordinator.node_metric import AggregationKey, NodeMetric, NodeReport, Vector, read_report
 from kubestow_contrib.koordinator.node_usage import NodeLoad, PodContributions
 from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -132,16 +133,12 @@ class NodeCapacity:
         """The reported capacities of all rows, NaN where there is none."""
         table, cached = self._usage.table, self._columns
         if cached is None or cached[:2] != (table.structure, self._usage.version):
-            capacity = np.fromiter((_cpu(node) for node in table.objects), np.float64, len(table))
+            capacity = np.full(len(table), math.nan)
+            for row, node in enumerate(table.objects):
+                with suppress(KeyError, InvalidQuantity):
+                    capacity[row] = millis(node.status.capacity["cpu"])
             cached = self._columns = table.structure, self._usage.version, capacity
         return cached[2]
-
-
-def _cpu(node: Node) -> float:
-    try:
-        return millis(node.status.capacity["cpu"])
-    except (KeyError, InvalidQuantity):
-        return math.nan
 
 
 class ChangedNodes:

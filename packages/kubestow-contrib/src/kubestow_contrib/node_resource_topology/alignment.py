@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import Container
 from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import Shape
@@ -17,8 +16,6 @@ from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, amo
 
 Amounts = Mapping[str, int]
 """Millicores of CPU, bytes, or counts, by resource."""
-
-_ALWAYS = "Always"
 
 
 class ContainerRequests(NamedTuple):
@@ -43,7 +40,12 @@ class PodRequests(NamedTuple):
     def of(cls, shape: Shape) -> PodRequests:
         """The requests of a shape."""
         spec = shape.spec
-        init = tuple(ContainerRequests(_kind(each), _amounts(each.resources.requests)) for each in spec.init_containers)
+        init = tuple(
+            ContainerRequests(
+                "sidecar" if each.restart_policy == "Always" else "init", _amounts(each.resources.requests)
+            )
+            for each in spec.init_containers
+        )
         apps = tuple(ContainerRequests("", _amounts(each.resources.requests)) for each in spec.containers)
         together: dict[str, int] = {}
         for container in apps:
@@ -94,10 +96,6 @@ def is_in_zones(resource: str) -> bool:
 def is_at_node_level(resource: str) -> bool:
     """Whether a resource may belong to no zone, such as storage, and devices of any place."""
     return resource in ("storage", "ephemeral-storage") or not is_native(resource)
-
-
-def _kind(init_container: Container) -> str:
-    return "sidecar" if init_container.restart_policy == _ALWAYS else "init"
 
 
 def _amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:

@@ -78,14 +78,10 @@ def limits(shape: Shape) -> tuple[int, int]:
     """The limits of a pod, CPU (millicores) and memory (bytes), at least what it requests."""
     found = _limits.get(shape.family)
     if found is None:
-        found = _limits[shape.family] = _limits_of(shape)
+        cpu, memory = _effective(shape, lambda container: container.resources.limits)
+        requested_cpu, requested_memory = requests(shape)
+        found = _limits[shape.family] = max(cpu, requested_cpu), max(memory, requested_memory)
     return found
-
-
-def _limits_of(shape: Shape) -> tuple[int, int]:
-    cpu, memory = _effective(shape, lambda container: container.resources.limits)
-    requested_cpu, requested_memory = requests(shape)
-    return max(cpu, requested_cpu), max(memory, requested_memory)
 
 
 def cpu_and_memory(quantities: Mapping[str, Quantity]) -> tuple[int, int]:

@@ -86,7 +86,7 @@ class TargetLoadPacking(ScorePlugin):
         super().__init__(args, handle)
         self._target, self._multiplier, self._default_cpu = args.target, args.multiplier, args.default_cpu
         self._estimates: WeakKeyDictionary[ShapeFamily, tuple[int]] = WeakKeyDictionary()
-        self._collector = Collector(self.name, handle, args.source(handle), self._collected)
+        self._collector = Collector(self.name, handle, args.source(handle), lambda: self._recent_pods.refresh())
         self._capacity = NodeCapacity(self._collector.usage)
         self._recent_pods = RecentPods(handle, self._estimate, 1, self._shown_until)
 
@@ -125,9 +125,6 @@ class TargetLoadPacking(ScorePlugin):
         else:
             score = target * (MAX_SCORE - predicted) / max(MAX_SCORE - target, 1e-9) if predicted <= MAX_SCORE else 0.0
         return math.floor(score + 0.5)
-
-    def _collected(self) -> bool:
-        return self._recent_pods.refresh()
 
     def _shown_until(self, node_name: str) -> float:
         sample = self._collector.usage.samples.get(node_name)
