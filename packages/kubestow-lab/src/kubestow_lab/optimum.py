@@ -160,7 +160,13 @@ class _Search:
             unmodelled=dict(state.unmodelled),
             ineligible=dict(state.ineligible),
             refused=refused,
-            moves=tuple(self._moves(greedy, candidates[best])),
+            moves=tuple(
+                Move(
+                    f"{pod.metadata.namespace}/{pod.metadata.name}", greedy.get(uid, ""), candidates[best].get(uid, "")
+                )
+                for uid, pod in state.pods.items()
+                if greedy.get(uid) != candidates[best].get(uid)
+            ),
         )
 
     # -- candidates ------------------------------------------------------------------------------------------------
@@ -224,10 +230,3 @@ class _Search:
             nodes_used=int((nodes.pod_count > 0).sum()),
             utilisation=utilisation,
         )
-
-    def _moves(self, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Move]:
-        """The pods that are on another node, or on none, in the order of arrival."""
-        for uid, pod in self._state.pods.items():
-            source, target = before.get(uid, ""), after.get(uid, "")
-            if source != target:
-                yield Move(f"{pod.metadata.namespace}/{pod.metadata.name}", source, target)

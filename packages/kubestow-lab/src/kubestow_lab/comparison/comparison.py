@@ -178,11 +178,11 @@ def compare(
         )
         for side in (baseline, candidate)
     ]
-    results = [simulation.run(partial(_of_both, progress, number)) for number, simulation in enumerate(simulations)]
+
+    def report(finished: int, done: SimulationProgress) -> None:
+        """The progress of both simulations, of which some are finished."""
+        progress(SimulationProgress(finished * done.total + done.pods, 2 * done.total, done.time))
+
+    results = [simulation.run(partial(report, number)) for number, simulation in enumerate(simulations)]
     sides = [Side(name, result) for name, result in zip(names, results, strict=True)]
     return SimulationComparison.of(*sides)
-
-
-def _of_both(progress: Callable[[SimulationProgress], None], simulation: int, done: SimulationProgress) -> None:
-    """Report the progress of the first or second simulation as that of both."""
-    progress(SimulationProgress(simulation * done.total + done.pods, 2 * done.total, done.time))

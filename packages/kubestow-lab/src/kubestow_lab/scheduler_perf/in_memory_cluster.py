@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -105,7 +105,7 @@ class InMemoryCluster:
         ]
 
     async def watch_pods(self, subscriber: Subscriber) -> None:
-        await self.memory.subscribe([PODS], _OnlyPods(subscriber))
+        await self.memory.subscribe([PODS], subscriber)
 
     def _remove(self, obj: Any) -> None:
         if not obj.metadata.finalizers:
@@ -152,21 +152,3 @@ def _required(api_version: str, kind: str) -> Resource:
     if resource is None:
         raise InputError("--core", f"has no objects of kind {kind!r} of {api_version}; run it with an API server")
     return resource
-
-
-class _OnlyPods:
-    """A subscriber without the changes of other kinds: a memory cluster delivers those of all."""
-
-    def __init__(self, subscriber: Subscriber) -> None:
-        self._subscriber = subscriber
-
-    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        if resource is PODS:
-            self._subscriber.replace(resource, objects)
-
-    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        if resource is PODS:
-            self._subscriber.apply(resource, event_type, obj)
-
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """Objects in memory are decoded already."""

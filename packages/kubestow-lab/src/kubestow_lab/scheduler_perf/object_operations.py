@@ -8,7 +8,7 @@ import logging
 from kubestow.errors import APIError, InputError
 from kubestow.log_fields import fields
 from kubestow_lab.scheduler_perf.clusters import ObjectIdentity, reference_to
-from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.object_templates import Object
 from kubestow_lab.scheduler_perf.operations import (
     AllocateResourceClaims,
     Churn,
@@ -90,22 +90,17 @@ async def churn(session: Session, operation: Churn, index: int) -> None:
                 if reference is not None:
                     await session.cluster.delete(reference)
                     continue
-                created = await _create_churned(session, template, namespace)
+                obj = template.object(0, 1)
+                if obj.get("kind") == "Pod":
+                    await session.ensure_priority_class(obj)
+                await session.create(obj, namespace)
+                namespaced = await session.cluster.is_namespaced(obj.get("apiVersion", "v1"), obj["kind"])
             except APIError as error:
                 _log.warning("churn: %s", error, extra=fields(err=error))
                 continue
             if operation.mode == "recreate":
-                existing[slot] = created
+                existing[slot] = reference_to(obj, namespace if namespaced else "")
         rounds += 1
-
-
-async def _create_churned(session: Session, template: ObjectTemplate, namespace: str) -> ObjectIdentity:
-    obj = template.object(0, 1)
-    if obj.get("kind") == "Pod":
-        await session.ensure_priority_class(obj)
-    await session.create(obj, namespace)
-    namespaced = await session.cluster.is_namespaced(obj.get("apiVersion", "v1"), obj["kind"])
-    return reference_to(obj, namespace if namespaced else "")
 
 
 _MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"

@@ -77,11 +77,6 @@ class ObjectTemplate:
         except UnicodeDecodeError as error:
             raise InputError(str(file), f"invalid UTF-8: {error.reason} at byte {error.start}") from None
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether all objects of the template are equal."""
-        return not self._has_expressions
-
     def object(self, index: int, count: int, parameters: Mapping[str, Any] | None = None) -> Object:
         """The object number ``index`` of ``count``. Raises InputError."""
         if self._has_expressions:

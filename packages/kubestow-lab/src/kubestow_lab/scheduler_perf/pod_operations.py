@@ -33,8 +33,15 @@ class PodCreation:
     async def _prepare_pod(self, number: int) -> tuple[str, Creation]:
         """The name and the creation of a pod."""
         session, operation = self._session, self._operation
-        if self._template is None:
-            pod = _default_pod()
+        if self._template is None:  # a pod of scheduler_perf's size
+            resources = {"cpu": "100m", "memory": "500Mi"}
+            container = {
+                "name": "pause",
+                "image": "registry.k8s.io/pause:3.10.1",
+                "ports": [{"containerPort": 80}],
+                "resources": {"requests": resources, "limits": resources},
+            }
+            pod: Object = {"metadata": {"generateName": "pod-"}, "spec": {"containers": [container]}}
         else:
             pod = self._template.object(number, operation.count, operation.template_params)
         pod |= {"apiVersion": "v1", "kind": "Pod"}
@@ -102,18 +109,6 @@ class PodCreation:
             await self._session.cluster.delete(reference, immediately=True)
             number += 1
             await self._create([await self._prepare_pod(number % max(1, self._operation.count))])
-
-
-def _default_pod() -> Object:
-    """A pod without a template, of scheduler_perf's size."""
-    resources = {"cpu": "100m", "memory": "500Mi"}
-    container = {
-        "name": "pause",
-        "image": "registry.k8s.io/pause:3.10.1",
-        "ports": [{"containerPort": 80}],
-        "resources": {"requests": resources, "limits": resources},
-    }
-    return {"metadata": {"generateName": "pod-"}, "spec": {"containers": [container]}}
 
 
 async def delete_pods(session: Session, operation: DeletePods) -> None:

@@ -43,7 +43,7 @@ class PodRecord:
 
 
 class PodTracker:
-    """Subscribes to the pods of a cluster.
+    """Subscribes to the pods of a cluster. Changes of other kinds, which a cluster in memory delivers too, are ignored.
 
     A pod is bound at the time its binding arrives here, so the delays of the API server and of its watch are part of
     every measured time. ``on_bound`` is called for each pod when it is bound; ``bound`` counts them. ``synced`` is set
@@ -91,6 +91,8 @@ class PodTracker:
     # -- Subscriber ---------------------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        if resource.kind != "Pod":
+            return
         seen = {(pod.metadata.namespace, pod.metadata.name) for pod in objects}
         for namespace, records in self._pods.items():
             for name, record in records.items():
@@ -101,6 +103,8 @@ class PodTracker:
         self.synced.set()
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if resource.kind != "Pod":
+            return
         if event_type == "DELETED":
             self._deleted(self._record(obj.metadata.namespace, obj.metadata.name))
         else:

@@ -115,9 +115,17 @@ async def scheduler_process(
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kubestow", "run", *arguments), stderr=asyncio.subprocess.PIPE
         )
-        ready, lines = asyncio.Event(), deque[str](maxlen=_KEPT_LINES)
-        assert process.stderr is not None
-        reading = asyncio.create_task(_read(process.stderr, ready, lines))
+        ready, lines, log = asyncio.Event(), deque[str](maxlen=_KEPT_LINES), process.stderr
+        assert log is not None
+
+        async def read_log() -> None:
+            """To its end, so that the process never blocks on writing."""
+            async for line in log:
+                if _READY in line:
+                    ready.set()
+                lines.append(line.decode(errors="replace").strip())
+
+        reading = asyncio.create_task(read_log())
         scheduler = MeasuredScheduler(process, f"https://127.0.0.1:{port}", lines, reading)
         try:
             await _wait_until(ready, scheduler)
@@ -125,14 +133,6 @@ async def scheduler_process(
         finally:
             await stop_process(process, _STOP_TIMEOUT)
             await reading
-
-
-async def _read(stream: asyncio.StreamReader, ready: asyncio.Event, lines: deque[str]) -> None:
-    """Read the log to its end, so that the process never blocks on writing."""
-    async for line in stream:
-        if _READY in line:
-            ready.set()
-        lines.append(line.decode(errors="replace").strip())
 
 
 async def _wait_until(ready: asyncio.Event, scheduler: MeasuredScheduler) -> None:

@@ -11,16 +11,8 @@ import msgspec
 
 from kubestow.config.document import Document, DocumentError, parse_document
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.operations import (
-    OPCODES,
-    Churn,
-    CreatePods,
-    CreatePodSets,
-    Operation,
-    Parameters,
-    opcode,
-    resolved,
-)
+from kubestow_lab.scheduler_perf import operations
+from kubestow_lab.scheduler_perf.operations import Operation, Parameters, resolved
 
 #: The place in the data that msgspec appends to its messages.
 _PLACE = re.compile(r" - at `\$(.*)`$")
@@ -99,19 +91,19 @@ class WorkloadPlan:
         A ``createPodSets`` is replaced by its ``createPods``, one per namespace. Raises InputError.
         """
         subject = f"{self.file}: {self.name}"
-        operations: list[tuple[int, Operation]] = []
+        found: list[tuple[int, Operation]] = []
         for index, operation in enumerate(self.case.workload_template):
             operation = resolved(operation, self.parameters, subject=f"{subject}: workloadTemplate[{index}]")
-            if not isinstance(operation, CreatePodSets):
-                operations.append((index, operation))
+            if not isinstance(operation, operations.CreatePodSets):
+                found.append((index, operation))
                 continue
             inner = resolved(
                 operation.create_pods_op, self.parameters, subject=f"{subject}: workloadTemplate[{index}].createPodsOp"
             )
             for number in range(operation.count):
                 namespace = f"{operation.namespace_prefix}-{number}"
-                operations.append((index, msgspec.structs.replace(inner, namespace=namespace)))
-        return operations
+                found.append((index, msgspec.structs.replace(inner, namespace=namespace)))
+        return found
 
     def template_paths(self) -> set[Path]:
         """The templates that the workload uses."""
@@ -122,7 +114,7 @@ class WorkloadPlan:
                 for name in operation.__struct_fields__
                 if name.endswith("template_path") and getattr(operation, name)
             }
-            if isinstance(operation, Churn):
+            if isinstance(operation, operations.Churn):
                 relative |= set(operation.template_paths)
         return {self.path(path) for path in relative if path}
 
@@ -130,8 +122,8 @@ class WorkloadPlan:
     def is_measured(self) -> bool:
         """Whether any operation collects metrics."""
         return any(
-            (isinstance(operation, CreatePods) and operation.collect_metrics)
-            or opcode(operation) == "startCollectingMetrics"
+            (isinstance(operation, operations.CreatePods) and operation.collect_metrics)
+            or isinstance(operation, operations.StartCollectingMetrics)
             for _, operation in self.operations()
         )
 
@@ -167,7 +159,7 @@ def _input_error(file: Path, document: Document, message: str) -> InputError:
     problem = _PLACE.sub("", message)
     problem = problem[:1].lower() + problem[1:]
     if path.endswith(".opcode") or (problem.endswith("`opcode`") and "missing" in problem):
-        problem += f"; expected one of {', '.join(sorted(OPCODES))}"
+        problem += f"; expected one of {', '.join(sorted(operations.OPCODES))}"
     return InputError(str(file), problem, place=_place(document, path))
 
 

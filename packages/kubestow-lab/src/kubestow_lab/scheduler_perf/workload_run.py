@@ -214,6 +214,10 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
     async def scrape() -> str:
         return observability.scrape()[0].decode()
 
+    async def failed() -> None:
+        await asyncio.shield(running)
+        raise WorkloadFailed("the scheduler ended")
+
     running = asyncio.create_task(scheduler.run())
     try:
         await asyncio.wait(
@@ -225,14 +229,9 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
             SchedulerProbe(ProcessUsage(os.getpid()), time.process_time, scrape),
             "in memory",
             f"kubestow {VERSION}, engine alone",
-            failed=_ended(running),
+            failed=failed(),
             left_out_gates=tuple(left_out),
         )
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def _ended(running: asyncio.Task[None]) -> None:
-    await asyncio.shield(running)
-    raise WorkloadFailed("the scheduler ended")

@@ -81,7 +81,14 @@ def drain(
     Raises ConfigurationError and PluginError.
     """
     nodes_named(cluster, nodes)
-    cordoned = [_cordoned(node) if node.metadata.name in nodes else node for node in cluster.nodes]
+    cordoned = list(cluster.nodes)
+    for position, node in enumerate(cordoned):
+        if node.metadata.name in nodes:
+            taints = node.spec.taints
+            if all(taint.key != _UNSCHEDULABLE.key for taint in taints):
+                taints = [*taints, _UNSCHEDULABLE]
+            spec = msgspec.structs.replace(node.spec, unschedulable=True, taints=taints)
+            cordoned[position] = msgspec.structs.replace(node, spec=spec)
     removal = _Removal(cluster, nodes, cordoned, list(cluster.objects), options, simulation)
     waiting: list[Pod] = []
     for pod in removal.affected:
@@ -286,10 +293,3 @@ class _Budgets:
 
 def _key(budget: PodDisruptionBudget) -> tuple[str, str]:
     return budget.metadata.namespace, budget.metadata.name
-
-
-def _cordoned(node: Node) -> Node:
-    taints = node.spec.taints
-    if all(taint.key != _UNSCHEDULABLE.key for taint in taints):
-        taints = [*taints, _UNSCHEDULABLE]
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True, taints=taints))

@@ -130,7 +130,14 @@ def _groups(cluster: ClusterObjects) -> tuple[PendingGroup, ...]:
         is_feasible = found is not None and bool(found.feasible) and not found.gate
         about_the_pod = next((reason for reason, nodes in reasons.items() if not nodes), "")
         members[describe_requests(pod), is_feasible, about_the_pod].append((pod, reasons))
-    groups = [_group(requests, is_feasible, pairs) for (requests, is_feasible, _), pairs in members.items()]
+    groups = []
+    for (requests, is_feasible, _), pairs in members.items():
+        conditions = (one for pod, _ in pairs for one in pod.status.conditions if one.type == "PodScheduled")
+        messages = Counter(condition.message for condition in conditions if condition.message)
+        names = tuple(_full_name(pod) for pod, _ in pairs)
+        explanation, message = reasons_text(found for _, found in pairs), messages.most_common(1)
+        feasible = names if is_feasible else ()
+        groups.append(PendingGroup(requests, explanation, message[0][0] if message else "", names, feasible))
     return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.requests, group.explanation)))
 
 
@@ -141,19 +148,6 @@ def _explained(cluster: ClusterObjects, pending: Sequence[Pod]) -> list[Explanat
     sample = dict(zip(keys, pending, strict=True))
     explained = {found.pod: found for found in explain_pending(cluster, sample.values(), SchedulerOptions())}
     return [explained.get(_full_name(sample[key])) for key in keys]
-
-
-def _group(requests: str, is_feasible: bool, pairs: list[tuple[Pod, dict[str, int]]]) -> PendingGroup:
-    conditions = (next((one for one in pod.status.conditions if one.type == "PodScheduled"), None) for pod, _ in pairs)
-    messages = Counter(condition.message for condition in conditions if condition is not None and condition.message)
-    names = tuple(_full_name(pod) for pod, _ in pairs)
-    return PendingGroup(
-        requests=requests,
-        explanation=reasons_text(reasons for _, reasons in pairs),
-        message=messages.most_common(1)[0][0] if messages else "",
-        pods=names,
-        feasible=names if is_feasible else (),
-    )
 
 
 def _full_name(pod: Pod) -> str:
