@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.quantity import millis
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.invalidation import NEVER
@@ -54,6 +54,14 @@ class UsageColumns(NamedTuple):
     memory: Floats
     cpu_deviation: Floats
     memory_deviation: Floats
+
+
+def amount_of(resource: str, quantity: Quantity) -> int:
+    """A quantity in millicores of CPU, bytes or counts; 0 if it is malformed."""
+    try:
+        return millis(quantity) if resource == "cpu" else units(quantity)
+    except InvalidQuantity:
+        return 0
 
 
 def usable(sample: UsageSample, now: float) -> UsageSample | None:

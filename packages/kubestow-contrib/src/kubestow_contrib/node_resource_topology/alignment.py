@@ -12,7 +12,8 @@ from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.rules.pods import QOSClass, qos_class
-from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, amount
+from kubestow_contrib.node_load.usage import amount_of
+from kubestow_contrib.node_resource_topology.zones import ABSENT, Available
 
 Amounts = Mapping[str, int]
 """Millicores of CPU, bytes, or counts, by resource."""
@@ -99,7 +100,7 @@ def is_at_node_level(resource: str) -> bool:
 
 
 def _amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    return {name: amount(name, quantity) for name, quantity in sorted(quantities.items())}
+    return {name: amount_of(name, quantity) for name, quantity in sorted(quantities.items())}
 
 
 #: Keys of what cannot be aligned; 0 if all can.

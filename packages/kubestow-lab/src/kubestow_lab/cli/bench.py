@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from kubestow.cli.output import print_blocks, print_data
+from kubestow.cli.output import print_data, print_result
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def bench(
     a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
     workload fails.
     """
-    from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
+    from kubestow_lab.scheduler_perf.test_cases import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     write_html = _html_file(output)
@@ -125,7 +125,10 @@ def bench(
     if write_html is not None:
         from kubestow_lab.scheduler_perf.benchmark_result import html_page
 
-        _write(write_html, html_page(result))
+        try:
+            write_html.write_text(html_page(result), encoding="utf-8")
+        except OSError as error:
+            raise InputError(str(write_html), f"cannot be written: {error.strerror or error}") from None
     return int(bool(result.failures))
 
 
@@ -235,33 +238,20 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 
 def _print(result: BenchmarkResult, output: str) -> None:
-    if output in ("json", "yaml"):
-        from kubestow_lab.scheduler_perf.benchmark_result import write_result
+    from kubestow.reports.terminal import View
+    from kubestow_lab.scheduler_perf.benchmark_result import result_blocks, write_result
 
-        print_data(json.loads(write_result(result)), output)
+    print_result(lambda: json.loads(write_result(result)), View([*result_blocks(result)]), output)
+    if output in ("json", "yaml"):
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
-        return
-    from kubestow_lab.scheduler_perf.benchmark_result import result_blocks
-
-    print_blocks(result_blocks(result))
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
-    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, comparison_blocks, read_result
+    from kubestow_lab.scheduler_perf.benchmark_result import compare_results, read_result
 
     comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:
         raise InputError(str(second), f"has no workload in common with {first}")
-    if output in ("json", "yaml"):
-        print_data(comparison.document(), output)
-    else:
-        print_blocks(comparison_blocks(comparison))
+    print_result(comparison.document, comparison, output)
     return int(bool(comparison.regressions))
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(file), f"cannot be written: {error.strerror or error}") from None

@@ -153,10 +153,8 @@ def _write(form: str, target: str, found: SimulationComparison, checked: Sequenc
     match form:
         case "table":
             from kubestow.reports.terminal import View
-            from kubestow_lab.comparison.tables import comparison_blocks
 
-            names = (found.baseline.name, found.candidate.name)
-            print_result(dict, View([*comparison_blocks(names, found.pods, found.metrics, checked)]), form, target)
+            print_result(dict, View([*found.blocks(checked)]), form, target)
         case "markdown":
             from kubestow_lab.comparison.ci_reports import as_markdown
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.reports.model import Block
+from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
+from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
@@ -20,12 +21,14 @@ from kubestow_lab.comparison.pod_differences import (
     pod_differences,
 )
 from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
-from kubestow_lab.comparison.tables import comparison_blocks
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
 from kubestow_lab.simulation.simulation_result import SimulationResult
+
+#: So many groups of pods are shown on a terminal.
+_MOST_GROUPS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,18 @@ class SimulationComparison(Displayed):
             ],
         }
 
-    def blocks(self) -> Iterator[Block]:
-        """What differs, in tables."""
-        return comparison_blocks((self.baseline.name, self.candidate.name), self.pods, self.metrics)
+    def blocks(self, checked: Sequence[CheckedThreshold] = ()) -> Iterator[Block]:
+        """What differs, the metrics that move, the pods by change and owner, and the thresholds."""
+        yield Paragraph(f"{self.baseline.name} (baseline) and {self.candidate.name} (candidate)")
+        yield Paragraph(tables.headline(self.pods))
+        yield tables.metrics_table(self.metrics, checked)
+        if self.pods:
+            yield tables.groups_table(self.groups(), most=_MOST_GROUPS)
+        if checked:
+            table = Table("threshold", "", right=())
+            for found in checked:
+                table.add(tables.crossed_text(found), "crossed" if found.crossed else "ok")
+            yield table
 
     def __repr__(self) -> str:
         """The numbers of pods by change."""

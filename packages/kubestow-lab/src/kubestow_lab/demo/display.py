@@ -112,7 +112,13 @@ class Display:
         if result.evicted:
             evicted = "1 pod was" if result.evicted == 1 else f"{result.evicted:,} pods were"
             self._console.print(f"{evicted} evicted by preemption")
-        self._console.print(Group(_utilisation(summary.utilisation), _latency(summary)))
+        latencies = Text("no latencies: no pod was bound")
+        if (latency := summary.latency) is not None:
+            latencies = Text(
+                f"scheduling latency: median {_seconds(latency.p50)}, 90th percentile {_seconds(latency.p90)}, "
+                f"99th percentile {_seconds(latency.p99)}, maximum {_seconds(latency.maximum)}\n"
+            )
+        self._console.print(Group(_utilisation(summary.utilisation), latencies))
         if summary.pending:
             self._console.print(_pending(summary))
         if not result.completed:
@@ -153,16 +159,6 @@ def _amount(resource: str, amount: int) -> str:
     if resource == "memory":
         return f"{amount / 2**40:,.1f} TiB"
     return f"{amount:,}"
-
-
-def _latency(summary: Summary) -> RenderableType:
-    latency = summary.latency
-    if latency is None:
-        return Text("no latencies: no pod was bound")
-    return Text(
-        f"scheduling latency: median {_seconds(latency.p50)}, 90th percentile {_seconds(latency.p90)}, "
-        f"99th percentile {_seconds(latency.p99)}, maximum {_seconds(latency.maximum)}\n"
-    )
 
 
 def _seconds(seconds: float) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from kubestow.errors import InputError
 from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table
 from kubestow.reports.page import as_page
+from kubestow.reports.terminal import Displayed
 from kubestow.version import VERSION
 from kubestow_lab.scheduler_perf.phase import PhaseResult
 
@@ -115,7 +116,7 @@ class ComparedFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultComparison:
+class ResultComparison(Displayed):
     """All rows; ``regressions`` are those that are worse by more than the limit; ``unmatched`` the workloads that only
     one of the results has."""
 
@@ -137,6 +138,18 @@ class ResultComparison:
             for row in self.rows
         ]
         return {"rows": rows, "unmatched": self.unmatched}
+
+    def blocks(self) -> Iterator[Block]:
+        """Both results side by side."""
+        figures = ("first", "second", "second / first")
+        table = Table("workload", "figure", *figures, "", right=figures)
+        for row in self.rows:
+            ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
+            verdict = Span(f"{row.worse_by:+.1%} worse", "worse") if row in self.regressions else ""
+            table.add(row.workload, row.figure, f"{row.first:,.4g}", f"{row.second:,.4g}", ratio, verdict)
+        yield table
+        for name in self.unmatched:
+            yield Paragraph(f"only in one of the results: {name}")
 
 
 def compare_results(
@@ -211,20 +224,6 @@ def result_blocks(result: BenchmarkResult) -> Iterator[Block]:
                 yield durations
     for name, error in result.failures.items():
         yield Paragraph(f"{name}: failed: {error}")
-
-
-def comparison_blocks(comparison: ResultComparison) -> Iterator[Block]:
-    """Two results side by side."""
-    table = Table(
-        "workload", "figure", "first", "second", "second / first", "", right=("first", "second", "second / first")
-    )
-    for row in comparison.rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-        verdict = Span(f"{row.worse_by:+.1%} worse", "worse") if row in comparison.regressions else ""
-        table.add(row.workload, row.figure, f"{row.first:,.4g}", f"{row.second:,.4g}", ratio, verdict)
-    yield table
-    for name in comparison.unmatched:
-        yield Paragraph(f"only in one of the results: {name}")
 
 
 def html_page(result: BenchmarkResult) -> str:

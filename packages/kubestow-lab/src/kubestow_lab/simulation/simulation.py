@@ -115,10 +115,15 @@ class Simulation:
         Also works where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of
         a plugin fails.
         """
+
+        def run() -> SimulationResult:
+            with gc_tuning.paused():
+                return virtual_time.run(_Run(self, progress).result())
+
         if not _event_loop_runs():
-            return virtual_time.run(_Run(self, progress).result())
+            return run()
         with ThreadPoolExecutor(max_workers=1) as executor:
-            return executor.submit(lambda: virtual_time.run(_Run(self, progress).result())).result()
+            return executor.submit(run).result()
 
     def cluster_after(self, result: SimulationResult) -> ClusterObjects:
         """The cluster as a run left it."""
@@ -148,10 +153,6 @@ class _Run:
 
     async def result(self) -> SimulationResult:
         """Run the scheduler until nothing is left to happen, and collect the results."""
-        with gc_tuning.paused():
-            return await self._run()
-
-    async def _run(self) -> SimulationResult:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, virtual_time.VirtualTimeLoop)
         self._loop = loop

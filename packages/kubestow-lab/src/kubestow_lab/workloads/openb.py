@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -167,11 +167,18 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
-            _check_header(path, reader.fieldnames or (), columns)
+            found, expected = reader.fieldnames or (), f"expected the columns {', '.join(columns)}"
+            if not found:
+                raise InputError(str(path), f"is empty, {expected}", place="line 1")
+            for missing in (column for column in columns if column not in found):
+                raise InputError(str(path), f"missing, {expected}", place=f"line 1, column {missing}")
             row, seen = None, set[str]()
             for cells in reader:
                 row = _Row(path, reader.line_num, {k: v for k, v in cells.items() if k is not None and v is not None})
-                _check_length(row, cells, columns)
+                if None in cells:
+                    raise InputError(str(path), "has more values than columns", place=f"line {row.line}")
+                for missing in (column for column in columns if column not in row.cells):
+                    raise InputError(str(path), "missing value", place=f"line {row.line}, column {missing}")
                 if row.text(columns[0]) in seen:
                     raise row.error(columns[0], "a unique name")
                 seen.add(row.text(columns[0]))
@@ -184,20 +191,3 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
         raise InputError(str(path), f"invalid CSV: {error}", place=f"line {reader.line_num}") from None
     if row is None:
         raise InputError(str(path), "has a header but no rows", place="line 2")
-
-
-def _check_header(path: Path, found: Sequence[str], columns: tuple[str, ...]) -> None:
-    if not found:
-        raise InputError(str(path), f"is empty, expected the columns {', '.join(columns)}", place="line 1")
-    missing = [column for column in columns if column not in found]
-    if missing:
-        problem = f"missing, expected the columns {', '.join(columns)}"
-        raise InputError(str(path), problem, place=f"line 1, column {missing[0]}")
-
-
-def _check_length(row: _Row, cells: dict[str | None, object], columns: tuple[str, ...]) -> None:
-    if None in cells:
-        raise InputError(str(row.path), "has more values than columns", place=f"line {row.line}")
-    short = [column for column in columns if column not in row.cells]
-    if short:
-        raise InputError(str(row.path), "missing value", place=f"line {row.line}, column {short[0]}")
