@@ -300,7 +300,8 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin):
         if not dependencies:
             return None
         topology = first_of(cluster, NetworkTopology, namespaces, self.args.network_topology_name or "nt-default")
-        costs = _Costs.of(topology, self.args.weights_name or "UserDefined")
+        weights = self.args.weights_name or "UserDefined"
+        costs = _Costs(*({} if topology is None else topology.costs(weights, key) for key in (REGION, ZONE)))
         locations, location_of = _locations(cluster.all_nodes())
         counters = [self._counter(name, dependency.workload.selector) for dependency in dependencies]
         total = np.zeros((3, len(location_of)), np.int64)
@@ -346,15 +347,8 @@ def _locations(nodes: Nodes) -> tuple[list[_Location], NDArray[np.intp]]:
 class _Costs(NamedTuple):
     """The costs between regions and between zones, by origin and destination."""
 
-    regions: dict[tuple[str, str], int]
-    zones: dict[tuple[str, str], int]
-
-    @classmethod
-    def of(cls, topology: NetworkTopology | None, weights_name: str) -> _Costs:
-        """Those of a topology; none without one."""
-        if topology is None:
-            return cls({}, {})
-        return cls(dict(topology.costs(weights_name, REGION)), dict(topology.costs(weights_name, ZONE)))
+    regions: Mapping[tuple[str, str], int]
+    zones: Mapping[tuple[str, str], int]
 
     def overhead(self, here: _Location, there: _Location, dependency: Dependency) -> tuple[int, int, int]:
         """What a pod on another node counts for: satisfied and violated dependencies, and the cost."""

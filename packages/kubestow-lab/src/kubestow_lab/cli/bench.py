@@ -8,8 +8,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,8 @@ from kubestow.cli.output import print_data, print_result
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
     from kubestow_lab.scheduler_perf.workload_run import RunOptions
@@ -170,7 +171,8 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
     for plan in selected:
         check(plan)
     machine, results, failures = this_machine(), [], {}
-    with _WorkloadProgress(len(selected)) as progress:
+    with _progress_bar() as bar:
+        progress = _WorkloadProgress(bar, len(selected))
         for plan in selected:
             progress.workload(plan.name)
             try:
@@ -180,38 +182,25 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
     return BenchmarkResult(machine, results, failures)
 
 
-class _WorkloadProgress:
-    """One line per workload on standard error, with the operation that is executed. Use as ``with``.
+def _progress_bar() -> Progress:
+    """A bar on standard error, which shows nothing where that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`. Shows nothing where standard error is not a
-    terminal.
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+class _WorkloadProgress:
+    """One line per workload, with the operation that is executed.
+
+    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`.
     """
 
-    def __init__(self, workloads: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None)
+    def __init__(self, bar: Progress, workloads: int) -> None:
+        self._bar, self._task = bar, bar.add_task("", total=None)
         self._workloads, self._number, self._name = workloads, 0, ""
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def workload(self, name: str) -> None:
         """The next workload begins."""

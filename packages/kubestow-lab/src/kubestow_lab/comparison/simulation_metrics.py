@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -134,11 +134,6 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
         "maxNodesUsed": max(sample.nodes_used for sample in timeline),
         "zoneSkew": _zone_skew(result),
     }
-    return values | dict(_resource_metrics(result))
-
-
-def _resource_metrics(result: SimulationResult) -> Iterator[tuple[str, float]]:
-    timeline = result.timeline
     for index, resource in enumerate(result.resources):
         shares = [sample.share(index) for sample in timeline]
         fragmentation = [sample.fragmentation[index] for sample in timeline]
@@ -147,11 +142,14 @@ def _resource_metrics(result: SimulationResult) -> Iterator[tuple[str, float]]:
             for state in result.nodes
             if state.allocatable[resource]
         ]
-        yield f"utilisation.{resource}", shares[-1]
-        yield f"meanUtilisation.{resource}", _mean(timeline, shares)
-        yield f"fragmentation.{resource}", fragmentation[-1]
-        yield f"meanFragmentation.{resource}", _mean(timeline, fragmentation)
-        yield f"imbalance.{resource}", float(np.std(of_nodes)) if of_nodes else 0.0
+        values |= {
+            f"utilisation.{resource}": shares[-1],
+            f"meanUtilisation.{resource}": _mean(timeline, shares),
+            f"fragmentation.{resource}": fragmentation[-1],
+            f"meanFragmentation.{resource}": _mean(timeline, fragmentation),
+            f"imbalance.{resource}": float(np.std(of_nodes)) if of_nodes else 0.0,
+        }
+    return values
 
 
 def _mean(timeline: Sequence[ClusterSample], values: Sequence[float]) -> float:

@@ -106,8 +106,8 @@ async def list_objects(transport: Transport, path: str) -> list[Object]:
             return objects
 
 
-@dataclass(slots=True)
-class DemoProgress:
+@dataclass(slots=True, eq=False)
+class DemoProgress(Observer):
     """The progress of a run, updated in place. ``elapsed`` is in seconds since the first pod was submitted."""
 
     nodes: int = 0
@@ -121,17 +121,12 @@ class DemoProgress:
     utilisation: dict[str, float] = field(default_factory=dict)
     nodes_used: int = 0
 
-
-class _ProgressObserver(Observer):
-    def __init__(self, progress: DemoProgress) -> None:
-        self._progress = progress
-
     def decision_made(self, decision: Decision, seconds: float) -> None:
-        self._progress.attempts += 1
+        self.attempts += 1
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
-        self._progress.bound += 1
-        self._progress.latencies.append(seconds)
+        self.bound += 1
+        self.latencies.append(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +192,7 @@ async def run_demo(workload: Workload, *, show: Callable[[DemoProgress], None], 
             scheduler = Scheduler(
                 config.default_configuration(),
                 registry=in_tree_registry(),
-                environment=Environment(cluster, clock, random, _ProgressObserver(progress)),
+                environment=Environment(cluster, clock, random, progress),
             )
             async with _running(scheduler):
                 seconds, completed = await _submit_and_wait(scheduler, submission, progress, show, limit)

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
-from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, PodTracker
+from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
 from kubestow_lab.scheduler_perf.scheduler_metrics import (
     DurationResult,
     MetricsSource,
@@ -181,36 +181,25 @@ class PhaseCollector:
         if cpu is not None and start.cpu is not None:
             spent = cpu - start.cpu
             usage = SchedulerUsage(spent, spent / len(pods) if pods else None, peak, start.peak_was_reset)
-        durations = [] if start.snapshot is None or snapshot is None else durations_between(start.snapshot, snapshot)
-        return _result(start, end, pods, usage, durations)
-
-
-def _result(
-    start: _Start,
-    end: float,
-    pods: Sequence[PodRecord],
-    usage: SchedulerUsage | None,
-    durations: list[DurationResult],
-) -> PhaseResult:
-    bound = [pod.bound_at for pod in pods]
-    created = [pod.created_at for pod in pods if start.time <= pod.created_at <= pod.bound_at]
-    begin = min(created) if len(created) == len(pods) and created else start.time
-    seconds = bound[-1] - begin if bound else end - start.time
-    per_second = windows(bound, begin)
-    latencies = sorted(pod.bound_at - pod.created_at for pod in pods if pod.created_at <= pod.bound_at)
-    return PhaseResult(
-        name=start.name,
-        pods=len(pods),
-        seconds=seconds,
-        throughput=len(pods) / seconds if seconds > 0 else 0.0,
-        windows=distribution(per_second),
-        scheduler_perf=distribution(scheduler_perf_samples(bound, start.time, end)),
-        latency=distribution(latencies),
-        scheduler=usage,
-        per_second=per_second,
-        latency_percentiles=[percentile(latencies, percent) for percent in range(101)] if latencies else [],
-        durations=durations,
-    )
+        bound = [pod.bound_at for pod in pods]
+        created = [pod.created_at for pod in pods if start.time <= pod.created_at <= pod.bound_at]
+        begin = min(created) if len(created) == len(pods) and created else start.time
+        seconds = bound[-1] - begin if bound else end - start.time
+        per_second = windows(bound, begin)
+        latencies = sorted(pod.bound_at - pod.created_at for pod in pods if pod.created_at <= pod.bound_at)
+        return PhaseResult(
+            name=start.name,
+            pods=len(pods),
+            seconds=seconds,
+            throughput=len(pods) / seconds if seconds > 0 else 0.0,
+            windows=distribution(per_second),
+            scheduler_perf=distribution(scheduler_perf_samples(bound, start.time, end)),
+            latency=distribution(latencies),
+            scheduler=usage,
+            per_second=per_second,
+            latency_percentiles=[percentile(latencies, percent) for percent in range(101)] if latencies else [],
+            durations=durations_between(start.snapshot, snapshot) if start.snapshot and snapshot else [],
+        )
 
 
 @dataclass(frozen=True, slots=True)

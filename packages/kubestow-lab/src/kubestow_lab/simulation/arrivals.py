@@ -298,11 +298,11 @@ def load_trace(
     Raises InputError for missing and invalid files.
     """
     with gc_tuning.paused():
-        files = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
-        traced = [convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(files.nodes)]
+        node_file, pod_file = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
+        traced = [convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(node_file)]
         cluster = ClusterObjects(nodes=traced)
         cluster.summary.read["Node"] = len(cluster.nodes)
-        return cluster, _arrivals(files.pods)
+        return cluster, _arrivals(pod_file)
 
 
 def _arrivals(path: Path) -> Arrivals:

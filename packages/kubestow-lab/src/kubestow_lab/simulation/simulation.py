@@ -164,8 +164,12 @@ class _Run:
         self._api = api = SimulatedCluster(
             clock, recorder, departures=options.departures, replaces=options.replacements
         )
-        self._load(api)
+        # Pending pods arrive once the scheduler runs.
         given, ties = self._simulation, FirstByName() if options.ties == "name" else None
+        objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
+        placed = (pod for pod in given.cluster.pods if pod.spec.node_name)
+        for obj in (*given.cluster.nodes, *objects, *placed):
+            api.put(obj)
         assert isinstance(given.configuration, config.KubeSchedulerConfiguration)
         self._scheduler = scheduler = Scheduler(
             given.configuration,
@@ -186,13 +190,6 @@ class _Run:
         finally:
             running.cancel()
             await asyncio.wait((running,))
-
-    def _load(self, api: SimulatedCluster) -> None:
-        """Everything that exists at the start but the pending pods, which arrive once the scheduler runs."""
-        cluster = self._simulation.cluster
-        objects = in_load_order((*cluster.objects, *self._simulation.arrivals.objects))
-        for obj in itertools.chain(cluster.nodes, objects, (pod for pod in cluster.pods if pod.spec.node_name)):
-            api.put(obj)
 
     def _new_timeline(self) -> Timeline:
         arriving = [arrival.pod for arrival in (*self._pending, *self._simulation.arrivals.pods)]

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.terminal import Displayed
-from kubestow_lab.simulation.outcomes import (
-    OutcomeState,
-    PodOutcome,
-    StartedPreemption,
-    UnplacedGroup,
-    pending_groups,
-)
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.timeline import ClusterSample
 
@@ -92,7 +86,12 @@ class SimulationResult(Displayed):
 
     def pending_groups(self) -> list[UnplacedGroup]:
         """The pending pods by owner and message, largest group first."""
-        return pending_groups(self.outcomes)
+        groups: dict[tuple[str, str], list[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.state is OutcomeState.PENDING:
+                groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
+        found = [UnplacedGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
+        return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))
 
     def pods_per_node(self) -> Counter[str]:
         """How many pods of the simulation run on each node."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow_lab.simulation.outcomes import OutcomeState
+from kubestow_lab.comparison.simulation_metrics import metrics_of
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
@@ -24,36 +24,18 @@ NAMES = tuple(DESCRIPTIONS)
 
 
 def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping[str, float]) -> tuple[float, ...]:
-    """The objectives of a result; ``prices`` are those of nodes by name."""
-    return tuple(_figure(name, result, prices) for name in objectives)
-
-
-def _figure(objective: str, result: SimulationResult, prices: Mapping[str, float]) -> float:
-    match objective:
-        case "pending":
-            return result.count(OutcomeState.PENDING)
-        case "fragmentation":
-            figures = [share for name, share in result.fragmentation.items() if result.utilisation[name]]
-            return float(np.mean(figures)) if figures else 0.0
-        case "spread":
-            return float(np.mean([_deviation(result, resource) for resource in ("cpu", "memory")]))
-        case "nodes":
-            return sum(1 for state in result.nodes if state.pods)
-        case "cost":
-            return float(sum(prices[state.name] for state in result.nodes if state.pods))
-        case "preemptions":
-            return float(result.run["preemptions"])
-    raise ValueError(f"no objective {objective!r}")
-
-
-def _deviation(result: SimulationResult, resource: str) -> float:
-    """The standard deviation of the nodes' requested shares of a resource; 0 if no node has it."""
-    shares = [
-        state.requested.get(resource, 0) / state.allocatable[resource]
-        for state in result.nodes
-        if state.allocatable.get(resource)
-    ]
-    return float(np.std(shares)) if shares else 0.0
+    """The objectives of a result; ``prices`` are those of nodes by name, empty unless costs are an objective."""
+    metrics = metrics_of(result)
+    used = [resource for resource in result.resources if metrics[f"utilisation.{resource}"]]
+    figures = {
+        "pending": metrics["pending"],
+        "fragmentation": float(np.mean([metrics[f"fragmentation.{name}"] for name in used])) if used else 0.0,
+        "spread": float(np.mean([metrics.get(f"imbalance.{name}", 0.0) for name in ("cpu", "memory")])),
+        "nodes": metrics["nodesUsed"],
+        "cost": float(sum(prices[state.name] for state in result.nodes if prices and state.pods)),
+        "preemptions": float(metrics["preemptions"]),
+    }
+    return tuple(figures[name] for name in objectives)
 
 
 def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:

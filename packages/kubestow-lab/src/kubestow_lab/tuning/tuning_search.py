@@ -135,7 +135,11 @@ def tune(
         for generation in search.generations():
             for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
                 if isinstance(figures, str):
-                    raise InputError(space.subject, _failure(space, candidate, figures))
+                    what = "the base configuration cannot be simulated"
+                    if candidate is not None:
+                        values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
+                        what = f"the values {values} cannot be simulated together"
+                    raise InputError(space.subject, f"{what}: {figures}")
                 search.add(candidate, figures)
                 progress(len(search.trials), search.total)
     return TuningResult(tuple(objectives), tuple(search.trials), space, base, options.seed)
@@ -154,13 +158,6 @@ def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> It
             remedy = "workers need this version of kubestow, and the modules of all plugins"
             raise InputError("workers", f"{problem}; {remedy}") from error
         yield figures
-
-
-def _failure(space: SearchSpace, candidate: Candidate | None, message: str) -> str:
-    if candidate is None:
-        return f"the base configuration cannot be simulated: {message}"
-    values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
-    return f"the values {values} cannot be simulated together: {message}"
 
 
 def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:

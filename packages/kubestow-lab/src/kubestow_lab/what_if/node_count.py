@@ -51,22 +51,17 @@ def nodes_needed(
     InputError if there is no pod to place, if two pools have one name or a node's name is taken, and if several pools
     have no prices.
     """
-    _check(cluster, pools)
-    with gc_tuning.paused():
-        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
-        return _Search(fit, pools).result()
-
-
-def _check(cluster: ClusterObjects, pools: Sequence[NodePool]) -> None:
     if not pools:
         raise InputError("node pools", "there are none, expected at least one")
-    names = Counter(pool.name for pool in pools)
-    for name, count in names.items():
+    for name, count in Counter(pool.name for pool in pools).items():
         if count > 1:
             raise InputError(f"node pool {name}", "there are several of this name")
     unpriced = [pool.name for pool in pools if pool.price is None]
     if len(pools) > 1 and unpriced:
         raise InputError(f"node pool {unpriced[0]}", "has no price, expected one for each of several pools")
+    with gc_tuning.paused():
+        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
+        return _Search(fit, pools).result()
 
 
 class _Fit:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from kubestow.errors import InputError
 from kubestow_lab.workloads import gpu
@@ -44,16 +43,9 @@ class TracePod:
     duration: int | None = None
 
 
-class TraceFiles(NamedTuple):
-    """The files of a node list and a pod list."""
-
-    nodes: Path
-    pods: Path
-
-
-def list_files(directory: Path, *, pod_list: str, node_list: str) -> TraceFiles:
-    """The files of two lists by their short names. Raises InputError with the available lists."""
-    return TraceFiles(_list_file(directory, _NODE_LIST, node_list), _list_file(directory, _POD_LIST, pod_list))
+def list_files(directory: Path, *, pod_list: str, node_list: str) -> tuple[Path, Path]:
+    """The files of a node list and a pod list by their short names. Raises InputError with the available lists."""
+    return _list_file(directory, _NODE_LIST, node_list), _list_file(directory, _POD_LIST, pod_list)
 
 
 def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_node", timed: bool = False) -> Workload:
@@ -62,10 +54,10 @@ def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_no
     With ``timed``, pods have their run time in the annotation ``kubestow.dev/duration`` for simulated nodes. Raises
     InputError for missing and invalid files.
     """
-    files = list_files(directory, pod_list=pod_list, node_list=node_list)
-    nodes = [gpu.node(name, shape) for name, shape in read_nodes(files.nodes)]
+    node_file, pod_file = list_files(directory, pod_list=pod_list, node_list=node_list)
+    nodes = [gpu.node(name, shape) for name, shape in read_nodes(node_file)]
     pods: list[Object] = []
-    for pod in sorted(read_pods(files.pods, timed=timed), key=lambda pod: pod.created):
+    for pod in sorted(read_pods(pod_file, timed=timed), key=lambda pod: pod.created):
         pods.append(gpu.pod(pod.name, pod.shape))
         if timed and pod.duration is not None:
             pods[-1]["metadata"]["annotations"] = {DURATION: f"{pod.duration}s"}
