@@ -19,6 +19,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.listing import list_pages
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError
@@ -37,8 +38,8 @@ _BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGH
 _POLL_INTERVAL = 0.1
 #: The queue must be idle for this long before the run ends, in seconds.
 _IDLE_TIMEOUT = 1.5
-#: The requests in flight while objects are created, and the objects of a page of a list.
-_CONCURRENCY, _PAGE_SIZE = 16, 1000
+#: The requests in flight while objects are created.
+_CONCURRENCY = 16
 
 
 class WorkloadSubmission:
@@ -95,15 +96,8 @@ def _pods_path(namespace: str) -> str:
 
 async def list_objects(transport: Transport, path: str) -> list[Object]:
     """List all objects of a collection, in pages."""
-    objects: list[Object] = []
-    token = ""
-    while True:
-        query = f"?limit={_PAGE_SIZE}" + (f"&continue={token}" if token else "")
-        response: dict[str, Any] = msgspec.json.decode(await transport.request("GET", path + query))
-        objects += response["items"]
-        token = response["metadata"].get("continue", "")
-        if not token:
-            return objects
+    pages, _ = await list_pages(transport, path)
+    return [obj for page in pages for obj in msgspec.json.decode(page)["items"]]
 
 
 @dataclass(slots=True, eq=False)

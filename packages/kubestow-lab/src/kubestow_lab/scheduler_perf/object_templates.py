@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.errors import InputError
 
 Object = dict[str, Any]
@@ -47,15 +48,6 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "DivideInt": lambda one, other: int(one / other),
     "Mod": lambda one, other: int(math.fmod(int(one), int(other))),
 }
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Leaves timestamps as text, as Go's YAML parser does."""
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 class ObjectTemplate:
@@ -102,7 +94,7 @@ class ObjectTemplate:
 
     def _parse(self, text: str) -> Object:
         try:
-            data = yaml.load(text, Loader=_Loader)
+            data = yaml.load(text, Loader=YAMLLoader)
         except yaml.MarkedYAMLError as error:
             line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
             raise InputError(self._subject, f"invalid YAML: {error.problem}", place=line) from None

@@ -13,20 +13,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
-from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
-from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.environment import Environment
@@ -94,7 +91,7 @@ class Simulation:
 
     cluster: ClusterObjects
     arrivals: Arrivals = field(default_factory=Arrivals)
-    configuration: config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None = None
+    configuration: Configuration = None
     plugins: Sequence[type[Plugin]] = ()
     gates: config.FeatureGates = field(default_factory=config.FeatureGates)
     options: SimulationOptions = field(default_factory=SimulationOptions)
@@ -102,12 +99,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.registry()  # names clash here rather than in the middle of a notebook
-        if not isinstance(self.configuration, config.KubeSchedulerConfiguration):
-            self.configuration = read_configuration(self.configuration, self.gates, self.registry())
+        self.configuration = SchedulerOptions(self.configuration, self.plugins, self.gates).read_configuration()
 
     def registry(self) -> Registry:
         """All plugin classes by name."""
-        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+        return SchedulerOptions(plugins=self.plugins).registry()
 
     def run(self, progress: Callable[[SimulationProgress], None] = lambda progress: None) -> SimulationResult:
         """Run to the end; ``progress`` is called now and then.

@@ -17,14 +17,12 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from multiprocessing import get_context
 from random import Random
-from typing import Any
 
 from kubestow import config
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
@@ -34,7 +32,6 @@ from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16
 _ATTEMPTS = 200
-Configuration = Any
 Figures = tuple[float, ...]
 
 
@@ -111,11 +108,9 @@ def tune(
     a candidate that cannot be simulated, or for a worker that cannot run trials.
     """
     options, gates = options or TuningOptions(), gates or config.FeatureGates()
-    registry = find_plugins(classes={plugin.name: plugin for plugin in plugins})
-    base = configuration
-    if not isinstance(base, config.KubeSchedulerConfiguration):
-        base = read_configuration(base, gates, registry)
-    space.check(base, registry, gates)
+    scheduler = SchedulerOptions(configuration, plugins, gates)
+    base = scheduler.read_configuration()
+    space.check(base, scheduler.registry(), gates)
     problem = _Problem(
         cluster=cluster.altered(),  # without its manifests, which no trial reads
         arrivals=arrivals,
