@@ -43,6 +43,12 @@ _MOST_ROWS, _PODS_NAMED = 500, 50
 #: A report has no more pods than this; those that are not running come first.
 MOST_PODS = 20_000
 _ZONE = "topology.kubernetes.io/zone"
+_NODES_FIGURE = Figure(
+    "Nodes",
+    "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
+    " Enter lists its pods.",
+    "nodes",
+)
 
 
 # -- a simulation ----------------------------------------------------------------------------------------------------
@@ -56,7 +62,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     sections: list[Section | Figure] = [
         Section("Summary", [Cards(_headline_figures(result)), _resources(result), *remarks]),
         _timeline_figure("Requested share, fragmentation and numbers of pods and nodes, by virtual time."),
-        _nodes_figure(),
+        _NODES_FIGURE,
     ]
     if groups:
         sections.append(Section("Pending pods", list(_pending(groups, decisions)), anchor="pending"))
@@ -170,7 +176,7 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
     sections += [
         Section("Metrics", [_metrics(comparison)]),
         _timeline_figure(f"Solid: {baseline.name} (baseline); dashed: {candidate.name} (candidate)."),
-        _nodes_figure(),
+        _NODES_FIGURE,
     ]
     if comparison.pods:
         sections.append(Section("Pods that differ, by owner", list(_differences(comparison))))
@@ -249,15 +255,6 @@ def _pod_names(pods: Sequence[str]) -> Paragraph:
 def _timeline_figure(note: str) -> Figure:
     """The cluster over time; ``note`` says what the lines are."""
     return Figure("Over time", f"{note} With the keyboard, left and right move through the samples.", "timeline")
-
-
-def _nodes_figure() -> Figure:
-    """The map of the nodes."""
-    note = (
-        "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
-        " Enter lists its pods."
-    )
-    return Figure("Nodes", note, "nodes")
 
 
 def _timeline_data(name: str, result: SimulationResult) -> dict[str, Any]:

@@ -89,21 +89,17 @@ class NodeUsage:
     def __init__(self, table: NodeTable) -> None:
         #: The node table that the columns follow.
         self.table = table
-        self._samples: Mapping[str, UsageSample] = {}
+        #: The samples by node name.
+        self.samples: Mapping[str, UsageSample] = {}
         #: Incremented with every change of the samples.
         self.version = 0
         self._columns: tuple[int, int, UsageColumns] | None = None
 
-    @property
-    def samples(self) -> Mapping[str, UsageSample]:
-        """The samples by node name."""
-        return self._samples
-
     def replace(self, samples: Mapping[str, UsageSample]) -> bool:
         """Use other samples; whether they differ."""
-        if samples == self._samples:
+        if samples == self.samples:
             return False
-        self._samples = samples
+        self.samples = samples
         self.version += 1
         return True
 
@@ -113,7 +109,7 @@ class NodeUsage:
         table, cached = self.table, self._columns
         if cached is None or cached[:2] != (table.structure, self.version):
             missing = UsageSample(math.nan, cpu_deviation=math.nan, memory_deviation=math.nan)
-            found = [self._samples.get(name, missing) for name in table.names]
+            found = [self.samples.get(name, missing) for name in table.names]
             arrays = np.array(found, np.float64).reshape(len(found), len(missing)).T
             cached = self._columns = table.structure, self.version, UsageColumns(*np.ascontiguousarray(arrays))
         return cached[2]

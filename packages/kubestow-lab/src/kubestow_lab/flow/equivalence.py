@@ -103,18 +103,16 @@ def formulate(
     leaves out the verdicts of filters that read other nodes, which other pods of the problem may still change; then a
     placement that the problem does not allow is impossible in any order. Raises PluginError.
     """
-    groups: dict[object, list[PodInfo]] = {}
+    groups: dict[tuple[str, object, int], list[PodInfo]] = {}
     for pod in pods:
-        profile = profiles[pod.spec.scheduler_name]
+        name = pod.spec.scheduler_name
         unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
-        key = pod.spec.scheduler_name, profile.evaluations.group(pod), unscheduled
-        groups.setdefault(key, []).append(pod)
+        groups.setdefault((name, profiles[name].evaluations.group(pod), unscheduled), []).append(pod)
     nodes = cluster.all_nodes()
     merged: dict[object, tuple[PodClass, Mask, Amounts, list[PodInfo]]] = {}
     interacting: set[str] = set()
-    for members in groups.values():
-        pod = members[0]
-        profile = profiles[pod.spec.scheduler_name]
+    for (name, _, unscheduled), members in groups.items():
+        pod, profile = members[0], profiles[name]
         found = profile.evaluations.of(pod).find_feasible(pod)
         if relaxed:
             feasible = _relaxed(found, len(nodes))
@@ -128,7 +126,6 @@ def formulate(
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
         filters_ports = any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)
         ports = pod.shape.host_ports if filters_ports else ()
-        unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
         pod_class = PodClass(0, pod.priority, requests, tuple(ports), unscheduled)
         alike = (
             pod.priority,

@@ -208,13 +208,8 @@ class ProcessUsage:
 
     pid: int
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there is such a process with readable usage."""
-        return self.cpu_seconds() is not None
-
     def cpu_seconds(self) -> float | None:
-        """CPU time so far, user and system, of all threads."""
+        """CPU time so far, user and system, of all threads; None if there is no such process with readable usage."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -51,20 +51,17 @@ class PodTracker:
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        #: The time by which pods are recorded, in seconds.
+        self.now = now
         self._pods: dict[str, dict[str, PodRecord]] = {}
         self._scheduled: Counter[str] = Counter()
         self.bound = 0
         self.synced = asyncio.Event()
         self.on_bound: Callable[[PodRecord], None] = lambda record: None
 
-    def now(self) -> float:
-        """The time by which pods are recorded, in seconds."""
-        return self._now()
-
     def creating(self, namespace: str, name: str) -> None:
         """Record that the request which creates a pod is sent now."""
-        self._record(namespace, name).created_at = self._now()
+        self._record(namespace, name).created_at = self.now()
 
     def pods(self, namespace: str, labels: Mapping[str, str] | None = None) -> list[PodRecord]:
         """The pods of a namespace with all these labels, deleted ones included."""
@@ -127,7 +124,7 @@ class PodTracker:
             if condition.type == "PodScheduled":
                 record.attempted, record.message = True, condition.message
         if pod.spec.node_name and not record.is_bound:
-            record.bound_at = self._now()
+            record.bound_at = self.now()
             self.bound += 1
             self.on_bound(record)
         self._scheduled[record.namespace] += record.is_scheduled - was_scheduled

@@ -41,11 +41,6 @@ class MeasuredScheduler:
     _last_lines: deque[str]
     _reading: asyncio.Task[None]
 
-    @property
-    def pid(self) -> int:
-        """The process ID."""
-        return self.process.pid
-
     async def failed(self) -> None:
         """Wait until the process ends although it was not stopped, then raise WorkloadFailed; never returns."""
         status = await self.process.wait()

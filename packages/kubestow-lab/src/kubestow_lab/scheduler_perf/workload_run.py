@@ -165,7 +165,7 @@ async def _target(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
         configuration = scheduler_configuration(plan.scheduler_configuration, options.kubeconfig)
         scheduler = await stack.enter_async_context(scheduler_process(configuration, gates, master=url))
         metrics = await stack.enter_async_context(metrics_of(scheduler.metrics_url))
-        process = ProcessUsage(scheduler.pid)
+        process = ProcessUsage(scheduler.process.pid)
         yield _Target(
             cluster,
             SchedulerProbe(process, process.cpu_seconds, metrics),
@@ -181,7 +181,7 @@ async def _external_probe(
     scheduler: ExternalScheduler, credentials: Credentials, stack: AsyncExitStack
 ) -> SchedulerProbe:
     process = ProcessUsage(scheduler.pid)
-    if scheduler.pid and not process.is_running:
+    if scheduler.pid and process.cpu_seconds() is None:
         raise InputError("--scheduler-pid", f"there is no process {scheduler.pid} on this machine")
     metrics = None
     if scheduler.metrics_url:
