@@ -81,7 +81,7 @@ class SimulationResult(Displayed):
 
     @property
     def fragmentation(self) -> dict[str, float]:
-        """The unusable share of the free amount of each resource at the end (see :mod:`.fragmentation`)."""
+        """The unusable share of the free amount of each resource at the end (see :mod:`.timeline`)."""
         return dict(zip(self.resources, self.timeline[-1].fragmentation, strict=True))
 
     def pending_groups(self) -> list[UnplacedGroup]:
