@@ -293,11 +293,11 @@ def _allocated_shares(folder: Path, pods: str, nodes: str, policy: str, seeds: r
     from kubestow_lab.workloads import openb
 
     cluster, trace = load_trace(folder, pods=pods, nodes=nodes)
-    files = openb.list_files(folder, pod_list=pods, node_list=nodes)
-    shapes = {pod.name: pod.shape for pod in openb.read_pods(files.pods)}
+    node_file, pod_file = openb.list_files(folder, pod_list=pods, node_list=nodes)
+    shapes = {pod.name: pod.shape for pod in openb.read_pods(pod_file)}
     templates = [arrival.pod for arrival in trace.pods]
     requests = [shape.gpus * shape.gpu_milli for shape in (shapes[pod.metadata.name] for pod in templates)]
-    capacity = sum(1000 * shape.gpus for _, shape in openb.read_nodes(files.nodes))
+    capacity = sum(1000 * shape.gpus for _, shape in openb.read_nodes(node_file))
     frequent = typical_pods(
         TypicalPod(cpu=shape.cpu_milli, gpus=shape.gpus, gpu_milli=shape.gpu_milli or 1000, models=shape.models)
         for shape in shapes.values()

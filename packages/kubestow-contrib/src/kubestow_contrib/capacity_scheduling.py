@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,13 +30,7 @@ from kubestow.errors import InvalidQuantity
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import (
-    FilterRunner,
-    Handle,
-    PostFilterResult,
-    PreFilterPlugin,
-    ReservePlugin,
-)
+from kubestow.framework.interface import FilterRunner, Handle, PostFilterResult, PreFilterPlugin, ReservePlugin
 from kubestow.framework.status import Code, Status
 from kubestow.log_fields import fields
 from kubestow.plugins.default_preemption.candidates import Candidates
@@ -160,21 +153,20 @@ class ElasticQuotas:
         self._refresh()
         count = np.zeros(len(self._cluster.nodes), np.int64)
         for namespace in namespaces:
-            count += self._pods_in(namespace).by_row
+            if namespace not in self._pods:
+                key, index_keys = (ElasticQuota.resource, namespace), frozenset((namespace,))
+                self._pods[namespace] = self._cluster.counter(
+                    key, lambda shape: 1, index_keys=index_keys, terminating=True
+                )
+            count += self._pods[namespace].by_row
         return count > 0
-
-    def _pods_in(self, namespace: str) -> PodCounter:
-        """The number of pods of a namespace on each node."""
-        pods = self._pods.get(namespace)
-        if pods is None:
-            key, index_keys = (ElasticQuota.resource, namespace), frozenset((namespace,))
-            pods = self._pods[namespace] = self._cluster.counter(key, _one, index_keys=index_keys, terminating=True)
-        return pods
 
     def above_min_in_total(self, request: Amounts) -> Amounts:
         """What all namespaces with a quota would use, with a request, beyond what all of them are guaranteed."""
         self._refresh()
-        return excess(_sum(self._used_in_total, request), self._guaranteed)
+        used = self._used_in_total
+        together = {name: used[name] + request.get(name, 0) for name in used.keys() | request.keys()}
+        return excess(together, self._guaranteed)
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod."""
@@ -228,14 +220,6 @@ def _amounts(quantities: Mapping[str, Quantity] | None, field: str) -> dict[str,
     return amounts
 
 
-def _sum(first: Amounts, second: Amounts) -> Amounts:
-    return {name: first.get(name, 0) + second.get(name, 0) for name in first.keys() | second.keys()}
-
-
-def _one(shape: Shape) -> int:
-    return 1
-
-
 def _warn(key: str, problem: str) -> None:
     _log.warning("ElasticQuota %s: %s", key, problem, extra=fields(elasticQuota=key, err=problem))
 
@@ -277,14 +261,6 @@ class _Requests(NamedTuple):
     in_total: Amounts
 
 
-class _Kept(NamedTuple):
-    """The requests of the pod that was asked about last, and the generation of the cluster that they hold in."""
-
-    pod: PodInfo
-    generation: Generation
-    requests: _Requests
-
-
 class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
     """Enforces elastic quotas."""
 
@@ -300,8 +276,9 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
             on(ElasticQuota, Action.ADD | Action.UPDATE | Action.DELETE),
         )
         self._quotas = ElasticQuotas(handle.cluster)
-        #: One attempt to schedule a pod asks several times.
-        self._kept: _Kept | None = None
+        #: The requests of the pod that was asked about last, and the generation of the cluster that they hold in: one
+        #: attempt to schedule a pod asks several times.
+        self._kept: tuple[PodInfo, Generation, _Requests] | None = None
 
     # -- admission ---------------------------------------------------------------------------------------------------
 
@@ -332,16 +309,24 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         cluster, kept = self.handle.cluster, self._kept
         if not cluster.has_nominations:
             return _Requests(pod.requests, pod.requests)
-        if kept is None or kept.pod is not pod or kept.generation != cluster.cycle.begin():
-            kept = self._kept = _Kept(pod, cluster.cycle.generation, self._requests_with_nominated(pod))
-        return kept.requests
+        if kept is None or kept[0] is not pod or kept[1] != cluster.cycle.begin():
+            kept = self._kept = pod, cluster.cycle.generation, self._requests_with_nominated(pod)
+        return kept[2]
 
     def _requests_with_nominated(self, pod: PodInfo) -> _Requests:
         table = self.handle.cluster.nodes
         nominated = table.nominated
         rows = np.flatnonzero(table.nominated_count.readonly).tolist()
         pods = PodChanges(nominated, *nominated.slots_on(rows), +1)
-        kinds = pods.values_of(partial(self._kind_of_nominated, pod.namespace))
+        quotas, above_min = self._quotas.by_namespace, self._quotas.above_min
+
+        def kind(shape: Shape) -> int:
+            """Of the quota of the pod, of another one, or 0: not counted, because it borrows."""
+            if shape.namespace == pod.namespace:
+                return _OWN
+            return _OTHER if shape.namespace in quotas and shape.namespace not in above_min else 0
+
+        kinds = pods.values_of(kind)
         own = (kinds == _OWN) & (nominated.priority[pods.slots] >= pod.priority)
         if (slot := nominated.slot(pod.uid)) is not None:
             own &= pods.slots != slot
@@ -352,13 +337,6 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
                 if amount := int(requested[counted].sum()):
                     amounts[resource] += amount
         return _Requests(in_quota, in_total)
-
-    def _kind_of_nominated(self, namespace: str, shape: Shape) -> int:
-        """Whether a nominated pod counts for a pod of a namespace: as one of its quota, as another, or not (0)."""
-        if shape.namespace == namespace:
-            return _OWN
-        is_within_min = shape.namespace in self._quotas.by_namespace and shape.namespace not in self._quotas.above_min
-        return _OTHER if is_within_min else 0
 
     # -- preemption --------------------------------------------------------------------------------------------------
 
@@ -440,20 +418,12 @@ class _QuotaFilters(NodeChecks):
     def _keep_excess(self, nodes: Nodes, in_quota: Amounts, in_total: Amounts) -> NDArray[np.bool_]:
         """Where the pods that leave do not free all that is in excess, bool. No pods are added to any node."""
         found = np.zeros(len(nodes), np.bool_)
-        for excess, counts in ((in_quota, self._is_of_quota), (in_total, self._is_of_any_quota)):
+        kinds: list[tuple[Amounts, Callable[[Shape], bool]]] = [
+            (in_quota, lambda shape: shape.namespace == self._namespace),
+            (in_total, lambda shape: shape.namespace in self._quotas),
+        ]
+        for excess, counts in kinds:
             for resource, amount in excess.items():
-                found |= -_change(nodes, resource, counts) < amount
+                change = nodes.change_of_requests(resource, counts) if isinstance(nodes, HypotheticalNodes) else 0
+                found |= -change < amount
         return found
-
-    def _is_of_quota(self, shape: Shape) -> bool:
-        return shape.namespace == self._namespace
-
-    def _is_of_any_quota(self, shape: Shape) -> bool:
-        return shape.namespace in self._quotas
-
-
-def _change(nodes: Nodes, resource: str, kind: Callable[[Shape], bool]) -> NDArray[np.int64]:
-    """The change of what pods of some kind request on each node, int64."""
-    if isinstance(nodes, HypotheticalNodes):
-        return nodes.change_of_requests(resource, kind)
-    return np.zeros(len(nodes), np.int64)

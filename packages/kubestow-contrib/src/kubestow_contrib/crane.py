@@ -196,23 +196,17 @@ class AnnotatedLoad:
         if not math.isfinite(value) or value < 0:
             return nothing
         written = moment.timestamp()
-        if written > self._handle.now().timestamp() + _CLOCK_SKEW:
-            self._warn(node, metric, time_text)
-            return nothing
-        return value, written + lifetime
-
-    def _warn(self, node: Node, metric: str, time_text: str) -> None:
-        if self._has_warned:
-            return
-        self._has_warned = True
-        _log.warning(
-            "node %s: annotation %s is from the future (%s) and is ignored, as others may be; "
-            "set TZ to the time zone of the crane controller",
-            node.metadata.name,
-            metric,
-            time_text,
-            extra=fields(node=node.metadata.name, annotation=metric),
-        )
+        if written <= self._handle.now().timestamp() + _CLOCK_SKEW:
+            return value, written + lifetime
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "node %s: annotation %s is from the future (%s) and is ignored, as others may be; "
+                "set TZ to the time zone of the crane controller",
+                *(node.metadata.name, metric, time_text),
+                extra=fields(node=node.metadata.name, annotation=metric),
+            )
+        return nothing
 
 
 _HOT_VALUE = "node_hot_value"

@@ -225,14 +225,6 @@ class _Location(NamedTuple):
     zone: str
 
 
-class _Overhead(NamedTuple):
-    """What one pod at some distance counts for."""
-
-    satisfied: int
-    violated: int
-    cost: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dependencies:
     """The dependencies of a pod: counters of their pods, and per row of the table how they are met, int64.
@@ -308,9 +300,10 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin):
         if not dependencies:
             return None
         topology = first_of(cluster, NetworkTopology, namespaces, self.args.network_topology_name or "nt-default")
-        costs = _Costs.of(topology, self.args.weights_name or "UserDefined")
+        weights = self.args.weights_name or "UserDefined"
+        costs = _Costs(*({} if topology is None else topology.costs(weights, key) for key in (REGION, ZONE)))
         locations, location_of = _locations(cluster.all_nodes())
-        counters = [self._counter(name, dependency) for dependency in dependencies]
+        counters = [self._counter(name, dependency.workload.selector) for dependency in dependencies]
         total = np.zeros((3, len(location_of)), np.int64)
         own = np.zeros((3, len(location_of)), np.int64)
         for dependency, counter in zip(dependencies, counters, strict=True):
@@ -328,9 +321,7 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin):
         satisfied, violated, cost = total
         return _Dependencies(counters, satisfied, violated, cost, own)
 
-    def _counter(self, group: str, dependency: Dependency) -> PodCounter:
-        selector = dependency.workload.selector
-
+    def _counter(self, group: str, selector: str) -> PodCounter:
         def matches(shape: Shape) -> int:
             return int(shape.labels.get(GROUP_LABEL) == group and shape.labels.get(WORKLOAD_LABEL, "") == selector)
 
@@ -356,27 +347,20 @@ def _locations(nodes: Nodes) -> tuple[list[_Location], NDArray[np.intp]]:
 class _Costs(NamedTuple):
     """The costs between regions and between zones, by origin and destination."""
 
-    regions: dict[tuple[str, str], int]
-    zones: dict[tuple[str, str], int]
+    regions: Mapping[tuple[str, str], int]
+    zones: Mapping[tuple[str, str], int]
 
-    @classmethod
-    def of(cls, topology: NetworkTopology | None, weights_name: str) -> _Costs:
-        """Those of a topology; none without one."""
-        if topology is None:
-            return cls({}, {})
-        return cls(dict(topology.costs(weights_name, REGION)), dict(topology.costs(weights_name, ZONE)))
-
-    def overhead(self, here: _Location, there: _Location, dependency: Dependency) -> _Overhead:
-        """What a pod on another node counts for."""
+    def overhead(self, here: _Location, there: _Location, dependency: Dependency) -> tuple[int, int, int]:
+        """What a pod on another node counts for: satisfied and violated dependencies, and the cost."""
         if not there.region and not there.zone:
-            return _Overhead(0, 1, _MAX_COST)
+            return 0, 1, _MAX_COST
         if here == there:
-            return _Overhead(1, 0, _SAME_ZONE)
+            return 1, 0, _SAME_ZONE
         if here.region == there.region:
             cost = self.zones.get((here.zone, there.zone))
         else:
             cost = self.regions.get((here.region, there.region))
         if cost is None:
-            return _Overhead(0, 0, _MAX_COST)
+            return 0, 0, _MAX_COST
         within = cost <= dependency.max_network_cost
-        return _Overhead(int(within), int(not within), cost)
+        return int(within), int(not within), cost

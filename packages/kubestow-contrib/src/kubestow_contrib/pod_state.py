@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import Handle, ScorePlugin
 from kubestow_contrib.range_normalization import normalized_range
-
-
-def _one(shape: Shape) -> int:
-    return 1
 
 
 class PodState(ScorePlugin):
@@ -34,8 +30,8 @@ class PodState(ScorePlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._pods = handle.cluster.counter((self.name, "all"), _one, terminating=True)
-        self._staying = handle.cluster.counter((self.name, "staying"), _one)
+        self._pods = handle.cluster.counter((self.name, "all"), lambda shape: 1, terminating=True)
+        self._staying = handle.cluster.counter((self.name, "staying"), lambda shape: 1)
 
     def signature(self, pod: PodInfo) -> Hashable:
         """The same for all pods."""

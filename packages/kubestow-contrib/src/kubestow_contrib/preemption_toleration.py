@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.framework.interface import FilterRunner, Handle
@@ -70,13 +70,11 @@ class PreemptionToleration(DefaultPreemption):
         found = super().may_evict(pod, others)
         if not self._tolerations:
             return found
-        now = self.handle.now().timestamp()
-        for position in np.flatnonzero(found & (others.values_of(self._has_toleration) != 0)).tolist():
+        now, tolerations = self.handle.now().timestamp(), self._tolerations
+        have_toleration = others.values_of(lambda shape: shape.spec.priority_class_name in tolerations)
+        for position in np.flatnonzero(found & (have_toleration != 0)).tolist():
             found[position] = not self._is_spared(others.table.info(int(others.slots[position])), pod.priority, now)
         return found
-
-    def _has_toleration(self, shape: Shape) -> bool:
-        return shape.spec.priority_class_name in self._tolerations
 
     def _candidates(self, pod: PodInfo, filters: FilterRunner) -> Candidates:
         """None: former results do not hold, because pods cease to be spared as time passes."""
@@ -88,7 +86,7 @@ class PreemptionToleration(DefaultPreemption):
             return False
         if toleration.seconds < 0:
             return True
-        scheduled = _scheduled_at(victim)
+        scheduled = condition_time(victim, "PodScheduled")
         return scheduled is None or scheduled + toleration.seconds > now
 
     def _class_changed(self, before: PriorityClass | None, after: PriorityClass | None) -> None:
@@ -111,10 +109,10 @@ def _toleration(priority_class: PriorityClass) -> _Toleration | None:
         return None
 
 
-def _scheduled_at(pod: PodInfo) -> float | None:
-    """When a pod was scheduled, in seconds since the Unix epoch; None if it is not known."""
+def condition_time(pod: PodInfo, kind: str) -> float | None:
+    """Since when a condition of a pod is true, in seconds since the Unix epoch; None if it is not, or not known."""
     for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+        if condition.type == kind and condition.status == "True" and condition.last_transition_time:
             try:
                 return datetime.fromisoformat(condition.last_transition_time).timestamp()
             except ValueError:

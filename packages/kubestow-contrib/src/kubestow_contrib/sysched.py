@@ -6,7 +6,7 @@ SeccompProfile objects name the system calls that pods may use; :class:`SySched`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -92,15 +92,11 @@ class PodSets:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._columns: dict[References, Column] = {}
+        #: The number of pods per row of the node table, int64, by their profiles.
+        self.columns: dict[References, Column] = {}
         self._pods: Counter[References] = Counter()
         self._references: WeakKeyDictionary[Shape, References] = WeakKeyDictionary()
         cluster.listen_to_placements(self)
-
-    @property
-    def columns(self) -> Mapping[References, Column]:
-        """The number of pods per row of the node table, int64, by their profiles."""
-        return self._columns
 
     def references(self, shape: Shape) -> References:
         """The profiles of a pod."""
@@ -112,18 +108,18 @@ class PodSets:
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Count a pod."""
         found = self.references(info.shape)
-        if found not in self._columns:
-            self._columns[found] = self._cluster.nodes.columns.new(np.int64)
-        self._columns[found].add(row, +1)
+        if found not in self.columns:
+            self.columns[found] = self._cluster.nodes.columns.new(np.int64)
+        self.columns[found].add(row, +1)
         self._pods[found] += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Do not count a pod any more."""
         found = self.references(info.shape)
-        self._columns[found].add(row, -1)
+        self.columns[found].add(row, -1)
         self._pods[found] -= 1
         if not self._pods[found]:
-            del self._pods[found], self._columns[found]
+            del self._pods[found], self.columns[found]
 
 
 Int64s = NDArray[np.int64]
@@ -147,12 +143,7 @@ class SySched(ScorePlugin):
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ADD | Action.DELETE, requeues=False),
         on(EventResource.NODE, Action.ADD, requeues=False),
-        on(
-            SeccompProfile,
-            Action.ADD | Action.UPDATE | Action.DELETE,
-            invalidates=Invalidation.ALL,
-            requeues=False,
-        ),
+        on(SeccompProfile, Action.ADD | Action.UPDATE | Action.DELETE, invalidates=Invalidation.ALL, requeues=False),
     )
 
     def __init__(self, args: SySchedArgs, handle: Handle) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import PodInfo
@@ -65,8 +64,7 @@ class Trace(Displayed):
 
     def document(self) -> dict[str, Any]:
         """The trace as plain data."""
-        fields = ("time", "attempt", "stage", "plugin", "input", "result")
-        steps = [{field: getattr(step, field) for field in fields} for step in self.steps]
+        steps = [asdict(step) for step in self.steps]
         return {"pod": self.pod, "outcome": self.outcome, "steps": steps, "remarks": list(self.remarks)}
 
     def __repr__(self) -> str:
@@ -110,19 +108,12 @@ def trace(cluster: ClusterObjects, pod: str, options: SchedulerOptions | None = 
     result = simulation.run()
     outcome = next(o for o in result.outcomes if o.key == f"{pending.metadata.namespace}/{pending.metadata.name}")
     text = f"{outcome.state.value}{f' on {outcome.node}' if outcome.node else ''}"
-    return Trace(
-        outcome.key,
-        tuple(_in_fixed_order(recorders[-1].steps)),
-        f"{text}: {outcome.message}" if outcome.message else text,
-        result.remarks,
-    )
-
-
-def _in_fixed_order(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
-    """The steps; plugins are asked in no particular order whether they apply, so these steps are sorted."""
-    for stage, run in itertools.groupby(steps, key=lambda step: step.stage):
-        found = list(run)
-        yield from sorted(found, key=lambda step: step.plugin) if stage == _APPLIES else found
+    steps: list[TraceStep] = []
+    for stage, run in itertools.groupby(recorders[-1].steps, key=lambda step: step.stage):
+        together = list(run)
+        # Plugins are asked in no particular order whether they apply.
+        steps += sorted(together, key=lambda step: step.plugin) if stage == _APPLIES else together
+    return Trace(outcome.key, tuple(steps), f"{text}: {outcome.message}" if outcome.message else text, result.remarks)
 
 
 class _TraceRecorder(OutcomeRecorder):
@@ -256,8 +247,12 @@ def _result(result: Any) -> str:
             return _result(result.status) + where
         case Verdict():
             return _verdict(result)
+        case np.ndarray() if not len(result):
+            return "no scores"
         case np.ndarray():
-            return _scores(result)
+            low, high = int(result.min()), int(result.max())
+            best = np.count_nonzero(result == high)
+            return f"all {low}" if low == high else f"{low} to {high}, the highest for {best:,}"
         case Exception():
             return f"{type(result).__name__}: {result}"
         case _:
@@ -272,12 +267,3 @@ def _verdict(verdict: Verdict) -> str:
     passed = int(np.count_nonzero(verdict.passes))
     parts = [f"{passed:,} pass", *(f"{count:,} {reason}" for reason, count in counts.most_common(_MOST_REASONS))]
     return "; ".join([*parts, "…"] if len(counts) > _MOST_REASONS else parts)
-
-
-def _scores(scores: NDArray[Any]) -> str:
-    if not len(scores):
-        return "no scores"
-    low, high = int(scores.min()), int(scores.max())
-    if low == high:
-        return f"all {low}"
-    return f"{low} to {high}, the highest for {np.count_nonzero(scores == high):,}"

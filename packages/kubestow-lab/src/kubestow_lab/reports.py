@@ -7,8 +7,8 @@ a report of thousands of nodes and pods is read on a phone too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation
@@ -35,14 +35,20 @@ from kubestow_lab.comparison.thresholds import CheckedThreshold
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, UnplacedGroup
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import NodeState, SimulationResult
-from kubestow_lab.simulation.timeline import ClusterSample
 
+_T = TypeVar("_T")
 #: So many groups of pods are listed, and of so many pending ones a pod's decision is shown.
 _MOST_GROUPS, _MOST_DECISIONS, _MOST_DIFFERENCES = 200, 8, 300
 _MOST_ROWS, _PODS_NAMED = 500, 50
 #: A report has no more pods than this; those that are not running come first.
 MOST_PODS = 20_000
 _ZONE = "topology.kubernetes.io/zone"
+_NODES_FIGURE = Figure(
+    "Nodes",
+    "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
+    " Enter lists its pods.",
+    "nodes",
+)
 
 
 # -- a simulation ----------------------------------------------------------------------------------------------------
@@ -56,7 +62,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     sections: list[Section | Figure] = [
         Section("Summary", [Cards(_headline_figures(result)), _resources(result), *remarks]),
         _timeline_figure("Requested share, fragmentation and numbers of pods and nodes, by virtual time."),
-        _nodes_figure(),
+        _NODES_FIGURE,
     ]
     if groups:
         sections.append(Section("Pending pods", list(_pending(groups, decisions)), anchor="pending"))
@@ -69,7 +75,7 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
     data = {
         "resources": result.resources,
         "timelines": [_timeline_data("", result)],
-        "clusters": _node_maps(result),
+        "clusters": _node_maps("", result),
         "pods": pods_data(result.outcomes),
     }
     run = result.run
@@ -78,14 +84,6 @@ def simulation_report(result: SimulationResult, simulation: Simulation | None = 
         f" {run['attempts']:,} scheduling attempts in {run['seconds']:,.1f} s of virtual time"
     )
     return as_page(Report("Simulation report", subtitle, sections, data))
-
-
-def _node_maps(result: SimulationResult) -> list[dict[str, Any]]:
-    """The nodes at the end, and before them those at the busiest time if that was another one."""
-    if result.busiest is None:
-        return [_nodes_data("at the end", result, result.nodes)]
-    busiest = _nodes_data(f"with most pods, after {result.busiest.time:,.0f} s", result, result.busiest.nodes)
-    return [busiest, _nodes_data("at the end", result, result.nodes)]
 
 
 def _headline_figures(result: SimulationResult) -> list[tuple[str, str]]:
@@ -105,7 +103,7 @@ def _resources(result: SimulationResult) -> Table:
     table = Table("resource", *headings, caption="Resources at the end")
     for index, name in enumerate(result.resources):
         requested, total = last.requested[index], last.allocatable[index]
-        highest = max((_share(sample, index) for sample in result.timeline), default=0.0)
+        highest = max((sample.share(index) for sample in result.timeline), default=0.0)
         table.add(
             name,
             amount_text(name, requested),
@@ -178,7 +176,7 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
     sections += [
         Section("Metrics", [_metrics(comparison)]),
         _timeline_figure(f"Solid: {baseline.name} (baseline); dashed: {candidate.name} (candidate)."),
-        _nodes_figure(),
+        _NODES_FIGURE,
     ]
     if comparison.pods:
         sections.append(Section("Pods that differ, by owner", list(_differences(comparison))))
@@ -189,7 +187,7 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
     data = {
         "resources": baseline.result.resources,
         "timelines": [_timeline_data(role, result) for role, result in sides],
-        "clusters": [_node_map(role, result) for role, result in sides],
+        "clusters": [_node_maps(f"{role} ", result)[0] for role, result in sides],
         "pods": pods_data([difference.outcome for difference in shown])
         | {
             "change": [difference.change.value for difference in shown],
@@ -202,13 +200,6 @@ def comparison_report(comparison: SimulationComparison, checked: Sequence[Checke
         f" {len(baseline.result.nodes):,} nodes, seed {run['seed']}, ties {run['ties']}"
     )
     return as_page(Report("Comparison of two simulations", subtitle, sections, data))
-
-
-def _node_map(role: str, result: SimulationResult) -> dict[str, Any]:
-    busiest = result.busiest
-    if busiest is None:
-        return _nodes_data(f"{role} at the end", result, result.nodes)
-    return _nodes_data(f"{role} with most pods, after {busiest.time:,.0f} s", result, busiest.nodes)
 
 
 def _comparison_summary(comparison: SimulationComparison) -> Iterator[Block]:
@@ -266,15 +257,6 @@ def _timeline_figure(note: str) -> Figure:
     return Figure("Over time", f"{note} With the keyboard, left and right move through the samples.", "timeline")
 
 
-def _nodes_figure() -> Figure:
-    """The map of the nodes."""
-    note = (
-        "Each cell is a node, coloured by its requested share. Choose a cell with the pointer or the arrow keys;"
-        " Enter lists its pods."
-    )
-    return Figure("Nodes", note, "nodes")
-
-
 def _timeline_data(name: str, result: SimulationResult) -> dict[str, Any]:
     """The samples of a simulation that is called ``name``: times in seconds, counts, and shares by resource."""
     timeline = result.timeline
@@ -287,7 +269,7 @@ def _timeline_data(name: str, result: SimulationResult) -> dict[str, Any]:
             "nodes in use": [sample.nodes_used for sample in timeline],
         },
         "utilisation": {
-            resource: [round(_share(sample, index), 4) for sample in timeline]
+            resource: [round(sample.share(index), 4) for sample in timeline]
             for index, resource in enumerate(result.resources)
         },
         "fragmentation": {
@@ -297,14 +279,22 @@ def _timeline_data(name: str, result: SimulationResult) -> dict[str, Any]:
     }
 
 
+def _node_maps(role: str, result: SimulationResult) -> list[dict[str, Any]]:
+    """The nodes at the end, and before them those at the busiest time if that was another one."""
+    end = _nodes_data(f"{role}at the end", result, result.nodes)
+    busiest = result.busiest
+    if busiest is None:
+        return [end]
+    return [_nodes_data(f"{role}with most pods, after {busiest.time:,.0f} s", result, busiest.nodes), end]
+
+
 def _nodes_data(name: str, result: SimulationResult, nodes: Sequence[NodeState]) -> dict[str, Any]:
     """The state of the nodes of a result, in order of their names; amounts in millicores, bytes or counts.
 
     Allocatable amounts are an index into ``capacities``, because most nodes are of few kinds.
     """
     zones = {node.metadata.name: node.metadata.labels.get(_ZONE, "") for node in result.api.nodes()}
-    capacities: dict[tuple[int, ...], int] = {}
-    kinds = [capacities.setdefault(_capacity(state, result.resources), len(capacities)) for state in nodes]
+    kinds, capacities = _indexed(tuple(state.allocatable[name] for name in result.resources) for state in nodes)
     return {
         "name": name,
         "names": [state.name for state in nodes],
@@ -322,42 +312,26 @@ def pods_data(outcomes: Sequence[PodOutcome]) -> dict[str, Any]:
         order = (OutcomeState.PENDING, OutcomeState.PREEMPTED, OutcomeState.RUNNING, OutcomeState.COMPLETED)
         outcomes = sorted(outcomes, key=lambda outcome: order.index(outcome.state))
     shown = outcomes[:MOST_PODS]
-    nodes, owners, messages = _Index(), _Index(), _Index()
+    node, nodes = _indexed(outcome.node for outcome in shown)
+    owner, owners = _indexed(outcome.owner for outcome in shown)
+    message, messages = _indexed(outcome.message for outcome in shown)
     return {
         "leftOut": len(outcomes) - len(shown),
         "names": [outcome.key for outcome in shown],
-        "owner": [owners.of(outcome.owner) for outcome in shown],
+        "owner": owner,
         "state": [outcome.state.value for outcome in shown],
-        "node": [nodes.of(outcome.node) for outcome in shown],
+        "node": node,
         "priority": [outcome.priority for outcome in shown],
-        "arrived": [_seconds(outcome.arrived) for outcome in shown],
-        "bound": [_seconds(outcome.bound) for outcome in shown],
-        "message": [messages.of(outcome.message) for outcome in shown],
-        "nodes": list(nodes.values),
-        "owners": list(owners.values),
-        "messages": list(messages.values),
+        "arrived": [round(outcome.arrived, 3) for outcome in shown],
+        "bound": [None if outcome.bound is None else round(outcome.bound, 3) for outcome in shown],
+        "message": message,
+        "nodes": nodes,
+        "owners": owners,
+        "messages": messages,
     }
 
 
-class _Index:
-    """Texts by the order in which they were first seen."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, int] = {}
-
-    def of(self, text: str) -> int:
-        return self.values.setdefault(text, len(self.values))
-
-
-def _share(sample: ClusterSample, index: int) -> float:
-    total = sample.allocatable[index]
-    return sample.requested[index] / total if total else 0.0
-
-
-def _capacity(state: NodeState, resources: Sequence[str]) -> tuple[int, ...]:
-    amounts: Mapping[str, int] = state.allocatable
-    return tuple(amounts[resource] for resource in resources)
-
-
-def _seconds(time: float | None) -> float | None:
-    return None if time is None else round(time, 3)
+def _indexed(values: Iterable[_T]) -> tuple[list[int], list[_T]]:
+    """The index of each value among the distinct ones, and these in the order in which they were first seen."""
+    indexes: dict[_T, int] = {}
+    return [indexes.setdefault(value, len(indexes)) for value in values], list(indexes)

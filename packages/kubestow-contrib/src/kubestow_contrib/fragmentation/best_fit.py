@@ -11,6 +11,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import MAX_SCORE, Scores
 from kubestow_contrib.fragmentation.gpu_sharing import GpuSharingArgs, GpuSharingPlugin
+from kubestow_contrib.range_normalization import normalized_range
 
 
 class BestFitArgs(GpuSharingArgs, rename="camel", frozen=True, kw_only=True):
@@ -40,9 +41,7 @@ class BestFit(GpuSharingPlugin):
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes) -> Scores:
         """Stretch the scores to 0 .. 100; all are 0 if they are equal."""
-        lowest = int(scores.min(initial=MAX_SCORE))
-        width = int(scores.max(initial=lowest)) - lowest
-        return (scores - lowest) * MAX_SCORE // width if width else np.zeros_like(scores)
+        return normalized_range(scores)
 
     def choose_device(self, pod: PodInfo, node_name: str, idle: Sequence[int]) -> int | None:
         """The fullest GPU with room."""

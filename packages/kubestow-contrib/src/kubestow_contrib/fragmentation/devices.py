@@ -7,7 +7,7 @@ to fill GPUs up one after another; the result does not depend on the order in wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.invalidation import NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
+from kubestow.cluster.pods.shapes import PodInfo
 
 #: The thousandths of a whole GPU.
 WHOLE = 1000
@@ -129,7 +129,8 @@ class DeviceTable:
         self._refresh()
         rows = nodes.rows
         if isinstance(nodes, HypotheticalNodes):
-            positions = nodes.positions_changed_by(self._requests_gpus)
+            request = self._resources.request
+            positions = nodes.positions_changed_by(lambda shape: request(shape.requests).gpus > 0)
             if len(positions):
                 return IdleDevices.of(self._idle_after_changes(nodes, positions.tolist()))
         idle = self._idle
@@ -219,32 +220,24 @@ class DeviceTable:
                 rows = None
         if rows is None:
             self._refresh_all()
-        else:
-            self._refresh_rows(rows)
+        else:  # few rows, usually a single one; the four columns of each are computed without NumPy
+            idle = self._idle
+            for row in rows:
+                amounts = self._idle_with(int(self._counts[row]), nodes.pods[row].values())
+                idle.each[row, : len(amounts)] = amounts
+                idle.total[row], idle.most[row] = sum(amounts), max(amounts, default=0)
+                idle.whole[row] = amounts.count(WHOLE)
         self._stale.clear()
         self._generation = cycle.generation
 
     def _refresh_all(self) -> None:
-        nodes = self._cluster.nodes
-        self._nodes = list(nodes.objects)
-        self._counts = self._count_devices(range(len(nodes)))
-        each = np.zeros((len(nodes), int(self._counts.max(initial=0))), np.int64)
-        for row, (count, pods) in enumerate(zip(self._counts.tolist(), nodes.pods, strict=True)):
+        table, nodes, names = self._cluster.nodes, self._cluster.all_nodes(), self._resources
+        self._nodes = list(table.objects)
+        self._counts = np.maximum(nodes.allocatable(names.gpu), nodes.allocatable(names.gpu_milli) // WHOLE)
+        each = np.zeros((len(table), int(self._counts.max(initial=0))), np.int64)
+        for row, (count, pods) in enumerate(zip(self._counts.tolist(), table.pods, strict=True)):
             each[row, :count] = self._idle_with(count, pods.values())
         self._idle = IdleDevices.of(each)
-
-    def _refresh_rows(self, rows: list[int]) -> None:
-        """Few rows, usually a single one; the four columns of each are computed without NumPy."""
-        idle = self._idle
-        for row in rows:
-            amounts = self._idle_with(int(self._counts[row]), self._cluster.nodes.pods[row].values())
-            idle.each[row, : len(amounts)] = amounts
-            idle.total[row], idle.most[row] = sum(amounts), max(amounts, default=0)
-            idle.whole[row] = amounts.count(WHOLE)
-
-    def _count_devices(self, rows: Sequence[int]) -> NDArray[np.int64]:
-        nodes = Nodes(self._cluster.nodes, np.array(rows, np.intp))
-        return np.maximum(nodes.allocatable(self._resources.gpu), nodes.allocatable(self._resources.gpu_milli) // WHOLE)
 
     def _idle_with(self, count: int, pods: Iterable[PodInfo]) -> list[int]:
         """The idle thousandths of a node's GPUs with some pods."""
@@ -261,16 +254,9 @@ class DeviceTable:
             for device in devices:
                 idle[device] -= request.milli
         for negative_count, negative_milli, _ in sorted(unknown):
-            _fill_up(idle, GpuRequest(-negative_count, -negative_milli))
+            # From the GPUs with least idle that have enough, or else from those with most.
+            for _ in range(min(-negative_count, count)):
+                enough = [device for device, amount in enumerate(idle) if amount >= -negative_milli]
+                fullest = min(enough, key=idle.__getitem__) if enough else max(range(count), key=idle.__getitem__)
+                idle[fullest] += negative_milli
         return [max(0, amount) for amount in idle]
-
-    def _requests_gpus(self, shape: Shape) -> bool:
-        return self._resources.request(shape.requests).gpus > 0
-
-
-def _fill_up(idle: list[int], request: GpuRequest) -> None:
-    """Subtract a request from the GPUs with least idle that have enough, or else from those with most."""
-    for _ in range(min(request.gpus, len(idle))):
-        enough = [device for device, amount in enumerate(idle) if amount >= request.milli]
-        device = min(enough, key=idle.__getitem__) if enough else max(range(len(idle)), key=idle.__getitem__)
-        idle[device] -= request.milli

@@ -20,14 +20,7 @@ from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import invalidation_mask, on
-from kubestow.framework.interface import (
-    FilterPlugin,
-    Handle,
-    PostBindPlugin,
-    PreBindPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
+from kubestow.framework.interface import FilterPlugin, Handle, PostBindPlugin, PreBindPlugin, ReservePlugin, ScorePlugin
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow_contrib.fragmentation.devices import WHOLE, DeviceResources, Devices, DeviceTable, GpuRequest
 
@@ -103,8 +96,9 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
         if request.is_share:
             device = self.choose_device(pod, node_name, idle)
             chosen: Devices | None = None if device is None else (device,)
-        else:
-            chosen = _lowest_idle(idle, request.gpus)
+        else:  # the first that are wholly idle
+            free = [device for device, amount in enumerate(idle) if amount == WHOLE]
+            chosen = tuple(free[: request.gpus]) if len(free) >= request.gpus else None
         if chosen is None:
             return _STATUSES[_BUSY]
         self.devices.reserve(pod.uid, node_name, chosen)
@@ -134,9 +128,3 @@ class GpuSharingPlugin(FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin, 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Forget the reservations of pods that are gone."""
         self.devices.drop_stale_reservations()
-
-
-def _lowest_idle(idle: Sequence[int], count: int) -> Devices | None:
-    """The first GPUs that are wholly idle; None if there are too few."""
-    free = [device for device, amount in enumerate(idle) if amount == WHOLE]
-    return tuple(free[:count]) if len(free) >= count else None

@@ -60,16 +60,11 @@ def estimate(shape: Shape, resources: Sequence[str], factors: Mapping[str, int])
     amounts = []
     for resource in resources:
         name = resource if names is None else names.get(resource, "")
-        factor = factors.get(resource)
-        amounts.append(
-            0 if factor is None else _estimate(shape.requests.get(name, 0), limits.get(name, 0), name, factor)
-        )
+        factor, limit = factors.get(resource), limits.get(name, 0)
+        amount = max(shape.requests.get(name, 0), limit)
+        if factor is None or not amount:
+            amounts.append(0 if factor is None else _DEFAULTS.get(name, 0))
+            continue
+        scaled = floor(amount * factor / 100 + 0.5)
+        amounts.append(min(scaled, limit) if limit > 0 else scaled)
     return tuple(amounts)
-
-
-def _estimate(request: int, limit: int, name: str, factor: int) -> int:
-    amount = max(request, limit)
-    if amount == 0:
-        return _DEFAULTS.get(name, 0)
-    scaled = floor(amount * factor / 100 + 0.5)
-    return min(scaled, limit) if limit > 0 else scaled

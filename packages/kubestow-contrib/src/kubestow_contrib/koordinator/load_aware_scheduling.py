@@ -8,7 +8,7 @@ pass and score 0, as configured. Pods of DaemonSets are not rejected.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from math import floor
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -78,7 +78,7 @@ class LoadAwareScheduling(FilterPlugin, ScorePlugin):
             for aggregated, text in enumerate(("usage", "aggregated usage")):
                 reason = f"node(s) {name} {text} exceed threshold"
                 self._statuses[_exceeded_key(index, aggregated)] = Status.unschedulable(reason)
-        self._loads = NodeLoads(handle, args, self._resources, self._estimate)
+        self._loads = NodeLoads(handle, args, self._resources, lambda pod: self._traits_of(pod).estimate)
         handle.run_periodically(_EXPIRY_PERIOD, self._check_expiry)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
@@ -164,9 +164,6 @@ class LoadAwareScheduling(FilterPlugin, ScorePlugin):
                 scarcest = left
         return (total + scarcest * self._dominant_weight) // self._total_weight
 
-    def _estimate(self, pod: PodInfo) -> Vector:
-        return self._traits_of(pod).estimate
-
     def _traits_of(self, pod: PodInfo) -> _Traits:
         shape = pod.shape
         found = self._traits.get(shape)
@@ -177,9 +174,14 @@ class LoadAwareScheduling(FilterPlugin, ScorePlugin):
                 priority_class(shape) == PROD,
                 controller is not None and controller.kind == "DaemonSet",
             )
-        if self.args.allow_customize_estimation and (own := _own_factors(pod)):
-            return found._replace(estimate=estimate(shape, self._resources, {**self._factors, **own}))
-        return found
+        annotation = pod.metadata.annotations.get(_FACTORS) if self.args.allow_customize_estimation else None
+        if not annotation:
+            return found
+        try:
+            own = msgspec.json.decode(annotation, type=dict[str, Percentage])
+        except msgspec.DecodeError:
+            return found
+        return found._replace(estimate=estimate(shape, self._resources, {**self._factors, **own}))
 
     async def _check_expiry(self) -> None:
         if self._loads.check_expiry():
@@ -188,12 +190,3 @@ class LoadAwareScheduling(FilterPlugin, ScorePlugin):
 
 def _exceeded_key(resource: int, aggregated: int) -> int:
     return _EXPIRED_KEY + 1 + 2 * resource + aggregated
-
-
-def _own_factors(pod: PodInfo) -> Mapping[str, int]:
-    """The factors that an annotation of the pod sets; none if it is malformed."""
-    annotation = pod.metadata.annotations.get(_FACTORS)
-    try:
-        return msgspec.json.decode(annotation, type=dict[str, Percentage]) if annotation else {}
-    except msgspec.DecodeError:
-        return {}

@@ -19,24 +19,17 @@ from numpy.typing import NDArray
 from kubestow.api.core import Node
 from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.int64 import as_int64
-from kubestow.api.formats.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
 from kubestow_contrib.koordinator.args import CustomUsageThresholds, LoadAwareSchedulingArgs
-from kubestow_contrib.koordinator.node_metric import (
-    AggregationKey,
-    NodeMetric,
-    NodeReport,
-    Vector,
-    read_report,
-)
+from kubestow_contrib.koordinator.node_metric import AggregationKey, NodeMetric, NodeReport, Vector, read_report
 from kubestow_contrib.koordinator.node_usage import NodeLoad, PodContributions
-from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes
+from kubestow_contrib.node_load.usage import CLOCK_SKEW, ChangedNodes, amount_of
 
 _log = logging.getLogger(__name__)
 
@@ -299,8 +292,4 @@ def _amount(resource: str, node: Node) -> int:
             quantities = {**quantities, **msgspec.json.decode(raw, type=dict[str, str | int | float])}
     except msgspec.DecodeError:
         pass  # as without the annotation
-    try:
-        quantity = quantities.get(resource, 0)
-        return millis(quantity) if resource == "cpu" else units(quantity)
-    except InvalidQuantity:
-        return 0
+    return amount_of(resource, quantities.get(resource, 0))

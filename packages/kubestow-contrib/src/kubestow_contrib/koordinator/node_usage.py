@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from operator import add
 from weakref import WeakKeyDictionary
 
 from kubestow.api.core import Node
@@ -13,6 +13,7 @@ from kubestow.framework.interface import Handle
 from kubestow_contrib.koordinator.args import LoadAwareSchedulingArgs
 from kubestow_contrib.koordinator.estimation import PROD, priority_class
 from kubestow_contrib.koordinator.node_metric import AggregationKey, NodeReport, Vector
+from kubestow_contrib.preemption_toleration import condition_time
 
 _SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
 _SECONDS_AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
@@ -117,7 +118,7 @@ class PodContributions:
         if is_prod and not is_measured_as_prod:
             prod = estimate
         elif is_prod and is_estimated:
-            prod = _sum(prod, _excess(estimate, measured))
+            prod = tuple(map(add, prod, _excess(estimate, measured)))
         used, scored = delta if load.measures_used else estimate, delta if load.measures_scored else estimate
         return (*used, *scored, *prod)
 
@@ -137,16 +138,11 @@ class PodContributions:
 
     def _is_recent(self, report: NodeReport, info: PodInfo) -> bool:
         """Whether the report cannot show the pod in full, or the pod is to be estimated for a certain time."""
-        placed_at = self._placed_at(info)
+        placed_at, started = condition_time(info, "PodScheduled"), info.status.start_time
+        if placed_at is None:  # now, if the API server has not confirmed it yet
+            placed_at = self._handle.now().timestamp() if started is None else started.timestamp()
         updated = -math.inf if report.update_time is None else report.update_time
         return updated - report.report_interval < placed_at or self._estimated_until(info, placed_at) > updated
-
-    def _placed_at(self, info: PodInfo) -> float:
-        """When a pod was placed, in seconds since the Unix epoch: now, if the API server has not confirmed it yet."""
-        scheduled, started = _condition_time(info, "PodScheduled"), info.status.start_time
-        if scheduled is not None:
-            return scheduled
-        return self._handle.now().timestamp() if started is None else started.timestamp()
 
     def _estimated_until(self, info: PodInfo, placed_at: float) -> float:
         after_scheduled, after_initialized = (
@@ -157,7 +153,7 @@ class PodContributions:
             annotations = info.metadata.annotations
             after_scheduled = _seconds(annotations.get(_SECONDS_AFTER_SCHEDULED), after_scheduled)
             after_initialized = _seconds(annotations.get(_SECONDS_AFTER_INITIALIZED), after_initialized)
-        if after_initialized > 0 and (initialized := _condition_time(info, "Initialized")) is not None:
+        if after_initialized > 0 and (initialized := condition_time(info, "Initialized")) is not None:
             return initialized + after_initialized
         return placed_at + after_scheduled if after_scheduled > 0 else -math.inf
 
@@ -170,25 +166,10 @@ def _usage(report: NodeReport, aggregation: AggregationKey | None) -> Vector | N
     return report.usage if found is None and aggregation[1] == 0 else found
 
 
-def _sum(one: Vector, other: Sequence[int]) -> Vector:
-    return tuple([amount + more for amount, more in zip(one, other, strict=True)])
-
-
 def _excess(estimate: Vector, measured: Vector | None) -> Vector:
     if measured is None:
         return estimate
     return tuple(max(0, more - less) for more, less in zip(estimate, measured, strict=True))
-
-
-def _condition_time(info: PodInfo, kind: str) -> float | None:
-    """Since when a condition of a pod is true, in seconds since the Unix epoch; None if it is not."""
-    for condition in info.status.conditions:
-        if condition.type == kind and condition.status == "True" and condition.last_transition_time:
-            try:
-                return datetime.fromisoformat(condition.last_transition_time).timestamp()
-            except ValueError:
-                return None
-    return None
 
 
 def _seconds(annotation: str | None, otherwise: int) -> int:

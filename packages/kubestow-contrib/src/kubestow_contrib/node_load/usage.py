@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.quantity import millis
+from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.invalidation import NEVER
@@ -55,6 +56,14 @@ class UsageColumns(NamedTuple):
     memory_deviation: Floats
 
 
+def amount_of(resource: str, quantity: Quantity) -> int:
+    """A quantity in millicores of CPU, bytes or counts; 0 if it is malformed."""
+    try:
+        return millis(quantity) if resource == "cpu" else units(quantity)
+    except InvalidQuantity:
+        return 0
+
+
 def usable(sample: UsageSample, now: float) -> UsageSample | None:
     """The sample without values that cannot be true; None if nothing is left or its time is wrong.
 
@@ -80,21 +89,17 @@ class NodeUsage:
     def __init__(self, table: NodeTable) -> None:
         #: The node table that the columns follow.
         self.table = table
-        self._samples: Mapping[str, UsageSample] = {}
+        #: The samples by node name.
+        self.samples: Mapping[str, UsageSample] = {}
         #: Incremented with every change of the samples.
         self.version = 0
         self._columns: tuple[int, int, UsageColumns] | None = None
 
-    @property
-    def samples(self) -> Mapping[str, UsageSample]:
-        """The samples by node name."""
-        return self._samples
-
     def replace(self, samples: Mapping[str, UsageSample]) -> bool:
         """Use other samples; whether they differ."""
-        if samples == self._samples:
+        if samples == self.samples:
             return False
-        self._samples = samples
+        self.samples = samples
         self.version += 1
         return True
 
@@ -104,7 +109,7 @@ class NodeUsage:
         table, cached = self.table, self._columns
         if cached is None or cached[:2] != (table.structure, self.version):
             missing = UsageSample(math.nan, cpu_deviation=math.nan, memory_deviation=math.nan)
-            found = [self._samples.get(name, missing) for name in table.names]
+            found = [self.samples.get(name, missing) for name in table.names]
             arrays = np.array(found, np.float64).reshape(len(found), len(missing)).T
             cached = self._columns = table.structure, self.version, UsageColumns(*np.ascontiguousarray(arrays))
         return cached[2]
@@ -132,16 +137,12 @@ class NodeCapacity:
         """The reported capacities of all rows, NaN where there is none."""
         table, cached = self._usage.table, self._columns
         if cached is None or cached[:2] != (table.structure, self._usage.version):
-            capacity = np.fromiter((_cpu(node) for node in table.objects), np.float64, len(table))
+            capacity = np.full(len(table), math.nan)
+            for row, node in enumerate(table.objects):
+                with suppress(KeyError, InvalidQuantity):
+                    capacity[row] = millis(node.status.capacity["cpu"])
             cached = self._columns = table.structure, self._usage.version, capacity
         return cached[2]
-
-
-def _cpu(node: Node) -> float:
-    try:
-        return millis(node.status.capacity["cpu"])
-    except (KeyError, InvalidQuantity):
-        return math.nan
 
 
 class ChangedNodes:

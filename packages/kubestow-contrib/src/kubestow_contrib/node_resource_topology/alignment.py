@@ -8,17 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import Container
 from kubestow.api.formats.quantity import Quantity
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.rules.pods import QOSClass, qos_class
-from kubestow_contrib.node_resource_topology.zones import ABSENT, Available, amount
+from kubestow_contrib.node_load.usage import amount_of
+from kubestow_contrib.node_resource_topology.zones import ABSENT, Available
 
 Amounts = Mapping[str, int]
 """Millicores of CPU, bytes, or counts, by resource."""
-
-_ALWAYS = "Always"
 
 
 class ContainerRequests(NamedTuple):
@@ -43,7 +41,12 @@ class PodRequests(NamedTuple):
     def of(cls, shape: Shape) -> PodRequests:
         """The requests of a shape."""
         spec = shape.spec
-        init = tuple(ContainerRequests(_kind(each), _amounts(each.resources.requests)) for each in spec.init_containers)
+        init = tuple(
+            ContainerRequests(
+                "sidecar" if each.restart_policy == "Always" else "init", _amounts(each.resources.requests)
+            )
+            for each in spec.init_containers
+        )
         apps = tuple(ContainerRequests("", _amounts(each.resources.requests)) for each in spec.containers)
         together: dict[str, int] = {}
         for container in apps:
@@ -96,12 +99,8 @@ def is_at_node_level(resource: str) -> bool:
     return resource in ("storage", "ephemeral-storage") or not is_native(resource)
 
 
-def _kind(init_container: Container) -> str:
-    return "sidecar" if init_container.restart_policy == _ALWAYS else "init"
-
-
 def _amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    return {name: amount(name, quantity) for name, quantity in sorted(quantities.items())}
+    return {name: amount_of(name, quantity) for name, quantity in sorted(quantities.items())}
 
 
 #: Keys of what cannot be aligned; 0 if all can.

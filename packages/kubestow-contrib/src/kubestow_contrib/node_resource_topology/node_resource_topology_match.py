@@ -18,14 +18,7 @@ from kubestow.cluster.pods.shapes import PodInfo, ShapeFamily
 from kubestow.config import ExtensionPoint
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import (
-    MAX_SCORE,
-    FilterPlugin,
-    Handle,
-    PostBindPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
+from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PostBindPlugin, ReservePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict
 from kubestow_contrib.node_resource_topology.agent_reports import Container, read_placements
 from kubestow_contrib.node_resource_topology.alignment import (
@@ -60,7 +53,7 @@ class Evictions:
             topology = self._topologies.get("", nodes.name(position)) if change.removed else None
             if topology is None or self._is_pending(nodes.name(position)):
                 continue
-            listed = _resources(topology)
+            listed = frozenset(resource.name for zone in topology.zones for resource in zone.resources)
             placements = self._placements_of(topology, listed)
             for victim in change.removed:
                 for container, amounts in self._exclusive(victim, listed, with_sidecars=False):
@@ -96,10 +89,6 @@ class Evictions:
             }
             if own:
                 yield (pod.namespace, pod.name, container.name), own
-
-
-def _resources(topology: NodeResourceTopology) -> frozenset[str]:
-    return frozenset(resource.name for zone in topology.zones for resource in zone.resources)
 
 
 _RESERVATION_ENDED = "topology.node.k8s.io/ReservationEnded"

@@ -73,8 +73,10 @@ class OverReserve:
 
     def pod_observed(self, info: PodInfo) -> None:
         """Whether a pod is on a node without having been placed here."""
-        node = info.spec.node_name
-        if not node or info.uid in self._own or info.uid in self._foreign_pods or not self._counts_as_foreign(info):
+        node, mode = info.spec.node_name, self._args.foreign_pods_detect or "All"
+        if not node or info.uid in self._own or info.uid in self._foreign_pods:
+            return
+        if not (mode == "All" or (mode == _EXCLUSIVE_ONLY and self._is_exclusive(info, node))):
             return
         self._foreign_pods[info.uid] = node
         if self._has_started:
@@ -90,10 +92,6 @@ class OverReserve:
     def _mark(self, node: str) -> None:
         if node in self._used:
             self.foreign.add(node)
-
-    def _counts_as_foreign(self, pod: PodInfo) -> bool:
-        mode = self._args.foreign_pods_detect or "All"
-        return mode == "All" or (mode == _EXCLUSIVE_ONLY and self._is_exclusive(pod, pod.spec.node_name))
 
     def _is_exclusive(self, pod: PodInfo, node: str) -> bool:
         """Whether a container has CPUs, memory or devices for itself as long as it runs."""
@@ -117,13 +115,10 @@ class OverReserve:
             self._reserved.pop(name, None)
             self.foreign.discard(name)
             self._zones.put(name, None)
-        elif name not in self._used or not self.is_pending(name) or self._changes_layout(after):
+        elif name not in self._used or not self.is_pending(name):
             self._use(after)
-
-    def _changes_layout(self, topology: NodeResourceTopology) -> bool:
-        """Whether the kubelet was configured anew, which counts at once unless only resources are compared."""
-        used = self._used[topology.metadata.name][0]
-        return self._args.resync_scope != "OnlyResources" and read_layout(topology) != used
+        elif self._args.resync_scope != "OnlyResources" and read_layout(after) != self._used[name][0]:
+            self._use(after)  # the kubelet was configured anew
 
     def is_pending(self, node: str) -> bool:
         """Whether the next report has to account for pods of which the last one did not know."""

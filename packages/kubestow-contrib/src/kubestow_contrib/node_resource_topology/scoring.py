@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -32,36 +31,30 @@ def score_containers(pod: PodRequests, available: Available, strategy: ScoringSt
 
 def _lowest(requests: Amounts, available: Available, strategy: ScoringStrategy) -> Int64s:
     """The lowest score of a zone other than 0; 0 if there is none."""
-    of_zones = _STRATEGIES[strategy.type](requests, available, strategy)
+    if strategy.type == "BalancedAllocation":
+        of_zones = _balanced(requests, available)
+    else:
+        of_zones = _weighted(requests, available, strategy)
     lowest: Int64s = np.where(of_zones > 0, of_zones, MAX_SCORE + 1).min(axis=0)
     return np.where(lowest > MAX_SCORE, 0, lowest)
 
 
-def _least_allocated(requests: Amounts, available: Available, strategy: ScoringStrategy) -> Int64s:
-    return _weighted(requests, available, strategy, lambda capacity, request: capacity - request)
-
-
-def _most_allocated(requests: Amounts, available: Available, strategy: ScoringStrategy) -> Int64s:
-    return _weighted(requests, available, strategy, lambda capacity, request: np.full_like(capacity, request))
-
-
-def _weighted(
-    requests: Amounts, available: Available, strategy: ScoringStrategy, share: Callable[[Int64s, int], Int64s]
-) -> Int64s:
-    """The weighted mean over the resources of a share of the zone's capacity, in percent; 0 where it does not fit."""
+def _weighted(requests: Amounts, available: Available, strategy: ScoringStrategy) -> Int64s:
+    """The weighted mean over the resources of what is left of a zone, in percent, or taken; 0 where it does not fit."""
     total, weights = np.zeros(available.shape, np.int64), 0
     for name, request in requests.items():
         there = available.of(name)
         fits = (there > 0) & (there >= request)
         capacity, requested = _values(name, there), int(_values(name, np.array(request)))
-        score = share(capacity, requested) * MAX_SCORE // np.where(fits, capacity, 1)
+        share = capacity - requested if strategy.type == "LeastAllocated" else requested
+        score = share * MAX_SCORE // np.where(fits, capacity, 1)
         weight = strategy.weight(name)
         total += np.where(fits, score, 0) * weight
         weights += weight
     return total // max(weights, 1)
 
 
-def _balanced(requests: Amounts, available: Available, strategy: ScoringStrategy) -> Int64s:
+def _balanced(requests: Amounts, available: Available) -> Int64s:
     """100 less the variance of the used shares; 0 where a resource does not fit."""
     shares = []
     for name, request in requests.items():
@@ -77,13 +70,6 @@ def _balanced(requests: Amounts, available: Available, strategy: ScoringStrategy
 def _values(name: str, amounts: Int64s) -> Int64s:
     """Amounts in cores, bytes or counts."""
     return -(-amounts // 1000) if name == "cpu" else amounts
-
-
-_STRATEGIES: dict[str, Callable[[Amounts, Available, ScoringStrategy], Int64s]] = {
-    "LeastAllocated": _least_allocated,
-    "MostAllocated": _most_allocated,
-    "BalancedAllocation": _balanced,
-}
 
 
 #: Nodes with more zones score 0; the number of combinations doubles with each. Kubelets support 8 by default.
@@ -110,7 +96,9 @@ def score_zones_needed(pod: PodRequests, available: Available, layout: Layout) -
     parts = [pod.together] if layout.aligns_pods else [container.amounts for container in pod.containers]
     most, closest, fits = np.zeros(nodes, np.int64), np.ones(nodes, np.bool_), np.ones(nodes, np.bool_)
     for requests in parts:
-        concerned = _any_listed(requests, available)
+        concerned = np.zeros(nodes, np.bool_)
+        for name in requests:
+            concerned |= (available.of(name) != ABSENT).any(axis=0)
         needed = _needed(requests, available, layout)
         fits &= needed.zones.any(axis=0) | ~concerned
         most = np.maximum(most, np.where(concerned, needed.zones.sum(axis=0), 0))
@@ -119,14 +107,6 @@ def score_zones_needed(pod: PodRequests, available: Available, layout: Layout) -
     step = MAX_SCORE // layout.max_zones
     scores = np.maximum(MAX_SCORE - most * step, 0) + np.where(closest, step // 2, 0)
     return np.where(fits, np.where(most > 0, scores, MAX_SCORE), 0)
-
-
-def _any_listed(requests: Amounts, available: Available) -> Mask:
-    """Where any zone lists any of the resources, bool per node."""
-    listed = np.zeros(available.shape[1], np.bool_)
-    for name in requests:
-        listed |= (available.of(name) != ABSENT).any(axis=0)
-    return listed
 
 
 def _needed(requests: Amounts, available: Available, layout: Layout) -> _Needed:

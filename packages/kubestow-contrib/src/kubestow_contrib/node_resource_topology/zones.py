@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
-from kubestow.api.formats.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject
 from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column, InternedColumn
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.errors import InvalidQuantity
 from kubestow.framework.interface import Handle
-from kubestow_contrib.node_load.usage import ChangedNodes
+from kubestow_contrib.node_load.usage import ChangedNodes, amount_of
 
 #: NUMA zones have numbers below this one; others are ignored.
 MOST_ZONES = 64
@@ -125,16 +124,8 @@ def read_available(topology: NodeResourceTopology) -> Mapping[str, Mapping[int, 
     available: dict[str, dict[int, int]] = {}
     for number, zone in _numa_zones(topology).items():
         for resource in zone.resources:
-            available.setdefault(resource.name, {})[number] = max(0, amount(resource.name, resource.available))
+            available.setdefault(resource.name, {})[number] = max(0, amount_of(resource.name, resource.available))
     return available
-
-
-def amount(resource: str, quantity: Quantity) -> int:
-    """A quantity in millicores, bytes or counts; 0 if it is malformed."""
-    try:
-        return millis(quantity) if resource == "cpu" else units(quantity)
-    except InvalidQuantity:
-        return 0
 
 
 def _numa_zones(topology: NodeResourceTopology) -> dict[int, Zone]:

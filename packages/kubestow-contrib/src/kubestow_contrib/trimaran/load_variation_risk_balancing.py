@@ -11,14 +11,11 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
-from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
-from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
-from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, requests
+from kubestow.framework.interface import MAX_SCORE, Handle
+from kubestow_contrib.trimaran.measured_nodes import MeasuredNodesPlugin, TrimaranArgs, requests
 
 Floats = NDArray[np.float64]
 
@@ -44,21 +41,15 @@ def _or_one(value: float | None) -> float:
     return 1.0 if value is None or not value >= 0 else value
 
 
-class LoadVariationRiskBalancing(ScorePlugin):
+class LoadVariationRiskBalancing(MeasuredNodesPlugin):
     """Prefers nodes whose load, average and deviation, is low."""
 
     name = "LoadVariationRiskBalancing"
     Args = LoadVariationRiskBalancingArgs
-    label_keys = ()
-    events_to_register = (
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        NEW_SAMPLES,
-    )
 
     def __init__(self, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._margin, self._sensitivity = args.margin, args.sensitivity
-        self._collector = Collector(self.name, handle, args.source(handle))
 
     def signature(self, pod: PodInfo) -> Hashable:
         """CPU and memory that the pod requests."""

@@ -22,8 +22,7 @@ from kubestow.cluster.topology.counters import PodCounter
 from kubestow.config import ExtensionPoint
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
-from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
+from kubestow.framework.interface import MAX_SCORE, Handle
 from kubestow_contrib.trimaran.beta_distribution import (
     LEAST_DEVIATION,
     BetaParameters,
@@ -31,7 +30,7 @@ from kubestow_contrib.trimaran.beta_distribution import (
     cumulative_of_one,
     match_moments,
 )
-from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, limits, requests
+from kubestow_contrib.trimaran.measured_nodes import MeasuredNodesPlugin, TrimaranArgs, limits, requests
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -81,24 +80,21 @@ class _LoadDistribution(NamedTuple):
     by_row: list[tuple[float, ...]]
 
 
-class LowRiskOverCommitment(ScorePlugin):
+class LowRiskOverCommitment(MeasuredNodesPlugin):
     """Prefers nodes where limits exceed the capacity little, and the load rarely exceeds the requests."""
 
     name = "LowRiskOverCommitment"
     Args = LowRiskOverCommitmentArgs
     inert_at = (ExtensionPoint.PRE_SCORE,)
-    label_keys = ()
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        NEW_SAMPLES,
+        *MeasuredNodesPlugin.events_to_register,
     )
 
     def __init__(self, args: LowRiskOverCommitmentArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._weights = [args.weight(resource) for resource in _RESOURCES]
         self._spread = float(args.window) ** 0.5
-        self._collector = Collector(self.name, handle, args.source(handle))
         self._counters = [
             (self._counter("requests", index), self._counter("limits", index)) for index in range(len(_RESOURCES))
         ]

@@ -1,21 +1,24 @@
-"""What the load-aware plugins of scheduler-plugins have in common: arguments, and the amounts that pods ask for."""
+"""What the load-aware plugins of scheduler-plugins have in common: arguments, samples, and what pods ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from kubestow.api.core import Container
-from kubestow.api.formats.quantity import Quantity, millis, units
+from kubestow.api.formats.quantity import Quantity
 from kubestow.client.http_json import JSONServer
 from kubestow.client.rest.kubeconfig import is_http_url
+from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
-from kubestow.errors import InvalidQuantity
-from kubestow.framework.interface import Handle
-from kubestow_contrib.node_load.collector import UsageSource
+from kubestow.framework.event_registration import EventRegistration, on
+from kubestow.framework.interface import Handle, ScorePlugin
+from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector, UsageSource
 from kubestow_contrib.node_load.sources import DEFAULT_ADDRESS, LoadWatcher, MetricsAPI, Prometheus
+from kubestow_contrib.node_load.usage import amount_of
 
 _METRICS_SERVER, _PROMETHEUS, _SIGNALFX = "KubernetesMetricsServer", "Prometheus", "SignalFx"
 
@@ -62,6 +65,24 @@ def _require_url(address: str | None, field: str) -> None:
         raise ValueError(f'{field} is "{address}", expected a URL such as http://prometheus:9090')
 
 
+class MeasuredNodesPlugin(ScorePlugin):
+    """The base of the plugins: scores by the samples of nodes, which a collector keeps up to date."""
+
+    label_keys = ()
+    events_to_register: Sequence[EventRegistration] = (
+        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
+        NEW_SAMPLES,
+    )
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._collector = Collector(self.name, handle, args.source(handle), self._react_to_collection)
+
+    def _react_to_collection(self) -> bool:
+        """Act after each collection; whether results may have changed for another reason than new samples."""
+        return False
+
+
 _requests: WeakKeyDictionary[ShapeFamily, tuple[int, int]] = WeakKeyDictionary()
 _limits: WeakKeyDictionary[ShapeFamily, tuple[int, int]] = WeakKeyDictionary()
 
@@ -78,19 +99,15 @@ def limits(shape: Shape) -> tuple[int, int]:
     """The limits of a pod, CPU (millicores) and memory (bytes), at least what it requests."""
     found = _limits.get(shape.family)
     if found is None:
-        found = _limits[shape.family] = _limits_of(shape)
+        cpu, memory = _effective(shape, lambda container: container.resources.limits)
+        requested_cpu, requested_memory = requests(shape)
+        found = _limits[shape.family] = max(cpu, requested_cpu), max(memory, requested_memory)
     return found
-
-
-def _limits_of(shape: Shape) -> tuple[int, int]:
-    cpu, memory = _effective(shape, lambda container: container.resources.limits)
-    requested_cpu, requested_memory = requests(shape)
-    return max(cpu, requested_cpu), max(memory, requested_memory)
 
 
 def cpu_and_memory(quantities: Mapping[str, Quantity]) -> tuple[int, int]:
     """CPU (millicores) and memory (bytes) of a list of resources, 0 if absent or malformed."""
-    return _amount(quantities, "cpu", millis), _amount(quantities, "memory", units)
+    return amount_of("cpu", quantities.get("cpu", 0)), amount_of("memory", quantities.get("memory", 0))
 
 
 def _effective(shape: Shape, resources: Callable[[Container], Mapping[str, Quantity]]) -> tuple[int, int]:
@@ -104,10 +121,3 @@ def _effective(shape: Shape, resources: Callable[[Container], Mapping[str, Quant
         cpu, memory = max(cpu, container_cpu), max(memory, container_memory)
     overhead_cpu, overhead_memory = cpu_and_memory(spec.overhead)
     return cpu + overhead_cpu, memory + overhead_memory
-
-
-def _amount(quantities: Mapping[str, Quantity], name: str, convert: Callable[[Quantity], int]) -> int:
-    try:
-        return convert(quantities.get(name, 0))
-    except InvalidQuantity:
-        return 0

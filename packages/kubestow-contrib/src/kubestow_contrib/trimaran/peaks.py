@@ -12,16 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.event_registration import on
-from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
-from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
+from kubestow.framework.interface import MAX_SCORE, Handle
 from kubestow_contrib.node_load.usage import NodeCapacity
 from kubestow_contrib.range_normalization import inverted_range
-from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs
+from kubestow_contrib.trimaran.measured_nodes import MeasuredNodesPlugin, TrimaranArgs
 
 #: Raw scores are whole numbers of this part of the model's unit.
 _SCALE = 1e15
@@ -47,21 +44,15 @@ class PeaksArgs(TrimaranArgs, rename="camel", frozen=True, kw_only=True):
             raise ValueError("nodePowerModel is empty, expected the power model of at least one node")
 
 
-class Peaks(ScorePlugin):
+class Peaks(MeasuredNodesPlugin):
     """Scores the rise of the power of a node, the least of the feasible nodes highest."""
 
     name = "Peaks"
     Args = PeaksArgs
-    label_keys = ()
-    events_to_register = (
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        NEW_SAMPLES,
-    )
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._models = args.node_power_model
-        self._collector = Collector(self.name, handle, args.source(handle))
         self._capacity = NodeCapacity(self._collector.usage)
         self._columns: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
 

@@ -21,11 +21,10 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 from kubestow.errors import InvalidQuantity
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
-from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
-from kubestow_contrib.node_load.collector import NEW_SAMPLES, Collector
+from kubestow.framework.interface import MAX_SCORE, Handle
 from kubestow_contrib.node_load.recent_pods import RecentPods
 from kubestow_contrib.node_load.usage import NodeCapacity
-from kubestow_contrib.trimaran.measured_nodes import TrimaranArgs, cpu_and_memory
+from kubestow_contrib.trimaran.measured_nodes import MeasuredNodesPlugin, TrimaranArgs, cpu_and_memory
 
 #: How long it takes until metrics show a pod, in seconds.
 _REPORTING_INTERVAL = 60.0
@@ -70,23 +69,20 @@ class TargetLoadPackingArgs(TrimaranArgs, rename="camel", frozen=True, kw_only=T
         return 1000 if self.default_requests is None else cpu_and_memory(self.default_requests)[0]
 
 
-class TargetLoadPacking(ScorePlugin):
+class TargetLoadPacking(MeasuredNodesPlugin):
     """Scores the CPU utilization that a node is expected to have with the pod."""
 
     name = "TargetLoadPacking"
     Args = TargetLoadPackingArgs
-    label_keys = ()
     events_to_register = (
         on(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP, requeues=False),
-        on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, requeues=False),
-        NEW_SAMPLES,
+        *MeasuredNodesPlugin.events_to_register,
     )
 
     def __init__(self, args: TargetLoadPackingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._target, self._multiplier, self._default_cpu = args.target, args.multiplier, args.default_cpu
         self._estimates: WeakKeyDictionary[ShapeFamily, tuple[int]] = WeakKeyDictionary()
-        self._collector = Collector(self.name, handle, args.source(handle), self._collected)
         self._capacity = NodeCapacity(self._collector.usage)
         self._recent_pods = RecentPods(handle, self._estimate, 1, self._shown_until)
 
@@ -126,7 +122,7 @@ class TargetLoadPacking(ScorePlugin):
             score = target * (MAX_SCORE - predicted) / max(MAX_SCORE - target, 1e-9) if predicted <= MAX_SCORE else 0.0
         return math.floor(score + 0.5)
 
-    def _collected(self) -> bool:
+    def _react_to_collection(self) -> bool:
         return self._recent_pods.refresh()
 
     def _shown_until(self, node_name: str) -> float:

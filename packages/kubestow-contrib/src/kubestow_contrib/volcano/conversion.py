@@ -82,7 +82,11 @@ def _located(document: Document, problem: ConfigurationProblem) -> config.FieldE
 def to_scheduler_configuration(data: Any) -> dict[str, Any]:
     """The configuration as plain data. Raises ConfigurationProblem for the first mistake."""
     configuration = read_configuration(data)
-    removed = _disabled_filters(configuration)
+    predicates = configuration.plugin("predicates")
+    if predicates is None or not configuration.enabled("predicates", "predicate"):
+        removed = list(PREDICATES.values())  # all that predicates would call
+    else:
+        removed = [name for argument, name in PREDICATES.items() if predicates.arguments.get(argument) is False]
     whole = [name for name in removed if name in _INDIVISIBLE]
     filters = [{"name": name} for name in removed if name not in _INDIVISIBLE]
     evicts = {"preempt", "reclaim"} & set(configuration.actions)
@@ -105,17 +109,10 @@ def to_scheduler_configuration(data: Any) -> dict[str, Any]:
         resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
         strategy = {"type": "MostAllocated", "resources": resources}
         args.append({"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}})
-    profile = {"schedulerName": SCHEDULER_NAME, "plugins": _without_empty(plugins), "pluginConfig": args}
+    sets = {point: {kind: names for kind, names in of.items() if names} for point, of in plugins.items()}
+    enabled = {point: copy.deepcopy(of) for point, of in sets.items() if of}
+    profile = {"schedulerName": SCHEDULER_NAME, "plugins": enabled, "pluginConfig": args}
     return {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
-
-
-def _disabled_filters(configuration: VolcanoConfiguration) -> list[str]:
-    """The filters that the configuration disables; without predicates, all that predicates would call."""
-    if not configuration.enabled("predicates", "predicate"):
-        return list(PREDICATES.values())
-    option = configuration.plugin("predicates")
-    assert option is not None
-    return [name for argument, name in PREDICATES.items() if option.arguments.get(argument) is False]
 
 
 def _scores(configuration: VolcanoConfiguration) -> list[dict[str, Any]]:
@@ -134,8 +131,3 @@ def _scores(configuration: VolcanoConfiguration) -> list[dict[str, Any]]:
 def _weight(configuration: VolcanoConfiguration, argument: str) -> int:
     option = configuration.plugin("nodeorder")
     return 0 if option is None else int(option.arguments.get(argument, NODE_ORDER_WEIGHTS[argument][0]))
-
-
-def _without_empty(plugins: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
-    sets = {point: {kind: names for kind, names in of.items() if names} for point, of in plugins.items()}
-    return {point: copy.deepcopy(of) for point, of in sets.items() if of}

@@ -158,7 +158,8 @@ class Enqueueing:
             return job.problem or f"PodGroup {job.key} does not exist"
         rules = self._accounts.queues.rules.get(job.queue)
         if rules is None:
-            return f"Queue {job.queue} of {_kind(job)} {job.key} does not exist"
+            kind = "pod" if job.key.uid else "PodGroup"
+            return f"Queue {job.queue} of {kind} {job.key} does not exist"
         return rules.problem
 
     def _consider_all(self) -> None:
@@ -199,7 +200,3 @@ class Enqueueing:
             if full:
                 return f"the cluster has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         return ""
-
-
-def _kind(job: Job) -> str:
-    return "pod" if job.key.uid else "PodGroup"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 
@@ -23,7 +23,7 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Handle
 from kubestow.log_fields import fields
-from kubestow_contrib.volcano.accounts import Accounts, EndedPod, Job, JobKey
+from kubestow_contrib.volcano.accounts import Accounts, Job, JobKey
 from kubestow_contrib.volcano.pod_groups import PodGroup, PodGroupCondition, PodGroupStatus
 
 _log = logging.getLogger(__name__)
@@ -47,24 +47,23 @@ class PodGroupPhases:
     async def update(self) -> None:
         """Write what has changed."""
         while self._accounts.ended:
-            await self._count(self._accounts.ended.popleft())
+            pod = self._accounts.ended.popleft()
+            # One that was deleted is not found.
+            with suppress(KubestowError, KeyError, TypeError):
+                found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
+                if found["metadata"]["uid"] == pod.uid:
+                    self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
         for group in list(self._groups):
             status = self._status(group)
             if status != group.status:
                 await self._write(group, status)
         self._ended = {key: ended for key, ended in self._ended.items() if self._groups.get(key.namespace, key.name)}
 
-    async def _count(self, pod: EndedPod) -> None:
-        try:
-            found = await self._handle.request("GET", f"/api/v1/namespaces/{pod.job.namespace}/pods/{pod.name}")
-            if found["metadata"]["uid"] == pod.uid:
-                self._ended.setdefault(pod.job, Counter())[found["status"]["phase"]] += 1
-        except (KubestowError, KeyError, TypeError):
-            return  # deleted
-
     async def _write(self, group: PodGroup, status: PodGroupStatus) -> None:
+        # APIObject leaves out defaults, which a merge patch would not reset.
+        counts = {"running": status.running, "succeeded": status.succeeded, "failed": status.failed}
         try:
-            await self._handle.patch(group, {"status": _as_data(status)})
+            await self._handle.patch(group, {"status": {**msgspec.to_builtins(status), **counts}})
         except KubestowError as error:
             # A conflict, or an API server that is away: the next comparison writes it.
             if isinstance(error, APIError) and error.code == _FORBIDDEN and not self._has_warned:
@@ -102,26 +101,14 @@ class PodGroupPhases:
                 reason="NotEnoughResources",
                 message=f"{least - placed - succeeded}/{tasks} tasks in gang unschedulable: {why}",
             )
-        conditions = old.conditions if condition is None else self._with_condition(old.conditions, condition)
+        conditions = old.conditions
+        if condition is not None:
+            own = [each for each in conditions if each.type in ("Scheduled", "Unschedulable")]
+            if not own or msgspec.structs.replace(own[0], last_transition_time="", transition_id="") != condition:
+                condition = msgspec.structs.replace(condition, last_transition_time=timestamp(self._handle.now()))
+                conditions = [*(each for each in conditions if each not in own), condition]
         return PodGroupStatus(phase, conditions, running, succeeded, failed)
 
     def _is_running(self, uid: str) -> bool:
         placed = self._handle.cluster.placed_pod(uid)
         return placed is not None and placed.info.status.phase == "Running"
-
-    def _with_condition(
-        self, conditions: list[PodGroupCondition], condition: PodGroupCondition
-    ) -> list[PodGroupCondition]:
-        """The conditions of other types, and this one in place of Scheduled and Unschedulable."""
-        own = [each for each in conditions if each.type in ("Scheduled", "Unschedulable")]
-        if own and msgspec.structs.replace(own[0], last_transition_time="", transition_id="") == condition:
-            return conditions
-        now = timestamp(self._handle.now())
-        others = [each for each in conditions if each not in own]
-        return [*others, msgspec.structs.replace(condition, last_transition_time=now)]
-
-
-def _as_data(status: PodGroupStatus) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(status)
-    # APIObject leaves out defaults, which a merge patch would not reset.
-    return {**data, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}

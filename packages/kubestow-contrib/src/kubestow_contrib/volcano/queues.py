@@ -128,20 +128,14 @@ def _problems(
     for name in deserved:
         if guarantee.get(name, 0) > deserved[name]:
             yield f"spec.guarantee.resource.{name}: is above spec.deserved.{name}"
-    if cycle := _cycle(obj, by_name):
-        yield f"spec.parent: is a cycle: {' -> '.join(cycle)}"
-    if state not in ("", "Open"):
-        yield f"status.state: is {state}, so the queue admits no pods"
-
-
-def _cycle(obj: Queue, by_name: Mapping[str, Queue]) -> list[str]:
-    """The names from the queue to its ancestor that is on the way already; empty if the chain of parents ends."""
     path = [obj.metadata.name]
     while (parent := by_name[path[-1]].spec.parent) not in ("", _ROOT) and parent in by_name:
         path.append(parent)
         if parent in path[:-1]:
-            return path
-    return []
+            yield f"spec.parent: is a cycle: {' -> '.join(path)}"
+            break
+    if state not in ("", "Open"):
+        yield f"status.state: is {state}, so the queue admits no pods"
 
 
 AmountVector = NDArray[np.float64]

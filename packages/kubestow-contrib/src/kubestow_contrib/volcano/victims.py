@@ -108,9 +108,11 @@ class EvictionRules:
         return found
 
     def _is_candidate(self, kind: Eviction, pod: PodInfo, job: Job, info: PodInfo, of: Job) -> bool:
-        if not _is_preemptable(info):
+        # An annotation goes before a label, and nonsense means no.
+        if info.metadata.annotations.get(_PREEMPTABLE, info.labels.get(_PREEMPTABLE, "true")) not in _TRUE:
             return False
-        if "conformance" in self._protecting[kind] and _is_critical(info):
+        is_critical = info.namespace == _SYSTEM_NAMESPACE or info.spec.priority_class_name in _CRITICAL
+        if "conformance" in self._protecting[kind] and is_critical:
             return False
         if kind is Eviction.OTHER_QUEUES:
             rules = self._accounts.queues.rules.get(of.queue)
@@ -140,7 +142,11 @@ class EvictionRules:
                 continue
             found = candidates
             if "priority" in tier:
-                found = [(info, of) for info, of in found if _has_lower_priority(info, of, pod, job)]
+                found = [
+                    (info, of)
+                    for info, of in found
+                    if (info.priority < pod.priority if of is job else of.priority < job.priority)
+                ]
             if "drf" in tier:
                 found = self._with_higher_share(pod, job, found)
             if found:
@@ -166,17 +172,3 @@ class EvictionRules:
         queue: QueueAccount | None = self._accounts.queues.of(job)
         of_queue = () if queue is None else self._order.queue_key(queue)
         return of_queue, self._order.job_key(job), -info.priority, info.metadata.creation_timestamp or "", info.uid
-
-
-def _has_lower_priority(info: PodInfo, of: Job, pod: PodInfo, job: Job) -> bool:
-    return info.priority < pod.priority if of is job else of.priority < job.priority
-
-
-def _is_critical(pod: PodInfo) -> bool:
-    return pod.namespace == _SYSTEM_NAMESPACE or pod.spec.priority_class_name in _CRITICAL
-
-
-def _is_preemptable(pod: PodInfo) -> bool:
-    """Whether the pod may be evicted at all; an annotation goes before a label, and nonsense means no."""
-    value = pod.metadata.annotations.get(_PREEMPTABLE, pod.labels.get(_PREEMPTABLE, "true"))
-    return value in _TRUE

@@ -52,6 +52,7 @@ from kubestow_contrib.volcano.queues import Queue
 from kubestow_contrib.volcano.victims import Eviction, EvictionRules
 
 _KINDS = {"preempt": (Eviction.JOBS_OF_QUEUE, Eviction.OWN_JOB), "reclaim": (Eviction.OTHER_QUEUES,)}
+_ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 _ABOVE_SHARE = Status.unschedulable("queue would exceed its share")
 _REQUESTS_WITHDRAWN = "VolcanoRequestsWithdrawn"
 _NO_ACTION = "the actions of the configuration do not place pods {} requests: {} is missing"
@@ -83,26 +84,20 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         self._limits = configuration.enabled("proportion", "allocatable")
         self._sorts_by_priority = configuration.enabled("priority", "taskOrder")
         rules = EvictionRules(configuration, self.accounts, self._order)
-        shares = _Shares(handle, self.accounts, limits=self._limits)
-        self._shares = shares
+        self._rules, self._shares = rules, _Shares(handle, self.accounts, limits=self._limits)
         self._evictions = [
-            _Evictions(kind, rules, shares, handle)
+            _Evictions(kind, rules, self._shares, handle)
             for action in configuration.actions
             for kind in _KINDS.get(action, ())
         ]
-        self._rules = rules
         on_change = partial(on, invalidates=Invalidation.NOTHING, hint=self._may_be_scheduled)
         self.events_to_register = (
             on_change(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
             on_change(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
-            on_change(
-                PodGroup,
-                Action.ADD | Action.UPDATE | Action.DELETE,
-                event_filter=_is_more_than_status,
-            ),
+            on_change(PodGroup, _ANY_CHANGE, event_filter=_is_more_than_status),
             on_change(_REQUESTS_WITHDRAWN, Action.UPDATE),
-            on_change(Queue, Action.ADD | Action.UPDATE | Action.DELETE),
-            on_change(PriorityClass, Action.ADD | Action.UPDATE | Action.DELETE),
+            on_change(Queue, _ANY_CHANGE),
+            on_change(PriorityClass, _ANY_CHANGE),
         )
 
     # -- order -------------------------------------------------------------------------------------------------------
@@ -157,21 +152,17 @@ class Volcano(QueueSortPlugin, PreEnqueuePlugin, PreFilterPlugin, PostFilterPlug
         job = self.accounts.job(pod)
         if job is None:
             return PostFilterResult(_NO_JOB)
-        result = PostFilterResult(_NOT_STARVING)
-        if not self._rules.is_starving(job, self._nominated_members(job, pod)):
+        result, cluster, nominated = PostFilterResult(_NOT_STARVING), self.handle.cluster, 0
+        if cluster.has_nominations:
+            waiting = job.pods.keys() - job.placed.keys() - {pod.uid}
+            nominated = sum(cluster.nomination(uid) is not None for uid in waiting)
+        if not self._rules.is_starving(job, nominated):
             return result
         for eviction in self._evictions:
             result = eviction.post_filter(state, pod, diagnosis, filters)
             if result.status.ok or result.status.code is Code.ERROR:
                 break
         return result
-
-    def _nominated_members(self, job: Job, pod: PodInfo) -> int:
-        cluster = self.handle.cluster
-        if not cluster.has_nominations:
-            return 0
-        waiting = job.pods.keys() - job.placed.keys() - {pod.uid}
-        return sum(cluster.nomination(uid) is not None for uid in waiting)
 
 
 def _is_more_than_status(old: Any, new: Any) -> bool:

@@ -6,7 +6,7 @@ What cluster-capacity has no field for is in fields of its own: ``status.pods[].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kubestow_lab.capacity.estimate import Capacity
@@ -17,53 +17,46 @@ Object = dict[str, Any]
 
 def document(capacity: Capacity, created: str) -> Object:
     """The report as cluster-capacity's JSON, with its field names; ``created`` is its timestamp."""
-    return {
-        "spec": {
-            "templates": [capacity.template.manifest],
-            "replicas": capacity.max_limit,
-            "podRequirements": [capacity.template.requirements()],
-        },
-        "status": {
-            "creationTimestamp": created,
-            "replicas": capacity.replicas,
-            "failReason": _fail_reason(capacity),
-            "pods": [_pods(capacity)],
-        },
-    }
+    return _document([capacity], capacity.max_limit, capacity, created)
 
 
 def mix_document(mix: CapacityMix, created: str) -> Object:
     """The report of several templates; ``failReason`` is that of the template that dropped out last."""
-    templates = [capacity.template for capacity in mix.capacities]
+    options = mix.options
+    report = _document(mix.capacities, options.common.max_limit, mix.last, created)
+    report["spec"] |= {"order": options.order, "preemption": options.preemption, "gangSize": options.gang_size}
+    for pods, capacity in zip(report["status"]["pods"], mix.capacities, strict=True):
+        pods["failReason"] = _fail_reason(capacity)
+    report["status"]["evictions"] = [
+        {"pod": eviction.pod.key, "nodeName": eviction.node_name, "preemptor": eviction.preemptor.key}
+        for eviction in mix.evictions
+    ]
+    return report
+
+
+def _document(capacities: Sequence[Capacity], max_limit: int, last: Capacity, created: str) -> Object:
+    templates = [capacity.template for capacity in capacities]
+    pods: list[Object] = []
+    for capacity in capacities:
+        replicas = [{"nodeName": name, "replicas": count} for name, count in capacity.per_node().items()]
+        pods.append({"podName": capacity.template.name, "replicasOnNodes": replicas or None, "failSummary": None})
     return {
         "spec": {
             "templates": [template.manifest for template in templates],
-            "replicas": mix.options.common.max_limit,
+            "replicas": max_limit,
             "podRequirements": [template.requirements() for template in templates],
-            "order": mix.options.order,
-            "preemption": mix.options.preemption,
-            "gangSize": mix.options.gang_size,
         },
         "status": {
             "creationTimestamp": created,
-            "replicas": mix.replicas,
-            "failReason": _fail_reason(mix.last),
-            "pods": [{**_pods(capacity), "failReason": _fail_reason(capacity)} for capacity in mix.capacities],
-            "evictions": [
-                {"pod": eviction.pod.key, "nodeName": eviction.node_name, "preemptor": eviction.preemptor.key}
-                for eviction in mix.evictions
-            ],
+            "replicas": sum(capacity.replicas for capacity in capacities),
+            "failReason": _fail_reason(last),
+            "pods": pods,
         },
     }
 
 
 def _fail_reason(capacity: Capacity) -> Object:
     return {"failType": capacity.reason.type, "failMessage": capacity.reason.message}
-
-
-def _pods(capacity: Capacity) -> Object:
-    replicas = [{"nodeName": name, "replicas": count} for name, count in capacity.per_node().items()]
-    return {"podName": capacity.template.name, "replicasOnNodes": replicas or None, "failSummary": None}
 
 
 def text(capacity: Capacity, *, verbose: bool) -> str:

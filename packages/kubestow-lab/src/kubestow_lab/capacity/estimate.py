@@ -9,6 +9,8 @@ before it: one node. Where instances do not influence each other but by filling 
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,26 +25,13 @@ from kubestow.engine.pipeline.pod_placer import SCHEDULER_NAME, PlacementResult,
 from kubestow.errors import PluginError
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.node_selection import FirstByName, RandomTie, TieBreak
-from kubestow_lab.capacity.independent_nodes import (
-    are_independent,
-    first_by_name,
-    place_in_rounds,
-    random_order,
-)
+from kubestow_lab.capacity.independent_nodes import are_independent, first_by_name, place_in_rounds, random_order
 from kubestow_lab.capacity.pod_template import PodTemplate
 
 #: The kinds beside nodes and pods that cluster-capacity copies into its simulation.
 COPIED_KINDS = frozenset(
-    {
-        "Namespace",
-        "Service",
-        "PersistentVolumeClaim",
-        "ReplicationController",
-        "PodDisruptionBudget",
-        "ReplicaSet",
-        "StatefulSet",
-        "StorageClass",
-    }
+    {"Namespace", "Service", "PersistentVolumeClaim", "ReplicationController", "PodDisruptionBudget"}
+    | {"ReplicaSet", "StatefulSet", "StorageClass"}
 )
 
 
@@ -104,10 +93,7 @@ class Capacity:
 
     def per_node(self) -> dict[str, int]:
         """The number of instances on each node, in the order of the first placement there."""
-        counts: dict[str, int] = {}
-        for name in self.nodes:
-            counts[name] = counts.get(name, 0) + 1
-        return counts
+        return Counter(self.nodes)
 
 
 def estimate(
@@ -126,38 +112,36 @@ def estimate(
     options = options or CapacityOptions()
     with gc_tuning.paused():
         placer = options.placer(cluster, configuration, registry, gates or config.FeatureGates())
-        return _Estimate(placer, options.max_limit).run(template)
+        return _Estimate(placer, template, options.max_limit).run()
 
 
 class _Estimate:
     """The cluster of one report, and the placements so far."""
 
-    def __init__(self, placer: Placer, max_limit: int) -> None:
-        self._placer, self._max_limit = placer, max_limit
+    def __init__(self, placer: Placer, template: PodTemplate, max_limit: int) -> None:
+        self._placer, self._template, self._max_limit = placer, template, max_limit
         self._placed: list[str] = []
 
-    def run(self, template: PodTemplate) -> Capacity:
-        reason = self._place(template)
-        return Capacity(template, self._max_limit, reason, self._placed)
-
-    def _place(self, template: PodTemplate) -> StopReason:
+    def run(self) -> Capacity:
         limit, placer = self._max_limit, self._placer
+        reason = limit_reached(limit)
         if not limit and not placer.pending and isinstance(placer.ties, (RandomTie, FirstByName)):
-            self._place_in_rounds(template)
-        for info, is_instance in self._queue(template):
+            self._place_in_rounds()
+        for info, is_instance in self._queue():
             placement = placer.place(info)
             if isinstance(placement, PlacementResult):
                 self._placed.append(placement.node_name)
             elif is_instance:
-                return StopReason("Unschedulable", placement.message)
+                reason = StopReason("Unschedulable", placement.message)
+                break
             if limit and len(self._placed) == limit:
                 break
-        return limit_reached(limit)
+        return Capacity(self._template, limit, reason, self._placed)
 
-    def _place_in_rounds(self, template: PodTemplate) -> None:
+    def _place_in_rounds(self) -> None:
         """Place instances until none fits, if they fill their nodes independently of each other."""
         placer = self._placer
-        copies = instances(placer.cache, template)
+        copies = instances(placer.cache, self._template)
         try:
             if not are_independent(placer.cache, placer.profile, next(copies)):
                 return
@@ -169,12 +153,13 @@ class _Estimate:
         else:
             self._placed += first_by_name(totals)
 
-    def _queue(self, template: PodTemplate) -> Iterator[tuple[PodInfo, bool]]:
+    def _queue(self) -> Iterator[tuple[PodInfo, bool]]:
         """The pods in the order in which the scheduler pops them, and whether each is an instance.
 
         The next instance is created when one has been bound, so pending pods of lower priority come after the first.
         """
-        copies, pending = instances(self._placer.cache, template, first=len(self._placed)), self._placer.pending
+        pending = self._placer.pending
+        copies = instances(self._placer.cache, self._template, first=len(self._placed))
         first = next(copies)
         before = [info for info in pending if info.priority >= first.priority]
         yield from ((info, False) for info in before)
@@ -193,9 +178,7 @@ def instances(cache: ClusterCache, template: PodTemplate, first: int = 0) -> Ite
     spec = msgspec.structs.replace(template.pod.spec, scheduler_name=SCHEDULER_NAME, node_name="")
     info = cache.shapes.info(msgspec.structs.replace(template.instance(0), spec=spec))
     prefix, uid_prefix = f"{template.name}-", f"capacity/{info.namespace}/{template.name}-"
-    index = first
-    while True:
+    for index in itertools.count(first):
         metadata = msgspec.structs.replace(info.metadata, name=f"{prefix}{index}", uid=f"{uid_prefix}{index}")
         pod = Pod(metadata=metadata, spec=info.spec, status=info.status)
         yield PodInfo(pod, info.shape, info.requests, info.nonzero_requests)
-        index += 1

@@ -22,13 +22,7 @@ from kubestow.engine.pipeline.pod_placer import PlacementResult, Placer, Preempt
 from kubestow.errors import InputError
 from kubestow.framework.profile import Registry
 from kubestow.framework.status import SUCCESS, Status
-from kubestow_lab.capacity.estimate import (
-    Capacity,
-    CapacityOptions,
-    StopReason,
-    instances,
-    limit_reached,
-)
+from kubestow_lab.capacity.estimate import Capacity, CapacityOptions, StopReason, instances, limit_reached
 from kubestow_lab.capacity.pod_template import PodTemplate
 
 #: The orders of templates.

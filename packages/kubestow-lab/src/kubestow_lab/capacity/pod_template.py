@@ -39,13 +39,17 @@ class PodTemplate:
         """Raises InputError, naming the file ``subject``, with every problem that validation finds."""
         try:
             self.manifest = _with_defaults(manifest)
+            spec = self.manifest["spec"]
             problems = list(_problems(self.manifest))
         except (AttributeError, TypeError, KeyError) as error:
             raise InputError(subject, f"not a pod: {type(error).__name__}: {error}") from None
         if problems:
             raise InputError(subject, f'Invalid pod: "{", ".join(problems)}"')
         try:
-            _canonicalize(self.manifest["spec"])
+            owners = [*spec.get("containers", ()), *spec.get("initContainers", ()), spec]
+            parts = [(owner.get("resources") or {}).get(part) for owner in owners for part in ("requests", "limits")]
+            for amounts in filter(None, (*parts, spec.get("overhead"))):
+                amounts.update({name: canonical(str(amount)) for name, amount in amounts.items()})
             self.pod: Pod = convert(Pod, self.manifest)
         except InvalidObject as error:
             raise InputError(subject, f"not a pod: {error}") from None
@@ -113,13 +117,6 @@ def _with_defaults(manifest: Mapping[str, Any]) -> Object:
     for name in [name for name, value in spec.items() if value in ([], {}, None) and name != "containers"]:
         del spec[name]
     return {"kind": "Pod", "apiVersion": "v1", **pod, "status": {}}
-
-
-def _canonicalize(spec: Object) -> None:
-    owners = [*spec.get("containers", ()), *spec.get("initContainers", ()), spec]
-    parts = [(owner.get("resources") or {}).get(part) for owner in owners for part in ("requests", "limits")]
-    for amounts in filter(None, (*parts, spec.get("overhead"))):
-        amounts.update({name: canonical(str(amount)) for name, amount in amounts.items()})
 
 
 # -- validation ----------------------------------------------------------------------------------------------------

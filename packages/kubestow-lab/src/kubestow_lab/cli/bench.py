@@ -8,15 +8,16 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.output import print_blocks, print_data
+from kubestow.cli.output import print_data, print_result
 from kubestow.errors import InputError, KubestowError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from kubestow_lab.scheduler_perf.benchmark_result import BenchmarkResult
     from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
     from kubestow_lab.scheduler_perf.workload_run import RunOptions
@@ -103,7 +104,7 @@ def bench(
     a folder of them. Without either, --filter and --labels select installed workloads. The exit status is 1 if a
     workload fails.
     """
-    from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
+    from kubestow_lab.scheduler_perf.test_cases import Selection, plans
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     write_html = _html_file(output)
@@ -123,9 +124,12 @@ def bench(
     result = asyncio.run(_run_all(selected, run_options))
     _print(result, output)
     if write_html is not None:
-        from kubestow_lab.scheduler_perf.result_page import html_page
+        from kubestow_lab.scheduler_perf.benchmark_result import html_page
 
-        _write(write_html, html_page(result))
+        try:
+            write_html.write_text(html_page(result), encoding="utf-8")
+        except OSError as error:
+            raise InputError(str(write_html), f"cannot be written: {error.strerror or error}") from None
     return int(bool(result.failures))
 
 
@@ -167,7 +171,8 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
     for plan in selected:
         check(plan)
     machine, results, failures = this_machine(), [], {}
-    with _WorkloadProgress(len(selected)) as progress:
+    with _progress_bar() as bar:
+        progress = _WorkloadProgress(bar, len(selected))
         for plan in selected:
             progress.workload(plan.name)
             try:
@@ -177,38 +182,25 @@ async def _run_all(selected: list[WorkloadPlan], options: RunOptions) -> Benchma
     return BenchmarkResult(machine, results, failures)
 
 
-class _WorkloadProgress:
-    """One line per workload on standard error, with the operation that is executed. Use as ``with``.
+def _progress_bar() -> Progress:
+    """A bar on standard error, which shows nothing where that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`. Shows nothing where standard error is not a
-    terminal.
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+class _WorkloadProgress:
+    """One line per workload, with the operation that is executed.
+
+    Implements :class:`kubestow_lab.scheduler_perf.session.RunProgress`.
     """
 
-    def __init__(self, workloads: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None)
+    def __init__(self, bar: Progress, workloads: int) -> None:
+        self._bar, self._task = bar, bar.add_task("", total=None)
         self._workloads, self._number, self._name = workloads, 0, ""
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def workload(self, name: str) -> None:
         """The next workload begins."""
@@ -235,34 +227,20 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 
 def _print(result: BenchmarkResult, output: str) -> None:
-    if output in ("json", "yaml"):
-        from kubestow_lab.scheduler_perf.benchmark_result import write_result
+    from kubestow.reports.terminal import View
+    from kubestow_lab.scheduler_perf.benchmark_result import result_blocks, write_result
 
-        print_data(json.loads(write_result(result)), output)
+    print_result(lambda: json.loads(write_result(result)), View([*result_blocks(result)]), output)
+    if output in ("json", "yaml"):
         for name, error in result.failures.items():
             click.echo(f"kubestow: {name}: {error}", err=True)
-        return
-    from kubestow_lab.scheduler_perf.result_page import result_blocks
-
-    print_blocks(result_blocks(result))
 
 
 def _compare(first: Path, second: Path, fail_above: float | None, output: str) -> int:
     from kubestow_lab.scheduler_perf.benchmark_result import compare_results, read_result
-    from kubestow_lab.scheduler_perf.result_page import comparison_blocks
 
     comparison = compare_results(read_result(first), read_result(second), fail_above=fail_above)
     if not comparison.rows:
         raise InputError(str(second), f"has no workload in common with {first}")
-    if output in ("json", "yaml"):
-        print_data(comparison.document(), output)
-    else:
-        print_blocks(comparison_blocks(comparison))
+    print_result(comparison.document, comparison, output)
     return int(bool(comparison.regressions))
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(file), f"cannot be written: {error.strerror or error}") from None

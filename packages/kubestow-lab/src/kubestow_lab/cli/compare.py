@@ -15,7 +15,6 @@ from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, s
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import ClusterObjects
-    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.comparison.comparison import SimulationComparison
     from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 
@@ -64,10 +63,16 @@ def compare(
     pods land elsewhere, win or lose, and which metrics move.
     """
     from kubestow_lab.comparison.comparison import compare as compared
+    from kubestow_lab.comparison.tables import crossed_text
 
     parsed = _parsed(thresholds)
+    # Configurations are read here, so that their errors come before the cluster is read.
     baseline, candidate = (
-        _side(_of_side("--config", configs, n), (*plugins, *extra), _of_side("--feature-gates", gates, n))
+        SchedulerInput(
+            _of_side("--config", configs, n) or None, (*plugins, *extra), _of_side("--feature-gates", gates, n)
+        )
+        .read()
+        .decoded()
         for n, extra in enumerate((baseline_plugins, candidate_plugins))
     )
     if len(configs) < 2 and len(gates) < 2 and not baseline_plugins and not candidate_plugins:
@@ -93,7 +98,10 @@ def compare(
     checked = found.check(parsed)
     for form, target in outputs:
         _write(form, target, found, checked)
-    return _report_crossed(checked)
+    crossed = [each for each in checked if each.crossed]
+    for each in crossed:
+        click.echo(f"kubestow: threshold crossed: {crossed_text(each)}", err=True)
+    return 1 if crossed else 0
 
 
 # -- what to compare -------------------------------------------------------------------------------------------------
@@ -104,11 +112,6 @@ def _of_side(option: str, values: Sequence[str], side: int) -> str:
     if len(values) > 2:
         raise click.UsageError(f"expected {option} at most twice, for the baseline and the candidate")
     return values[min(side, len(values) - 1)] if values else ""
-
-
-def _side(configuration: str, plugins: tuple[str, ...], gates: str) -> SchedulerOptions:
-    """A scheduler; its configuration is read here, so that its errors come before the cluster is read."""
-    return SchedulerInput(configuration or None, plugins, gates).read().decoded()
 
 
 def _names(configs: Sequence[str], baseline_plugins: Sequence[str], candidate_plugins: Sequence[str]) -> list[str]:
@@ -143,16 +146,6 @@ def _check_metrics(thresholds: Sequence[Threshold], cluster: ClusterObjects) -> 
         raise click.UsageError(f"--fail-if: {error}") from None
 
 
-def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
-    """Name the crossed thresholds on standard error; the exit status."""
-    from kubestow_lab.comparison.tables import crossed_text
-
-    crossed = [found for found in checked if found.crossed]
-    for found in crossed:
-        click.echo(f"kubestow: threshold crossed: {crossed_text(found)}", err=True)
-    return 1 if crossed else 0
-
-
 # -- forms of output -------------------------------------------------------------------------------------------------
 
 
@@ -160,10 +153,8 @@ def _write(form: str, target: str, found: SimulationComparison, checked: Sequenc
     match form:
         case "table":
             from kubestow.reports.terminal import View
-            from kubestow_lab.comparison.tables import comparison_blocks
 
-            names = (found.baseline.name, found.candidate.name)
-            print_result(dict, View([*comparison_blocks(names, found.pods, found.metrics, checked)]), form, target)
+            print_result(dict, View([*found.blocks(checked)]), form, target)
         case "markdown":
             from kubestow_lab.comparison.ci_reports import as_markdown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -13,9 +13,6 @@ from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterConnection, connection_options
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
-
-if TYPE_CHECKING:
-    from kubestow.engine.input.documents import SourceObject
 
 Object = dict[str, Any]
 
@@ -60,23 +57,17 @@ def genpod_script() -> None:
 def _from_files(paths: tuple[str, ...], namespace: str) -> tuple[Object, list[Object]]:
     from kubestow.engine.input.documents import Problems, read_objects
 
-    sources = list(read_objects(paths, Problems(strict=True)))
-    namespaces = [
-        source for source in sources if source.kind == "Namespace" and _metadata(source).get("name") == namespace
-    ]
-    limit_ranges = [
-        source
-        for source in sources
-        if source.kind == "LimitRange" and (_metadata(source).get("namespace") or "default") == namespace
-    ]
+    namespaces, limit_ranges = [], []
+    for source in read_objects(paths, Problems(strict=True)):
+        manifest = source.manifest
+        metadata = manifest.get("metadata") or {}
+        if source.kind == "Namespace" and metadata.get("name") == namespace:
+            namespaces.append(manifest)
+        elif source.kind == "LimitRange" and (metadata.get("namespace") or "default") == namespace:
+            limit_ranges.append(manifest)
     if not namespaces and not limit_ranges:
         raise InputError(", ".join(paths), f"has neither the namespace {namespace} nor LimitRanges of it")
-    found = namespaces[0].manifest if namespaces else {"metadata": {"name": namespace}}
-    return found, [source.manifest for source in limit_ranges]
-
-
-def _metadata(source: SourceObject) -> Object:
-    return source.manifest.get("metadata") or {}
+    return namespaces[0] if namespaces else {"metadata": {"name": namespace}}, limit_ranges
 
 
 def _from_cluster(connection: ClusterConnection, namespace: str) -> tuple[Object, list[Object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +75,14 @@ def simulate(
     with progress_bar("simulating", "pods") as show:
         result = simulated.run(lambda progress: show(progress.pods, progress.total))
     if optimal:
-        result = _with_gap(simulated, result, cost_model or "cpu-mem", optimal_limit or 5.0)
+        from kubestow_lab.optimum import OptimumOptions, find_optimum
+
+        options = OptimumOptions(cost_model or "cpu-mem", optimal_limit or 5.0, simulated.options.seed)
+        result = replace(result, gap=find_optimum(simulated, result, options))
     for remark in result.remarks:
         click.echo(f"remark: {remark}", err=True)
     for form, target in outputs:
-        _WRITERS[form](result, simulated, target)
+        _write(form, target, result, simulated)
     pending = result.count(OutcomeState.PENDING)
     if max_pending is not None and pending > max_pending:
         click.echo(f"kubestow: {pending} pods are pending, more than --max-pending={max_pending}", err=True)
@@ -87,28 +90,26 @@ def simulate(
     return 0
 
 
-def _with_gap(simulation: Simulation, result: SimulationResult, cost_model: str, limit: float) -> SimulationResult:
-    """The result with the gap to the optimal placement. Raises InputError without OR-Tools, and PluginError."""
-    import dataclasses
+def _write(form: str, target: str, result: SimulationResult, simulation: Simulation) -> None:
+    from kubestow_lab.simulation.simulation_result import write_csv, write_parquet
 
-    from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
+    match form:
+        case "yaml":
+            emit(_resulting_cluster(result, simulation), target)
+        case "html":
+            from kubestow_lab.reports import simulation_report
 
-    options = OptimumOptions(cost_model=cost_model, limit=limit, seed=simulation.options.seed)
-    return dataclasses.replace(result, gap=find_optimum(simulation, result, options))
-
-
-# -- forms of output -----------------------------------------------------------------------------------------------
-
-
-def _write_table(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    print_result(result.as_json, result, "table", target)
-
-
-def _write_json(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    print_result(result.as_json, result, "json", target)
+            emit(simulation_report(result, simulation), target)
+        case "csv":
+            report_written(write_csv(result, Path(target)))
+        case "parquet":
+            report_written(write_parquet(result, Path(target)))
+        case _:
+            print_result(result.as_json, result, form, target)
 
 
-def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -> None:
+def _resulting_cluster(result: SimulationResult, simulation: Simulation) -> str:
+    """The objects of the resulting cluster in YAML, and the gap to the optimal placement if it was searched for."""
     import yaml
 
     from kubestow_lab.simulation.manifests import resulting_objects
@@ -116,36 +117,8 @@ def _write_yaml(result: SimulationResult, simulation: Simulation, target: str) -
     objects = list(resulting_objects(result.api, simulation.cluster, simulation.arrivals))
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     document = {"apiVersion": "v1", "kind": "List", "items": objects}
-    text = yaml.dump(document, Dumper=dumper, sort_keys=False)
+    text: str = yaml.dump(document, Dumper=dumper, sort_keys=False)
     if result.gap is not None:
         gap = {"kind": "OptimalPlacement", **result.gap.as_json()}
         text += yaml.dump(gap, Dumper=dumper, sort_keys=False, explicit_start=True)
-    emit(text, target)
-
-
-def _write_csv(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.simulation_result import write_csv
-
-    report_written(write_csv(result, Path(target)))
-
-
-def _write_parquet(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.simulation.simulation_result import write_parquet
-
-    report_written(write_parquet(result, Path(target)))
-
-
-def _write_html(result: SimulationResult, simulation: Simulation, target: str) -> None:
-    from kubestow_lab.reports import simulation_report
-
-    emit(simulation_report(result, simulation), target)
-
-
-_WRITERS: dict[str, Callable[[SimulationResult, Simulation, str], None]] = {
-    "table": _write_table,
-    "json": _write_json,
-    "yaml": _write_yaml,
-    "html": _write_html,
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-}
+    return text

@@ -15,12 +15,7 @@ from kubestow.cli.output import OUTPUTS, output_option, print_result
 @scheduler_options
 @output_option(*OUTPUTS)
 @bad_input_is_status_1
-def trace(
-    pod: PodName,
-    source: ClusterInput,
-    scheduler: SchedulerInput,
-    output: str,
-) -> int:
+def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
     """Trace POD (namespace/name) through the scheduling framework.
 
     The scheduler runs on the cluster in virtual time, with POD as its only pending pod. Printed are the calls at every

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
-from kubestow.cli.output import OUTPUTS, output_option, print_result, progress_bar
+from kubestow.cli.output import OUTPUTS, emit, output_option, print_result, progress_bar
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
@@ -86,7 +85,9 @@ def tune(
         )
     print_result(result.document, result, output)
     if write_config is not None:
-        _write_configuration(result.configuration(result.best), write_config)
+        import yaml
+
+        emit(yaml.safe_dump(result.configuration(result.best), sort_keys=False), str(write_config))
     return 0
 
 
@@ -106,13 +107,3 @@ def _workers(address: str | None) -> Iterator[Executor | None]:
         raise InputError("--dask", f"cannot connect to {address}: {error}") from None
     with client, client.get_executor() as executor:
         yield executor
-
-
-def _write_configuration(document: dict[str, Any], path: Path) -> None:
-    import yaml
-
-    try:
-        path.write_text(yaml.safe_dump(document, sort_keys=False))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
-    click.echo(f"wrote {path}", err=True)

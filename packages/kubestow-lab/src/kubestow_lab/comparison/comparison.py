@@ -10,8 +10,9 @@ from typing import Any
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.reports.model import Block
+from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
+from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
@@ -19,13 +20,15 @@ from kubestow_lab.comparison.pod_differences import (
     difference_groups,
     pod_differences,
 )
-from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, Metric, MetricChange, metrics_of
-from kubestow_lab.comparison.tables import comparison_blocks
+from kubestow_lab.comparison.simulation_metrics import METRICS, RESOURCE_METRICS, MetricChange, metrics_of
 from kubestow_lab.comparison.thresholds import CheckedThreshold, Threshold
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.outcomes import PodOutcome
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions, SimulationProgress
 from kubestow_lab.simulation.simulation_result import SimulationResult
+
+#: So many groups of pods are shown on a terminal.
+_MOST_GROUPS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,12 @@ class SimulationComparison(Displayed):
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
             before[name], after[name] = 0, changes[change]
-        names = sorted(before.keys() & after.keys(), key=_position)
-        return cls(
-            baseline,
-            candidate,
-            pods,
-            {name: MetricChange(name, _metric(name), before[name], after[name]) for name in names},
-        )
+        changed = {}
+        for name in sorted(before.keys() & after.keys(), key=_position):
+            family, dot, _ = name.partition(".")
+            metric = RESOURCE_METRICS[family] if dot else METRICS[name]
+            changed[name] = MetricChange(name, metric, before[name], after[name])
+        return cls(baseline, candidate, pods, changed)
 
     def count(self, change: PodChange) -> int:
         """How many pods have a change."""
@@ -85,8 +87,10 @@ class SimulationComparison(Displayed):
         """Everything as data for JSON; the same input and seed give the same document."""
         return {
             "kind": "SimulationComparison",
-            "baseline": _side(self.baseline),
-            "candidate": _side(self.candidate),
+            **{
+                role: {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
+                for role, side in (("baseline", self.baseline), ("candidate", self.candidate))
+            },
             "thresholds": [
                 {
                     "threshold": found.threshold.text,
@@ -122,9 +126,18 @@ class SimulationComparison(Displayed):
             ],
         }
 
-    def blocks(self) -> Iterator[Block]:
-        """What differs, in tables."""
-        return comparison_blocks((self.baseline.name, self.candidate.name), self.pods, self.metrics)
+    def blocks(self, checked: Sequence[CheckedThreshold] = ()) -> Iterator[Block]:
+        """What differs, the metrics that move, the pods by change and owner, and the thresholds."""
+        yield Paragraph(f"{self.baseline.name} (baseline) and {self.candidate.name} (candidate)")
+        yield Paragraph(tables.headline(self.pods))
+        yield tables.metrics_table(self.metrics, checked)
+        if self.pods:
+            yield tables.groups_table(self.groups(), most=_MOST_GROUPS)
+        if checked:
+            table = Table("threshold", "", right=())
+            for found in checked:
+                table.add(tables.crossed_text(found), "crossed" if found.crossed else "ok")
+            yield table
 
     def __repr__(self) -> str:
         """The numbers of pods by change."""
@@ -132,20 +145,11 @@ class SimulationComparison(Displayed):
         return f"<Comparison of {self.baseline.name} and {self.candidate.name}: {changes}>"
 
 
-def _metric(name: str) -> Metric:
-    family, dot, _ = name.partition(".")
-    return RESOURCE_METRICS[family] if dot else METRICS[name]
-
-
 def _position(name: str) -> tuple[int, int, str]:
     """The metrics without a resource first, then by kind and resource."""
     family, dot, resource = name.partition(".")
     order = list(RESOURCE_METRICS if dot else METRICS)
     return (int(bool(dot)), order.index(family), "" if resource == "cpu" else resource)
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "run": dict(side.result.run), "remarks": list(side.result.remarks)}
 
 
 def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
@@ -186,11 +190,11 @@ def compare(
         )
         for side in (baseline, candidate)
     ]
-    results = [simulation.run(partial(_of_both, progress, number)) for number, simulation in enumerate(simulations)]
+
+    def report(finished: int, done: SimulationProgress) -> None:
+        """The progress of both simulations, of which some are finished."""
+        progress(SimulationProgress(finished * done.total + done.pods, 2 * done.total, done.time))
+
+    results = [simulation.run(partial(report, number)) for number, simulation in enumerate(simulations)]
     sides = [Side(name, result) for name, result in zip(names, results, strict=True)]
     return SimulationComparison.of(*sides)
-
-
-def _of_both(progress: Callable[[SimulationProgress], None], simulation: int, done: SimulationProgress) -> None:
-    """Report the progress of the first or second simulation as that of both."""
-    progress(SimulationProgress(simulation * done.total + done.pods, 2 * done.total, done.time))

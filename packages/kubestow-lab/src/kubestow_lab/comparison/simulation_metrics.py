@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from kubestow.api.core import Node
 from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.simulation.timeline import ClusterSample
@@ -133,31 +132,24 @@ def metrics_of(result: SimulationResult) -> dict[str, float]:
         "maxWait": max(waits, default=0.0),
         "nodesUsed": timeline[-1].nodes_used,
         "maxNodesUsed": max(sample.nodes_used for sample in timeline),
-        "zoneSkew": _zone_skew(result, result.api.nodes()),
+        "zoneSkew": _zone_skew(result),
     }
-    return values | dict(_resource_metrics(result))
-
-
-def _resource_metrics(result: SimulationResult) -> Iterator[tuple[str, float]]:
-    timeline = result.timeline
     for index, resource in enumerate(result.resources):
-        shares = [_share(sample, index) for sample in timeline]
+        shares = [sample.share(index) for sample in timeline]
         fragmentation = [sample.fragmentation[index] for sample in timeline]
         of_nodes = [
             state.requested[resource] / state.allocatable[resource]
             for state in result.nodes
             if state.allocatable[resource]
         ]
-        yield f"utilisation.{resource}", shares[-1]
-        yield f"meanUtilisation.{resource}", _mean(timeline, shares)
-        yield f"fragmentation.{resource}", fragmentation[-1]
-        yield f"meanFragmentation.{resource}", _mean(timeline, fragmentation)
-        yield f"imbalance.{resource}", float(np.std(of_nodes)) if of_nodes else 0.0
-
-
-def _share(sample: ClusterSample, index: int) -> float:
-    total = sample.allocatable[index]
-    return sample.requested[index] / total if total else 0.0
+        values |= {
+            f"utilisation.{resource}": shares[-1],
+            f"meanUtilisation.{resource}": _mean(timeline, shares),
+            f"fragmentation.{resource}": fragmentation[-1],
+            f"meanFragmentation.{resource}": _mean(timeline, fragmentation),
+            f"imbalance.{resource}": float(np.std(of_nodes)) if of_nodes else 0.0,
+        }
+    return values
 
 
 def _mean(timeline: Sequence[ClusterSample], values: Sequence[float]) -> float:
@@ -169,9 +161,9 @@ def _mean(timeline: Sequence[ClusterSample], values: Sequence[float]) -> float:
     return sum(value * (following.time - sample.time) for value, (sample, following) in spans) / seconds
 
 
-def _zone_skew(result: SimulationResult, nodes: Iterable[Node]) -> float:
+def _zone_skew(result: SimulationResult) -> float:
     """The mean over owners with several placed pods; 0 for a cluster with fewer than two zones."""
-    zone_of = {node.metadata.name: node.metadata.labels.get(_ZONE) for node in nodes}
+    zone_of = {node.metadata.name: node.metadata.labels.get(_ZONE) for node in result.api.nodes()}
     zones = sorted({zone for zone in zone_of.values() if zone is not None})
     counts: dict[tuple[str, str], Counter[str]] = {}
     for outcome in result.outcomes:

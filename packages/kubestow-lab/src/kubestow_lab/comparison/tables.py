@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kubestow.reports.model import Block, Paragraph, Span, Table
-from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference, difference_groups
+from kubestow.reports.model import Span, Table
+from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference
 from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
 
 #: Shown even if they are equal.
 _ALWAYS_SHOWN = ("pending", "placed")
-#: So many pods of a group are named, and so many groups are shown on a terminal.
-_PODS_NAMED, _MOST_GROUPS = 3, 15
+#: So many pods of a group are named.
+_PODS_NAMED = 3
 _WORDING = {
     PodChange.LOST: "{} pending in the candidate only",
     PodChange.WON: "{} pending in the baseline only",
@@ -23,28 +23,6 @@ _WORDING = {
     PodChange.ADDED: "{} in the candidate only",
     PodChange.MISSING: "{} in the baseline only",
 }
-
-
-def comparison_blocks(
-    names: tuple[str, str],
-    pods: Sequence[PodDifference],
-    metrics: Mapping[str, MetricChange],
-    checked: Sequence[CheckedThreshold] = (),
-) -> Iterator[Block]:
-    """What differs, the metrics that move, the pods by change and owner, and the thresholds, for a terminal.
-
-    ``names`` are those of the baseline and the candidate.
-    """
-    yield Paragraph(f"{names[0]} (baseline) and {names[1]} (candidate)")
-    yield Paragraph(headline(pods))
-    yield metrics_table(metrics, checked)
-    if pods:
-        yield groups_table(difference_groups(pods), most=_MOST_GROUPS)
-    if checked:
-        table = Table("threshold", "", right=())
-        for found in checked:
-            table.add(crossed_text(found), "crossed" if found.crossed else "ok")
-        yield table
 
 
 def headline(pods: Iterable[PodDifference]) -> str:
@@ -85,15 +63,8 @@ def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
 
 def thresholds_table(checked: Iterable[CheckedThreshold]) -> Table:
     """The thresholds with their values, and whether they are crossed."""
-    table = Table(
-        "threshold",
-        "candidate",
-        "baseline",
-        "limit",
-        "",
-        right=("candidate", "baseline", "limit"),
-        caption="Thresholds",
-    )
+    values_of = ("candidate", "baseline", "limit")
+    table = Table("threshold", *values_of, "", right=values_of, caption="Thresholds")
     for found in checked:
         values = (f"{value:g}" for value in (found.value, found.baseline, found.limit))
         verdict = Span("crossed", "failed") if found.crossed else Span("ok", "passed")

@@ -27,7 +27,7 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import ScorePlugin
-from kubestow.framework.profile import Registry, implements
+from kubestow.framework.profile import Registry
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
@@ -35,7 +35,7 @@ from kubestow_lab.capacity.capacity_report import document
 from kubestow_lab.capacity.estimate import COPIED_KINDS, Capacity, CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
 from kubestow_lab.conformance.recorded_cases import CapacityCase, Object
-from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch, configuration_of, differing
 
 _RESOURCES = {resource.plural: resource for resource in WATCHED}
 _INVALID = "Failed to parse pod spec file: "
@@ -59,24 +59,15 @@ def replay_capacity(case: CapacityCase, registry: Registry) -> list[ReplayMismat
     try:
         capacity = _estimate(case, with_former_plugins(registry))
     except InputError as error:
-        found: dict[str, Any] = {"error": f"{_INVALID}{error.problem}"}
-        fields = [("error", case.expect.get("error"), found["error"])]
+        fields = [("error", case.expect.get("error"), f"{_INVALID}{error.problem}")]
     else:
         fields = list(_compared(case.expect, capacity))
-    return [
-        ReplayMismatch(case.name, case.pod["metadata"]["name"], field, expected, actual)
-        for field, expected, actual in fields
-        if expected != actual
-    ]
+    return differing(case.name, case.pod["metadata"]["name"], fields)
 
 
 def _estimate(case: CapacityCase, registry: Registry) -> Capacity:
     template = PodTemplate(case.pod, case.name)
-    configuration = (
-        config.default_configuration(config.FeatureGates())
-        if case.config is None
-        else config.load(case.config, subject=case.name, implements=implements(registry))
-    )
+    configuration = configuration_of(case, registry, config.FeatureGates())
     order = tuple(name for name, _ in _recorded_nodes(case.expect))
     options = CapacityOptions(
         max_limit=case.max_limit, excluded_nodes=case.excluded_nodes, ties=_AsRecorded(order), kinds=COPIED_KINDS
@@ -113,11 +104,8 @@ def _compared(expect: Object, capacity: Capacity) -> Iterator[tuple[str, Any, An
     if stable["failReason"]:
         reason = report["status"]["failReason"]
         yield "status.failReason.failType", status["failReason"]["failType"], reason["failType"]
-        yield (
-            "status.failReason.failMessage",
-            without_taints(status["failReason"]["failMessage"]),
-            reason["failMessage"],
-        )
+        expected = without_taints(status["failReason"]["failMessage"])
+        yield "status.failReason.failMessage", expected, reason["failMessage"]
     recorded, placed = _recorded_nodes(expect), list(capacity.per_node().items())
     if stable["perNode"]:
         yield "status.pods.replicasOnNodes", dict(recorded), dict(placed)

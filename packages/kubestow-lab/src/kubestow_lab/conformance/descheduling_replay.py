@@ -29,7 +29,7 @@ from kubestow.descheduling.snapshot import Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 from kubestow_lab.conformance.recorded_cases import DescheduleCase, Object
-from kubestow_lab.conformance.scheduling_replay import ReplayMismatch
+from kubestow_lab.conformance.scheduling_replay import ReplayMismatch, differing
 
 _PLURALS: dict[str, type[Any]] = {
     "nodes": Node,
@@ -63,11 +63,7 @@ def replay_descheduling(case: DescheduleCase) -> list[ReplayMismatch]:
         backend = DryRunEvictions(snapshot.budgets)
         result = Descheduler(policy, registry).run(snapshot, now=case.now, backend=backend)
         fields = list(_compared(case.expect, result))
-    return [
-        ReplayMismatch(case.name, "", field, expected, actual)
-        for field, expected, actual in fields
-        if expected != actual
-    ]
+    return differing(case.name, "", fields)
 
 
 def _compared(expect: Object, result: LoopResult) -> Iterator[tuple[str, Any, Any]]:
@@ -86,7 +82,10 @@ def _compared(expect: Object, result: LoopResult) -> Iterator[tuple[str, Any, An
     if stable["perNode"]:
         yield "perNode", expect["perNode"], dict(Counter(record["node"] for record in evicted))
     if stable["perNodeOwner"] and "perNodeOwner" in expect:
-        owners = Counter(_node_and_owner(eviction) for eviction in result.evicted)
+        owners = Counter[str]()
+        for pod in (eviction.pod for eviction in result.evicted):
+            owner = next(iter(pod.owners), None)
+            owners[f"{pod.node_name}|" + (f"{pod.namespace}/{owner.kind}/{owner.name}" if owner else pod.key)] += 1
         yield "perNodeOwner", expect["perNodeOwner"], dict(owners)
 
 
@@ -97,12 +96,6 @@ def _record(eviction: Eviction) -> Object:
 
 def _by_pod(records: Sequence[Object]) -> list[Object]:
     return sorted(records, key=lambda record: (record["pod"], record["plugin"]))
-
-
-def _node_and_owner(eviction: Eviction) -> str:
-    pod = eviction.pod
-    owner = pod.owners[0] if pod.owners else None
-    return f"{pod.node_name}|{pod.namespace}/{owner.kind}/{owner.name}" if owner else f"{pod.node_name}|{pod.key}"
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

@@ -22,18 +22,8 @@ from kubestow.errors import InputError
 Object = dict[str, Any]
 
 _CLUSTER_SCOPED = frozenset(
-    {
-        "nodes",
-        "namespaces",
-        "priorityclasses",
-        "persistentvolumes",
-        "storageclasses",
-        "csinodes",
-        "csidrivers",
-        "volumeattachments",
-        "resourceslices",
-        "deviceclasses",
-    }
+    {"nodes", "namespaces", "priorityclasses", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"}
+    | {"volumeattachments", "resourceslices", "deviceclasses"}
 )
 
 
@@ -95,7 +85,10 @@ def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
             continue
         try:
             recorded = msgspec.json.decode(line)
-            yield _read_case(recorded)
+            if "podspecs" in recorded:
+                yield _capacity_case(recorded)
+            else:
+                yield _deschedule_case(recorded) if "policy" in recorded else _case(recorded)
         except (msgspec.DecodeError, TypeError, KeyError, AttributeError, ValueError) as error:
             message = f"missing {error}" if isinstance(error, KeyError) else str(error)
             raise InputError(str(path), f"invalid recorded case: {message}", place=f"line {number}") from None
@@ -114,12 +107,6 @@ def _cluster(line: Any) -> dict[str, list[Object]]:
         plural: [_with_default_metadata(dict(obj), namespaced=plural not in _CLUSTER_SCOPED) for obj in objects or ()]
         for plural, objects in (line.get("cluster") or {}).items()
     }
-
-
-def _read_case(line: Any) -> Case | CapacityCase | DescheduleCase:
-    if "podspecs" in line:
-        return _capacity_case(line)
-    return _deschedule_case(line) if "policy" in line else _case(line)
 
 
 def _deschedule_case(line: Any) -> DescheduleCase:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,16 +31,14 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.plugin_args import DefaultPreemptionArgs
 from kubestow.engine.pipeline.static_handle import StaticHandle
 from kubestow.errors import ConfigurationError, PluginError
-from kubestow.framework.interface import PreBindPlugin
 from kubestow.framework.profile import Profile, Registry, build_profile, implements
-from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.rules.pods import is_terminal
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled, Unschedulable
 from kubestow.scheduling.events.resources import CATALOGUED
-from kubestow_lab.conformance.recorded_cases import Case, Object
+from kubestow_lab.conformance.recorded_cases import CapacityCase, Case, Object
 
 _STARTED_BEFORE = "2020-01-01T00:00:00Z"
 _FIRST_START = datetime(2100, 1, 1, tzinfo=UTC)
@@ -66,21 +64,28 @@ def replay(case: Case, registry: Registry) -> list[ReplayMismatch]:
     try:
         run = _Replay(case, registry)
     except (ConfigurationError, PluginError) as error:
-        return _compare_config_error(case, error)
+        problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
+        if case.config_error is not None and report_same_fields(problems, case.config_error):
+            return []
+        return [ReplayMismatch(case.name, "", "config_error", case.config_error, str(error))]
     if case.config_error is not None:
         return [ReplayMismatch(case.name, "", "config_error", case.config_error, None)]
     mismatches: list[ReplayMismatch] = []
     for pod, recorded in zip(case.pods, case.expect, strict=False):
-        result = run.schedule(pod)
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        mismatches += (
-            ReplayMismatch(case.name, key, field, expected, actual)
-            for field, expected, actual in _compare(recorded, result)
-        )
+        mismatches += differing(case.name, key, _compare(recorded, run.schedule(pod)))
     return mismatches
 
 
-def _configuration(case: Case, gates: config.FeatureGates, registry: Registry) -> config.KubeSchedulerConfiguration:
+def differing(case: str, pod: str, fields: Iterable[tuple[str, Any, Any]]) -> list[ReplayMismatch]:
+    """The fields, each as (path, expected, actual), that differ from the recording."""
+    return [ReplayMismatch(case, pod, *field) for field in fields if field[1] != field[2]]
+
+
+def configuration_of(
+    case: Case | CapacityCase, registry: Registry, gates: config.FeatureGates
+) -> config.KubeSchedulerConfiguration:
+    """The configuration of a case, by default kube-scheduler's. Raises ConfigurationError."""
     if case.config is None:
         return config.default_configuration(gates)
     return config.load(case.config, subject=case.name, gates=gates, implements=implements(registry))
@@ -98,22 +103,12 @@ def _with_all_candidate_nodes(profile: config.KubeSchedulerProfile) -> config.Ku
     )
 
 
-def _compare_config_error(case: Case, error: Exception) -> list[ReplayMismatch]:
-    """Check that the recorded configuration was rejected too, and for the same fields."""
-    if case.config_error is None:
-        return [ReplayMismatch(case.name, "", "config_error", None, str(error))]
-    problems = error.problems if isinstance(error, ConfigurationError) else [("", str(error))]
-    if report_same_fields(problems, case.config_error):
-        return []
-    return [ReplayMismatch(case.name, "", "config_error", case.config_error, str(error))]
-
-
 class _Replay:
     """The cluster of one case and its scheduling profiles."""
 
     def __init__(self, case: Case, registry: Registry) -> None:
         gates = config.FeatureGates(case.feature_gates, subject=case.name)
-        configuration = _configuration(case, gates, registry)
+        configuration = configuration_of(case, registry, gates)
         self.cluster = Cluster()
         handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
@@ -169,7 +164,11 @@ class _Replay:
             if not status.ok:
                 self.cluster.forget(info.uid)
                 return {"result": "error", "message": status.message}
-            self._bind(pod, decision.node_name)
+            started = _FIRST_START + timedelta(seconds=self._bound)
+            self._bound += 1
+            bound = (pod.get("status") or {}) | {"startTime": started.isoformat(), "nominatedNodeName": ""}
+            spec = pod["spec"] | {"nodeName": decision.node_name}
+            self.cluster.put_pod(self._info(pod | {"spec": spec, "status": bound}))
         elif isinstance(decision, Unschedulable):
             self._apply_post_filter(decision)
         return result
@@ -196,24 +195,16 @@ class _Replay:
         if status.ok:
             status, plugins = runtime.run_pre_bind_pre_flights(state, pod, node_name)
             if plugins:
-                status = asyncio.run(_pre_bind(runtime, plugins, decision, node_name))
+
+                async def pre_bind() -> Status:
+                    never = asyncio.get_running_loop().create_future()
+                    return await runtime.run_pre_bind_plugins(plugins, state, pod, node_name, never)
+
+                status = asyncio.run(pre_bind())
         if not status.ok and status.code is not Code.SKIP:
             runtime.run_unreserve_plugins(state, pod, node_name)
             return status
         return SUCCESS
-
-    def _bind(self, pod: Object, node_name: str) -> None:
-        started = _FIRST_START + timedelta(seconds=self._bound)
-        self._bound += 1
-        status = (pod.get("status") or {}) | {"startTime": started.isoformat(), "nominatedNodeName": ""}
-        self.cluster.put_pod(self._info(pod | {"spec": pod["spec"] | {"nodeName": node_name}, "status": status}))
-
-
-async def _pre_bind(
-    runtime: FrameworkRuntime, plugins: Sequence[PreBindPlugin], decision: Decision, node_name: str
-) -> Status:
-    never = asyncio.get_running_loop().create_future()
-    return await runtime.run_pre_bind_plugins(plugins, decision.state, decision.pod, node_name, never)
 
 
 # -- results in the format of the recording ------------------------------------------------------------------------
@@ -224,9 +215,13 @@ def _result(cluster: Cluster, decision: Decision) -> Object:
         return {"result": "error", "message": decision.message}
     if isinstance(decision, Unschedulable):
         outcome: Object = {"result": "unschedulable", "message": decision.message}
-        return outcome | _filter_statuses(cluster, decision) | {"feasible": []} | _preemption(decision)
-    nodes = Nodes(cluster.nodes, decision.candidates)
-    feasible = nodes.names
+        outcome |= _filter_statuses(cluster, decision) | {"feasible": []}
+        found = decision.post_filter.nomination
+        if found is not None and found.nominated_node_name:
+            victims = sorted(info.key for info in found.victims)
+            outcome["preemption"] = {"nominatedNodeName": found.nominated_node_name, "victims": victims}
+        return outcome
+    feasible = Nodes(cluster.nodes, decision.candidates).names
     result: Object = {"result": "scheduled", "feasible": sorted(feasible), "node": decision.node_name}
     result |= _filter_statuses(cluster, decision)
     if len(feasible) == 1:
@@ -240,14 +235,6 @@ def _result(cluster: Cluster, decision: Decision) -> Object:
         "total": dict(zip(feasible, total.tolist(), strict=True)),
         "best": sorted(name for name, score in zip(feasible, total.tolist(), strict=True) if score == best),
     }
-
-
-def _preemption(decision: Unschedulable) -> Object:
-    result = decision.post_filter.nomination
-    if result is None or not result.nominated_node_name:
-        return {}
-    victims = sorted(info.key for info in result.victims)
-    return {"preemption": {"nominatedNodeName": result.nominated_node_name, "victims": victims}}
 
 
 def _filter_statuses(cluster: Cluster, decision: Decision) -> Object:
@@ -271,24 +258,18 @@ def _status(status: Status) -> Object:
 
 # -- comparison ----------------------------------------------------------------------------------------------------
 
+#: The fields of a result, in the order in which they are compared.
+_COMPARED = (
+    *("result", "preenqueue", "prefilter", "filter", "feasible", "scores", "total", "best"),
+    *("node", "message", "preemption"),
+)
+
 
 def _compare(recorded: Object, result: Object) -> Iterator[tuple[str, Any, Any]]:
     """Each leaf that differs, as (path, expected, actual). The messages of two errors are not compared."""
     if recorded.get("result") == result.get("result") == "error":
         return
-    for field in (
-        "result",
-        "preenqueue",
-        "prefilter",
-        "filter",
-        "feasible",
-        "scores",
-        "total",
-        "best",
-        "node",
-        "message",
-        "preemption",
-    ):
+    for field in _COMPARED:
         expected, actual = recorded.get(field), result.get(field)
         if field == "prefilter" and expected is not None:
             expected = {"plugin": "", "reasons": []} | expected

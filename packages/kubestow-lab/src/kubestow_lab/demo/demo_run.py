@@ -1,21 +1,28 @@
-"""A demo run: API server, scheduler and workload submission, until the queue is idle."""
+"""A demo run: API server, scheduler and workload submission, until the queue is idle.
+
+The objects of the workload are created over HTTP in order, with many requests in flight.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import msgspec
+
 from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.client.cluster_client import ClusterClient
+from kubestow.client.listing import list_pages
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
+from kubestow.errors import APIError
 from kubestow.plugins import in_tree_registry
 from kubestow.process import WallClock
 from kubestow.scheduling.decision.result import Decision
@@ -24,17 +31,77 @@ from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import Place, QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow_lab.apiserver_process import apiserver_process
-from kubestow_lab.demo.workload_submission import WorkloadSubmission, list_objects
 from kubestow_lab.workloads.report import Summary, summarise
-from kubestow_lab.workloads.workload import Workload
+from kubestow_lab.workloads.workload import GateRemoval, Object, Workload
 
+_BUSY_PLACES = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
 _POLL_INTERVAL = 0.1
 #: The queue must be idle for this long before the run ends, in seconds.
 _IDLE_TIMEOUT = 1.5
+#: The requests in flight while objects are created.
+_CONCURRENCY = 16
 
 
-@dataclass(slots=True)
-class DemoProgress:
+class WorkloadSubmission:
+    """Creates the objects of a workload; ``submitted`` is the number of created pods."""
+
+    def __init__(self, transport: Transport, workload: Workload) -> None:
+        self._transport = transport
+        self._workload = workload
+        self.submitted = 0
+
+    async def nodes(self) -> None:
+        """Create the priority classes and the nodes."""
+        await self._create("/apis/scheduling.k8s.io/v1/priorityclasses", self._workload.priority_classes)
+        await self._create("/api/v1/nodes", self._workload.nodes)
+
+    async def pods(self) -> None:
+        """Create the pods in order, and remove scheduling gates as the workload defines."""
+        removals = list(self._workload.gate_removals)
+        pods = self._workload.pods
+        for start in range(0, len(pods), _CONCURRENCY):
+            batch = pods[start : start + _CONCURRENCY]
+            namespaces = (pod["metadata"].get("namespace", "default") for pod in batch)
+            await asyncio.gather(*map(self._post, map(_pods_path, namespaces), batch))
+            self.submitted += len(batch)
+            while removals and removals[0].after_submitted <= self.submitted:
+                await self._remove_gate(removals.pop(0))
+        for removal in removals:
+            await self._remove_gate(removal)
+
+    async def _create(self, path: str, objects: Sequence[Object]) -> None:
+        for start in range(0, len(objects), _CONCURRENCY):
+            await asyncio.gather(*(self._post(path, obj) for obj in objects[start : start + _CONCURRENCY]))
+
+    async def _post(self, path: str, obj: Object) -> None:
+        try:
+            await self._transport.request("POST", path, msgspec.json.encode(obj))
+        except APIError as error:
+            if error.code != 409:  # already exists, like the system priority classes
+                raise
+
+    async def _remove_gate(self, removal: GateRemoval) -> None:
+        path = f"{_pods_path(removal.namespace)}/{removal.pod}"
+        pod = msgspec.json.decode(await self._transport.request("GET", path))
+        gates = [gate for gate in pod["spec"].get("schedulingGates", []) if gate["name"] != removal.gate]
+        patch = [{"op": "replace", "path": "/spec/schedulingGates", "value": gates}]
+        await self._transport.request(
+            "PATCH", path, msgspec.json.encode(patch), content_type="application/json-patch+json"
+        )
+
+
+def _pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+async def list_objects(transport: Transport, path: str) -> list[Object]:
+    """List all objects of a collection, in pages."""
+    pages, _ = await list_pages(transport, path)
+    return [obj for page in pages for obj in msgspec.json.decode(page)["items"]]
+
+
+@dataclass(slots=True, eq=False)
+class DemoProgress(Observer):
     """The progress of a run, updated in place. ``elapsed`` is in seconds since the first pod was submitted."""
 
     nodes: int = 0
@@ -48,17 +115,12 @@ class DemoProgress:
     utilisation: dict[str, float] = field(default_factory=dict)
     nodes_used: int = 0
 
-
-class _ProgressObserver(Observer):
-    def __init__(self, progress: DemoProgress) -> None:
-        self._progress = progress
-
     def decision_made(self, decision: Decision, seconds: float) -> None:
-        self._progress.attempts += 1
+        self.attempts += 1
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
-        self._progress.bound += 1
-        self._progress.latencies.append(seconds)
+        self.bound += 1
+        self.latencies.append(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +186,7 @@ async def run_demo(workload: Workload, *, show: Callable[[DemoProgress], None], 
             scheduler = Scheduler(
                 config.default_configuration(),
                 registry=in_tree_registry(),
-                environment=Environment(cluster, clock, random, _ProgressObserver(progress)),
+                environment=Environment(cluster, clock, random, progress),
             )
             async with _running(scheduler):
                 seconds, completed = await _submit_and_wait(scheduler, submission, progress, show, limit)
@@ -170,7 +232,11 @@ async def _submit_and_wait(
             show(progress)
             if submitting.done():
                 submitting.result()
-            if progress.bound != last_bound or not submitting.done() or _is_busy(progress):
+            # Whether some pod is being scheduled, or will be without a further event.
+            is_busy = any(progress.waiting[place] for place in _BUSY_PLACES) or (
+                progress.submitted > progress.bound + sum(progress.waiting.values())
+            )
+            if progress.bound != last_bound or not submitting.done() or is_busy:
                 last_change, last_bound = loop.time(), progress.bound
             elif loop.time() - last_change > _IDLE_TIMEOUT:
                 return last_change - start, True
@@ -188,11 +254,3 @@ def _update(scheduler: Scheduler, submission: WorkloadSubmission, progress: Demo
         allocatable = int(nodes.allocatable(resource).sum())
         if allocatable:
             progress.utilisation[resource] = int(nodes.requested(resource).sum()) / allocatable
-
-
-def _is_busy(progress: DemoProgress) -> bool:
-    """Whether some pod is being scheduled, or will be without a further event."""
-    busy_places = (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF, Place.IN_FLIGHT)
-    return any(progress.waiting[place] for place in busy_places) or progress.submitted > progress.bound + sum(
-        progress.waiting.values()
-    )

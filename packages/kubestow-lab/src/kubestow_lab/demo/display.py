@@ -18,7 +18,7 @@ from rich.text import Text
 
 from kubestow.scheduling.queued_pod import Place
 from kubestow_lab.demo.demo_run import DemoProgress, DemoResult
-from kubestow_lab.workloads.report import PendingGroup, Summary, Utilisation
+from kubestow_lab.workloads.report import Summary, Utilisation
 from kubestow_lab.workloads.workload import Workload
 
 _NAMES = {
@@ -57,25 +57,20 @@ class Display:
 
     def show(self, progress: DemoProgress) -> None:
         """Update the progress."""
-        self._measure_rate(progress)
-        if self._live is not None:
-            self._live.update(self._panel(progress))
-        elif progress.elapsed >= self._next_line:
-            self._next_line = progress.elapsed + _LINE_INTERVAL
-            self._console.print(self._line(progress), highlight=False)
-
-    def _measure_rate(self, progress: DemoProgress) -> None:
         since, bound = self._last
         if progress.elapsed - since >= 0.25:
             self._rates.append((progress.bound - bound) / (progress.elapsed - since))
             self._last = (progress.elapsed, progress.bound)
-
-    def _line(self, progress: DemoProgress) -> str:
-        rate = self._rates[-1] if self._rates else 0.0
-        return (
-            f"{progress.elapsed:5.1f} s  submitted {progress.submitted:>6,}  placed {progress.bound:>6,}"
-            f"  waiting {_waiting(progress):>6,}  {rate:>6,.0f} pods/s  nodes in use {progress.nodes_used:,}"
-        )
+        if self._live is not None:
+            self._live.update(self._panel(progress))
+        elif progress.elapsed >= self._next_line:
+            self._next_line = progress.elapsed + _LINE_INTERVAL
+            rate, waiting = self._rates[-1] if self._rates else 0.0, sum(progress.waiting.values())
+            self._console.print(
+                f"{progress.elapsed:5.1f} s  submitted {progress.submitted:>6,}  placed {progress.bound:>6,}"
+                f"  waiting {waiting:>6,}  {rate:>6,.0f} pods/s  nodes in use {progress.nodes_used:,}",
+                highlight=False,
+            )
 
     def _panel(self, progress: DemoProgress) -> RenderableType:
         table = Table.grid(padding=(0, 2))
@@ -98,8 +93,9 @@ class Display:
             )
         )
         table.add_row("queue", queue, "")
-        rate = self._rates[-1] if self._rates else 0.0
-        table.add_row("pods per second", Text(_sparkline(self._rates), style="cyan"), f"{rate:,.0f}")
+        rate, highest = self._rates[-1] if self._rates else 0.0, max(self._rates, default=0.0) or 1.0
+        sparkline = "".join(_SPARKS[round(value / highest * (len(_SPARKS) - 1))] for value in self._rates)
+        table.add_row("pods per second", Text(sparkline, style="cyan"), f"{rate:,.0f}")
         return Panel(table, title=f"{progress.elapsed:.1f} s", border_style="dim")
 
     def print_report(self, result: DemoResult) -> None:
@@ -116,23 +112,27 @@ class Display:
         if result.evicted:
             evicted = "1 pod was" if result.evicted == 1 else f"{result.evicted:,} pods were"
             self._console.print(f"{evicted} evicted by preemption")
-        self._console.print(Group(_utilisation(summary.utilisation), _latency(summary)))
+        latencies = Text("no latencies: no pod was bound")
+        if (latency := summary.latency) is not None:
+            latencies = Text(
+                f"scheduling latency: median {_seconds(latency.p50)}, 90th percentile {_seconds(latency.p90)}, "
+                f"99th percentile {_seconds(latency.p99)}, maximum {_seconds(latency.maximum)}\n"
+            )
+        self._console.print(Group(_utilisation(summary.utilisation), latencies))
         if summary.pending:
             self._console.print(_pending(summary))
-        self._console.print(_conclusion(result))
-
-
-def _waiting(progress: DemoProgress) -> int:
-    return sum(progress.waiting.values())
+        if not result.completed:
+            conclusion = Text("The time limit was reached before the queue was idle.", style="bold red")
+        elif summary.feasible_pending:
+            feasible = f"{len(summary.feasible_pending):,} pending pods have a feasible node."
+            conclusion = Text(feasible, style="bold red")
+        else:
+            conclusion = Text("No pending pod has a feasible node.", style="green")
+        self._console.print(conclusion)
 
 
 def _bar(done: float, total: float) -> ProgressBar:
     return ProgressBar(total=max(total, 1e-9), completed=done, width=40)
-
-
-def _sparkline(values: deque[float]) -> str:
-    highest = max(values, default=0.0) or 1.0
-    return "".join(_SPARKS[round(value / highest * (len(_SPARKS) - 1))] for value in values)
 
 
 def _utilisation(utilisation: tuple[Utilisation, ...]) -> RenderableType:
@@ -161,16 +161,6 @@ def _amount(resource: str, amount: int) -> str:
     return f"{amount:,}"
 
 
-def _latency(summary: Summary) -> RenderableType:
-    latency = summary.latency
-    if latency is None:
-        return Text("no latencies: no pod was bound")
-    return Text(
-        f"scheduling latency: median {_seconds(latency.p50)}, 90th percentile {_seconds(latency.p90)}, "
-        f"99th percentile {_seconds(latency.p99)}, maximum {_seconds(latency.maximum)}\n"
-    )
-
-
 def _seconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
@@ -182,25 +172,14 @@ def _pending(summary: Summary) -> RenderableType:
     table.add_column("requests")
     table.add_column("reason")
     for group in summary.pending[:_GROUPS_SHOWN]:
-        table.add_row(f"{len(group.pods):,}", group.requests, _reason(group))
+        lines = [Text(group.explanation)]
+        if group.message:
+            lines.append(Text(group.message, style="dim"))
+        if group.feasible:
+            feasible = f"{len(group.feasible):,} with a feasible node: {group.feasible[0]}"
+            lines.append(Text(feasible, style="bold red"))
+        table.add_row(f"{len(group.pods):,}", group.requests, Group(*lines))
     rest = summary.pending[_GROUPS_SHOWN:]
     if rest:
         table.add_row(f"{sum(len(group.pods) for group in rest):,}", f"in {len(rest)} smaller groups", "")
     return table
-
-
-def _reason(group: PendingGroup) -> RenderableType:
-    lines = [Text(group.explanation)]
-    if group.message:
-        lines.append(Text(group.message, style="dim"))
-    if group.feasible:
-        lines.append(Text(f"{len(group.feasible):,} with a feasible node: {group.feasible[0]}", style="bold red"))
-    return Group(*lines)
-
-
-def _conclusion(result: DemoResult) -> RenderableType:
-    if not result.completed:
-        return Text("The time limit was reached before the queue was idle.", style="bold red")
-    if result.summary.feasible_pending:
-        return Text(f"{len(result.summary.feasible_pending):,} pending pods have a feasible node.", style="bold red")
-    return Text("No pending pod has a feasible node.", style="green")

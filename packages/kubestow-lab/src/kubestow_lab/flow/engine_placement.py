@@ -33,8 +33,12 @@ class EnginePlacement:
 
     def place_all(self, assignments: Iterable[Assignment]) -> list[Assignment]:
         """Place pods, those of higher priority first. Returns the assignments that are refused. Raises PluginError."""
-        waiting = sorted(assignments, key=lambda assignment: -assignment[0].priority)
-        refused = self._place_groups(waiting)
+        groups: dict[object, list[Assignment]] = {}
+        for pod, node_name in sorted(assignments, key=lambda assignment: -assignment[0].priority):
+            profile = self._profiles[pod.spec.scheduler_name]
+            key = -pod.priority, pod.spec.scheduler_name, profile.evaluations.group(pod)
+            groups.setdefault(key, []).append((pod, node_name))
+        refused = [assignment for group in groups.values() for assignment in self._place_group(group)]
         while refused:
             still = [assignment for assignment in refused if not self.place(*assignment)]
             if len(still) == len(refused):
@@ -77,15 +81,6 @@ class EnginePlacement:
         totals = evaluation.compute_totals(pod, found.rows)
         names = Nodes(cluster.nodes, found.rows).names
         return self.place(pod, min(names[position] for position in np.flatnonzero(totals == totals.max())))
-
-    def _place_groups(self, assignments: Sequence[Assignment]) -> list[Assignment]:
-        """Place runs of pods of one priority group by group."""
-        groups: dict[object, list[Assignment]] = {}
-        for pod, node_name in assignments:
-            profile = self._profiles[pod.spec.scheduler_name]
-            key = -pod.priority, pod.spec.scheduler_name, profile.evaluations.group(pod)
-            groups.setdefault(key, []).append((pod, node_name))
-        return [refused for group in groups.values() for refused in self._place_group(group)]
 
     def _place_group(self, group: Sequence[Assignment]) -> list[Assignment]:
         wanted = Counter(node_name for _, node_name in group)

@@ -16,7 +16,6 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.evaluation.feasibility import Feasibility
-from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.profile import Profile
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
@@ -104,27 +103,29 @@ def formulate(
     leaves out the verdicts of filters that read other nodes, which other pods of the problem may still change; then a
     placement that the problem does not allow is impossible in any order. Raises PluginError.
     """
-    groups: dict[object, list[PodInfo]] = {}
+    groups: dict[tuple[str, object, int], list[PodInfo]] = {}
     for pod in pods:
-        profile = profiles[pod.spec.scheduler_name]
+        name = pod.spec.scheduler_name
         unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
-        key = pod.spec.scheduler_name, profile.evaluations.group(pod), unscheduled
-        groups.setdefault(key, []).append(pod)
+        groups.setdefault((name, profiles[name].evaluations.group(pod), unscheduled), []).append(pod)
     nodes = cluster.all_nodes()
     merged: dict[object, tuple[PodClass, Mask, Amounts, list[PodInfo]]] = {}
     interacting: set[str] = set()
-    for members in groups.values():
-        pod = members[0]
-        profile = profiles[pod.spec.scheduler_name]
+    for (name, _, unscheduled), members in groups.items():
+        pod, profile = members[0], profiles[name]
         found = profile.evaluations.of(pod).find_feasible(pod)
-        feasible = _relaxed(found, len(nodes)) if relaxed else _passing(found, len(nodes))
+        if relaxed:
+            feasible = _relaxed(found, len(nodes))
+        else:
+            feasible = np.zeros(len(nodes), np.bool_)
+            feasible[found.rows] = True
         if not found.filters.is_node_local:
             interacting.update(member.uid for member in members)
         costs = cost_model.placement(pod, nodes)
         fit = _fit(profile)
         requests = dict(fit.checked_requests(pod.shape.requests)) if fit is not None else {}
-        ports = pod.shape.host_ports if _filters_ports(profile) else ()
-        unscheduled = cost_model.unscheduled(waited.get(pod.uid, 0.0) if waited else 0.0)
+        filters_ports = any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)
+        ports = pod.shape.host_ports if filters_ports else ()
         pod_class = PodClass(0, pod.priority, requests, tuple(ports), unscheduled)
         alike = (
             pod.priority,
@@ -153,19 +154,16 @@ def formulate(
     return Formulation(problem, [members for *_, members in rows], frozenset(interacting))
 
 
-def _passing(found: Feasibility, total: int) -> Mask:
-    """The nodes that pass all filters, bool."""
-    mask = np.zeros(total, np.bool_)
-    mask[found.rows] = True
-    return mask
-
-
 def _relaxed(found: Feasibility, total: int) -> Mask:
     """The nodes that pass the filters that read nothing but the node and its pods, bool."""
     candidates = found.walked_candidates
     if candidates is None:
         return np.zeros(total, np.bool_)
-    local = {results.plugin.name for results in found.filters.active if _is_local(results)}
+    local = {
+        results.plugin.name
+        for results in found.filters.active
+        if (reads := results.invalidation_mask) is not None and not reads.all_bits & POD_BITS
+    }
     mask = candidates.copy()
     for result in found.filter_results():
         if result.plugin in local:
@@ -173,15 +171,6 @@ def _relaxed(found: Feasibility, total: int) -> Mask:
     return mask
 
 
-def _is_local(results: PluginResults) -> bool:
-    mask = results.invalidation_mask
-    return mask is not None and not mask.all_bits & POD_BITS
-
-
 def _fit(profile: Profile) -> NodeResourcesFit | None:
     """The NodeResourcesFit of a profile that filters."""
     return next((plugin for plugin in profile.runtime.plugins.filter if isinstance(plugin, NodeResourcesFit)), None)
-
-
-def _filters_ports(profile: Profile) -> bool:
-    return any(isinstance(plugin, NodePorts) for plugin in profile.runtime.plugins.filter)

@@ -86,16 +86,14 @@ class FlowPlacement(PreEnqueuePlugin):
         self._admitted = {pod.uid for pod in pods}
         if not pods:
             return
-        now = scheduler.now()
+        now, waited = scheduler.now(), {}
+        for pod in pods:
+            created = pod.metadata.creation_timestamp
+            age = (now - datetime.fromisoformat(created)).total_seconds() if created else 0.0
+            waited[pod.uid] = max(0.0, age)
         rounds = FlowRounds(scheduler.cluster, scheduler.profiles, self._cost_model)
         try:
-            for pod, node_name in rounds.simulate(pods, {pod.uid: _age(pod, now) for pod in pods}):
+            for pod, node_name in rounds.simulate(pods, waited):
                 scheduler.suggest_node(pod, node_name)
         finally:
             scheduler.activate(pods)  # after an error, too: no pod depends on the success of a round
-
-
-def _age(pod: PodInfo, now: datetime) -> float:
-    """Seconds since the pod was created."""
-    created = pod.metadata.creation_timestamp
-    return max(0.0, (now - datetime.fromisoformat(created)).total_seconds()) if created else 0.0

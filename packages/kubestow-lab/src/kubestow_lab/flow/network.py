@@ -12,7 +12,7 @@ node does. That wastes room where large and small pods meet: what is left waits 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,10 +114,7 @@ class _Arcs:
     """The arcs of a network over so many ``nodes``, collected in arrays."""
 
     nodes: int
-    _parts: list[tuple[NDArray[np.int32], NDArray[np.int32], Amounts, Amounts]]
-
-    def __init__(self, nodes: int) -> None:
-        self.nodes, self._parts = nodes, []
+    _parts: list[tuple[NDArray[np.int32], NDArray[np.int32], Amounts, Amounts]] = field(default_factory=list)
 
     def add(self, tails: NDArray[np.intp], heads: NDArray[np.intp], capacity: Amounts, cost: Amounts) -> None:
         """Add arcs from tails to heads."""

@@ -198,8 +198,8 @@ class _Model:
                 using = [(index, amount) for index, amount in using if amount]
                 if using:
                     unit = int(np.gcd.reduce([amount for _, amount in using]))
-                    weights = [amount // unit for _, amount in using]
-                    used = self._weighted([index for index, _ in using], weights)
+                    variables = [self._variables[index] for index, _ in using]
+                    used = self._cp.LinearExpr.weighted_sum(variables, [amount // unit for _, amount in using])
                     self._model.add(used <= int(free[column]) // unit)
             for conflict in conflicts:
                 sharing = [index for index, row in zip(indexes, rows, strict=True) if row in conflict]
@@ -208,9 +208,6 @@ class _Model:
 
     def _sum(self, indexes: list[int]) -> Any:
         return self._cp.LinearExpr.sum([self._variables[index] for index in indexes])
-
-    def _weighted(self, indexes: list[int], weights: list[int]) -> Any:
-        return self._cp.LinearExpr.weighted_sum([self._variables[index] for index in indexes], weights)
 
     def _of_priority(self, priority: int) -> list[int]:
         rows = [row for row, each in enumerate(self._problem.classes) if each.priority == priority]
@@ -228,7 +225,8 @@ class _Model:
         solver, found = self._solve(start, limit)
         if found is None:
             return start, int(self._problem.counts.sum()), limit
-        return found, int(np.floor(solver.best_objective_bound + 1e-6)), self._seconds(solver)
+        spent = float(solver.response_proto.deterministic_time)
+        return found, int(np.floor(solver.best_objective_bound + 1e-6)), spent
 
     def least_cost(self, start: Amounts, limit: float) -> tuple[Amounts, bool]:
         """A solution with the least cost, and whether that is proven."""
@@ -273,7 +271,3 @@ class _Model:
         found = np.zeros(start.shape, np.int64)
         found[self._rows, self._columns] = [solver.value(variable) for variable in self._variables]
         return solver, found
-
-    @staticmethod
-    def _seconds(solver: Any) -> float:
-        return float(solver.response_proto.deterministic_time)

@@ -89,16 +89,20 @@ class FlowProblem:
                 users.setdefault(key, []).append(row)
         for rows in users.values():
             pairs = list(combinations(rows, 2))
-            conflicting = [pair for pair in pairs if self._conflict(*pair)]
+            conflicting = [
+                (one, other)
+                for one, other in pairs
+                if any(
+                    port.conflicts_with(taken)
+                    for port in self.classes[one].host_ports
+                    for taken in self.classes[other].host_ports
+                )
+            ]
             if len(conflicting) == len(pairs):
                 yield tuple(rows)
             else:
                 yield from ((row,) for row in rows)
                 yield from conflicting
-
-    def _conflict(self, row: int, other: int) -> bool:
-        ours, theirs = self.classes[row].host_ports, self.classes[other].host_ports
-        return any(port.conflicts_with(taken) for port in ours for taken in theirs)
 
     def placed(self, solution: Amounts, priority: int) -> int:
         """How many pods of a priority a solution places."""

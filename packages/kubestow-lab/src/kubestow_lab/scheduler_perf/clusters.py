@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from kubestow.api.meta import APIObject
+from kubestow.client.listing import list_pages
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError
@@ -68,7 +69,6 @@ def reference_to(obj: Object, namespace: str = "") -> ObjectIdentity:
 _FORBIDDEN, _NOT_FOUND = 403, 404
 #: How long to wait for the service account of a new namespace, and between two tries, in seconds.
 _SERVICE_ACCOUNT_TIMEOUT, _SERVICE_ACCOUNT_INTERVAL = 10.0, 0.1
-_PAGE_SIZE = 1000
 _DELETE = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1"})
 _DELETE_IMMEDIATELY = msgspec.json.encode(
     {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -163,17 +163,10 @@ class APIServerCluster:
         await self._transport.request("DELETE", path, _DELETE_IMMEDIATELY if immediately else _DELETE)
 
     async def list_objects(self, api_version: str, kind: str, namespace: str = "") -> list[Object]:
-        path = await self._collection(api_version, kind, namespace)
-        objects: list[Object] = []
-        token = ""
-        while True:
-            query = f"?limit={_PAGE_SIZE}" + (f"&continue={quote(token, safe='')}" if token else "")
-            page: dict[str, Any] = msgspec.json.decode(await self._transport.request("GET", path + query))
-            # The items of a list do not have their apiVersion and kind.
-            objects += [{"apiVersion": api_version, "kind": kind, **item} for item in page.get("items") or []]
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return objects
+        pages, _ = await list_pages(self._transport, await self._collection(api_version, kind, namespace))
+        items = (item for page in pages for item in msgspec.json.decode(page).get("items") or ())
+        # The items of a list do not have their apiVersion and kind.
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     async def watch_pods(self, subscriber: Subscriber) -> None:
         await Reflector(self._transport, _PODS, subscriber, clock=self._clock, random=self._random).run()

@@ -12,37 +12,9 @@ from typing import Any
 
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
+from kubestow_lab.scheduler_perf import object_operations, operations
 from kubestow_lab.scheduler_perf.clusters import ObjectIdentity
-from kubestow_lab.scheduler_perf.object_operations import (
-    allocate_claims,
-    churn,
-    create_any,
-    create_claims,
-    create_driver,
-    create_namespaces,
-    create_nodes,
-    update_any,
-)
-from kubestow_lab.scheduler_perf.operations import (
-    AllocateResourceClaims,
-    Barrier,
-    Churn,
-    CreateAny,
-    CreateNamespaces,
-    CreateNodes,
-    CreatePods,
-    CreatePodSets,
-    CreateResourceClaims,
-    CreateResourceDriver,
-    DeletePods,
-    Operation,
-    Sleep,
-    StartCollectingMetrics,
-    StopCollectingMetrics,
-    UpdateAny,
-    opcode,
-    seconds,
-)
+from kubestow_lab.scheduler_perf.operations import Barrier, Operation, StartCollectingMetrics
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult
 from kubestow_lab.scheduler_perf.pod_operations import PodCreation, delete_pods
 from kubestow_lab.scheduler_perf.session import Session
@@ -64,12 +36,14 @@ class WorkloadExecutor:
         Background operations are cancelled at the end. Raises WorkloadFailed, APIError, Unreachable and InputError,
         also for a failure in the background.
         """
-        operations = self._session.plan.operations()
+        planned = self._session.plan.operations()
         try:
-            for number, (index, operation) in enumerate(operations):
-                self._session.progress.operation(number, len(operations), opcode(operation))
+            for number, (index, operation) in enumerate(planned):
+                self._session.progress.operation(number, len(planned), operations.opcode(operation))
                 await self._execute(operation, index)
-                self._raise_background_failures()
+                for task in self._background:
+                    if task.done():
+                        task.result()
         finally:
             for task in self._background:
                 task.cancel()
@@ -79,48 +53,45 @@ class WorkloadExecutor:
     async def _execute(self, operation: Operation, index: int) -> None:
         session = self._session
         match operation:
-            case CreateNodes():
-                await create_nodes(session, operation, index)
-            case CreateNamespaces():
-                await create_namespaces(session, operation)
-            case CreatePods():
-                await self._create_pods(PodCreation(session, operation, index), collects=operation.collect_metrics)
-            case DeletePods(skip_wait_to_completion=True):
+            case operations.CreateNodes():
+                await object_operations.create_nodes(session, operation, index)
+            case operations.CreateNamespaces():
+                await object_operations.create_namespaces(session, operation)
+            case operations.CreatePods():
+                creation = PodCreation(session, operation, index)
+                await creation.prepare()
+                if operation.collect_metrics:
+                    await self._start_phase(StartCollectingMetrics(namespaces=[creation.namespace]))
+                await creation.run()
+                if operation.collect_metrics:
+                    await self._stop_phase()
+            case operations.DeletePods(skip_wait_to_completion=True):
                 self._in_background(delete_pods(session, operation))
-            case DeletePods():
+            case operations.DeletePods():
                 await delete_pods(session, operation)
-            case Churn():
-                namespace = operation.namespace or f"namespace-{index}"
-                await session.ensure_namespace(namespace)
-                self._in_background(churn(session, operation, index))
+            case operations.Churn():
+                await session.ensure_namespace(operation.namespace or f"namespace-{index}")
+                self._in_background(object_operations.churn(session, operation, index))
             case Barrier():
                 await self._wait_at_barrier(operation)
-            case Sleep():
-                await session.clock.sleep(seconds(operation.duration))
+            case operations.Sleep():
+                await session.clock.sleep(operations.seconds(operation.duration))
             case StartCollectingMetrics():
                 await self._start_phase(operation)
-            case StopCollectingMetrics():
+            case operations.StopCollectingMetrics():
                 await self._stop_phase()
-            case CreateAny():
-                await create_any(session, operation)
-            case UpdateAny():
-                await update_any(session, operation)
-            case CreateResourceDriver():
-                await create_driver(session, operation)
-            case CreateResourceClaims():
-                await create_claims(session, operation)
-            case AllocateResourceClaims():
-                await allocate_claims(session, operation)
-            case CreatePodSets():
+            case operations.CreateAny():
+                await object_operations.create_any(session, operation)
+            case operations.UpdateAny():
+                await object_operations.update_any(session, operation)
+            case operations.CreateResourceDriver():
+                await object_operations.create_driver(session, operation)
+            case operations.CreateResourceClaims():
+                await object_operations.create_claims(session, operation)
+            case operations.AllocateResourceClaims():
+                await object_operations.allocate_claims(session, operation)
+            case operations.CreatePodSets():
                 raise AssertionError("the plan expands createPodSets")
-
-    async def _create_pods(self, creation: PodCreation, *, collects: bool) -> None:
-        await creation.prepare()
-        if collects:
-            await self._start_phase(StartCollectingMetrics(namespaces=[creation.namespace]))
-        await creation.run()
-        if collects:
-            await self._stop_phase()
 
     async def _start_phase(self, operation: StartCollectingMetrics) -> None:
         if self._collector.is_collecting:
@@ -152,11 +123,6 @@ class WorkloadExecutor:
     def _in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._background.append(asyncio.create_task(coroutine))
 
-    def _raise_background_failures(self) -> None:
-        for task in self._background:
-            if task.done():
-                task.result()
-
 
 #: How long to wait for the namespaces to disappear, in seconds, and between two looks.
 _LIMIT, _INTERVAL = 120.0, 0.5
@@ -181,23 +147,15 @@ async def clean_up(session: Session) -> None:
     for namespace in session.namespaces:
         reference = ObjectIdentity("v1", "Namespace", "", namespace)
         await _ignoring_failures(cluster.delete(reference), f"namespace {namespace}")
-    await _wait_for_namespaces(session)
-
-
-async def _wait_for_namespaces(session: Session) -> None:
     deadline = session.clock.monotonic() + _LIMIT
-    created = set(session.namespaces)
-    while created:
-        existing = {obj["metadata"]["name"] for obj in await session.cluster.list_objects("v1", "Namespace")}
-        created &= existing
-        if created and session.clock.monotonic() > deadline:
-            _log.warning(
-                "the namespaces %s are still being deleted",
-                ", ".join(sorted(created)),
-                extra=fields(namespaces=sorted(created)),
-            )
+    left = set(session.namespaces)
+    while left:
+        left &= {obj["metadata"]["name"] for obj in await cluster.list_objects("v1", "Namespace")}
+        if left and session.clock.monotonic() > deadline:
+            names = sorted(left)
+            _log.warning("the namespaces %s are still being deleted", ", ".join(names), extra=fields(namespaces=names))
             return
-        if created:
+        if left:
             await session.clock.sleep(_INTERVAL)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -56,23 +56,23 @@ class InMemoryCluster:
         async def create() -> Object:
             await asyncio.sleep(0)
             if resource is not None:
-                self._put_new(resource, new)
+                name: str = metadata["name"]
+                if (namespace, name) in self.memory.objects(resource.type):
+                    raise APIError(_ALREADY_EXISTS, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+                self.memory.put(new)
             return obj
 
         return create
-
-    def _put_new(self, resource: Resource, new: Any) -> None:
-        if (new.metadata.namespace, new.metadata.name) in self.memory.objects(resource.type):
-            raise APIError(_ALREADY_EXISTS, "AlreadyExists", f'{resource.plural} "{new.metadata.name}" already exists')
-        self.memory.put(new)
 
     async def is_namespaced(self, api_version: str, kind: str) -> bool:
         resource = self._watched(api_version, kind)
         return kind not in _UNWATCHED_CLUSTER_KINDS if resource is None else resource.namespaced
 
     async def replace(self, obj: Object, namespace: str = "", subresource: str = "") -> None:
-        resource = self._required(obj.get("apiVersion", "v1"), obj["kind"])
-        current = self._current(resource, namespace, obj["metadata"]["name"])
+        resource, name = self._required(obj.get("apiVersion", "v1"), obj["kind"]), obj["metadata"]["name"]
+        current = self.memory.objects(resource.type).get((namespace if resource.namespaced else "", name))
+        if current is None:
+            raise APIError(_NOT_FOUND, "NotFound", f'{resource.plural} "{name}" not found')
         obj["metadata"] = obj["metadata"] | {"namespace": current.metadata.namespace, "uid": current.metadata.uid}
         self._set_defaults(obj)
         new = convert(resource.type, obj)
@@ -104,7 +104,7 @@ class InMemoryCluster:
         ]
 
     async def watch_pods(self, subscriber: Subscriber) -> None:
-        await self.memory.subscribe([PODS], _OnlyPods(subscriber))
+        await self.memory.subscribe([PODS], subscriber)
 
     def _watched(self, api_version: str, kind: str) -> Resource | None:
         """The resource of a kind; None if the scheduler does not watch it. Raises InputError for another version."""
@@ -122,12 +122,6 @@ class InMemoryCluster:
             raise InputError("--core", f"has no objects of kind {kind!r} of {api_version}; run it with an API server")
         return resource
 
-    def _current(self, resource: Resource, namespace: str, name: str) -> Any:
-        current = self.memory.objects(resource.type).get((namespace if resource.namespaced else "", name))
-        if current is None:
-            raise APIError(_NOT_FOUND, "NotFound", f'{resource.plural} "{name}" not found')
-        return current
-
     def _remove(self, obj: Any) -> None:
         if not obj.metadata.finalizers:
             self.memory.remove(obj)
@@ -138,48 +132,23 @@ class InMemoryCluster:
     def _set_defaults(self, obj: Object) -> None:
         match obj.get("kind"):
             case "Pod":
-                self._check_claims(obj)
-                _set_pod_defaults(obj, self._priority(obj["spec"]))
+                self._set_pod_defaults(obj)
             case "Node":
                 default_allocatable(obj.setdefault("status", {}))
             case "ResourceClaim":
                 default_resource_claim_spec(obj["spec"])
 
-    def _priority(self, spec: Object) -> int:
-        name = spec.get("priorityClassName")
-        if name and name not in self._priorities:
-            raise APIError(_FORBIDDEN, "Forbidden", f"no PriorityClass with name {name} was found")
-        return self._priorities[name] if name else 0
-
-    def _check_claims(self, pod: Object) -> None:
-        if any("resourceClaimTemplateName" in claim for claim in pod["spec"].get("resourceClaims", ())):
+    def _set_pod_defaults(self, pod: Object) -> None:
+        """The defaults of the API server, the priority of the pod's class, and the condition of gated pods."""
+        spec = pod["spec"]
+        if any("resourceClaimTemplateName" in claim for claim in spec.get("resourceClaims", ())):
             name = pod["metadata"]["name"]
             raise InputError("--core", f"pod {name} needs a claim made from a template; run it with an API server")
-
-
-class _OnlyPods:
-    """A subscriber without the changes of other kinds: a memory cluster delivers those of all."""
-
-    def __init__(self, subscriber: Subscriber) -> None:
-        self._subscriber = subscriber
-
-    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        if resource is PODS:
-            self._subscriber.replace(resource, objects)
-
-    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        if resource is PODS:
-            self._subscriber.apply(resource, event_type, obj)
-
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """Objects in memory are decoded already."""
-
-
-def _set_pod_defaults(pod: Object, priority: int) -> None:
-    """The defaults of the API server, the priority of the pod's class, and the condition of gated pods."""
-    spec = pod["spec"]
-    default_pod_spec(spec)
-    spec["priority"] = priority
-    if spec.get("schedulingGates"):
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-        pod["status"] = {"conditions": [gated]}
+        priority_class = spec.get("priorityClassName")
+        if priority_class and priority_class not in self._priorities:
+            raise APIError(_FORBIDDEN, "Forbidden", f"no PriorityClass with name {priority_class} was found")
+        default_pod_spec(spec)
+        spec["priority"] = self._priorities[priority_class] if priority_class else 0
+        if spec.get("schedulingGates"):
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+            pod["status"] = {"conditions": [gated]}

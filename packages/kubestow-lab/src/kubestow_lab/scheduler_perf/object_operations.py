@@ -8,7 +8,7 @@ import logging
 from kubestow.errors import APIError, InputError
 from kubestow.log_fields import fields
 from kubestow_lab.scheduler_perf.clusters import ObjectIdentity, reference_to
-from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.object_templates import Object
 from kubestow_lab.scheduler_perf.operations import (
     AllocateResourceClaims,
     Churn,
@@ -23,7 +23,6 @@ from kubestow_lab.scheduler_perf.operations import (
 from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
 _log = logging.getLogger(__name__)
-
 
 _NOT_FOUND = 404
 
@@ -51,16 +50,12 @@ async def update_any(session: Session, operation: UpdateAny) -> None:
         obj = template.object(number, operation.count, operation.template_params)
         await _check_scope(session, obj, operation.namespace, operation.template_path)
         await session.cluster.replace(dict(obj), operation.namespace, "/".join(operation.subresources))
-        await _replace_status(session, obj, operation.namespace)
+        try:
+            await session.cluster.replace(dict(obj), operation.namespace, "status")
+        except APIError as error:
+            if error.code != _NOT_FOUND:  # a kind without a status
+                raise
         session.progress.advanced(number + 1, operation.count)
-
-
-async def _replace_status(session: Session, obj: Object, namespace: str) -> None:
-    try:
-        await session.cluster.replace(dict(obj), namespace, "status")
-    except APIError as error:
-        if error.code != _NOT_FOUND:  # a kind without a status
-            raise
 
 
 async def _check_scope(session: Session, obj: Object, namespace: str, path: str) -> None:
@@ -95,22 +90,17 @@ async def churn(session: Session, operation: Churn, index: int) -> None:
                 if reference is not None:
                     await session.cluster.delete(reference)
                     continue
-                created = await _create_churned(session, template, namespace)
+                obj = template.object(0, 1)
+                if obj.get("kind") == "Pod":
+                    await session.ensure_priority_class(obj)
+                await session.create(obj, namespace)
+                namespaced = await session.cluster.is_namespaced(obj.get("apiVersion", "v1"), obj["kind"])
             except APIError as error:
                 _log.warning("churn: %s", error, extra=fields(err=error))
                 continue
             if operation.mode == "recreate":
-                existing[slot] = created
+                existing[slot] = reference_to(obj, namespace if namespaced else "")
         rounds += 1
-
-
-async def _create_churned(session: Session, template: ObjectTemplate, namespace: str) -> ObjectIdentity:
-    obj = template.object(0, 1)
-    if obj.get("kind") == "Pod":
-        await session.ensure_priority_class(obj)
-    await session.create(obj, namespace)
-    namespaced = await session.cluster.is_namespaced(obj.get("apiVersion", "v1"), obj["kind"])
-    return reference_to(obj, namespace if namespaced else "")
 
 
 _MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -123,8 +113,11 @@ async def create_nodes(session: Session, operation: CreateNodes, index: int) -> 
     template = session.template(operation.node_template_path) if operation.node_template_path else None
 
     async def create(number: int) -> None:
-        if template is None:
-            node = _default_node(f"node-{index}-")
+        if template is None:  # a node of scheduler_perf's size
+            resources = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+            status: Object = {"capacity": resources, "allocatable": resources, **ready}
+            node: Object = {"metadata": {"generateName": f"node-{index}-"}, "status": status}
         else:
             node = template.object(number, operation.count, operation.template_params)
         node |= {"apiVersion": "v1", "kind": "Node"}
@@ -135,16 +128,6 @@ async def create_nodes(session: Session, operation: CreateNodes, index: int) -> 
             await session.create(_csi_node(node["metadata"]["name"], operation.node_allocatable_strategy))
 
     await session.in_parallel(operation.count, create)
-
-
-def _default_node(generate_name: str) -> Object:
-    """A node without a template, of scheduler_perf's size."""
-    resources = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    conditions = [{"type": "Ready", "status": "True"}]
-    return {
-        "metadata": {"generateName": generate_name},
-        "status": {"capacity": resources, "allocatable": resources, "conditions": conditions},
-    }
 
 
 def _apply_strategies(node: Object, operation: CreateNodes, number: int) -> None:
@@ -257,9 +240,15 @@ async def allocate_claims(session: Session, operation: AllocateResourceClaims) -
     WorkloadFailed if there are too few devices, or for a claim with several requests.
     """
     claims = await session.cluster.list_objects(_VERSION, "ResourceClaim")
-    allocated = {_device(result) for claim in claims for result in _results(claim)}
-    slices = await session.cluster.list_objects(_VERSION, "ResourceSlice")
-    free = [device for piece in slices for device in _devices(piece) if device[:3] not in allocated]
+    allocated = {(found["driver"], found["pool"], found["device"]) for claim in claims for found in _results(claim)}
+    slices = [piece["spec"] for piece in await session.cluster.list_objects(_VERSION, "ResourceSlice")]
+    free: list[Device] = [
+        (spec["driver"], spec["pool"]["name"], device["name"], spec["nodeName"])
+        for spec in slices
+        if spec.get("nodeName")
+        for device in spec["devices"]
+        if (spec["driver"], spec["pool"]["name"], device["name"]) not in allocated
+    ]
     session.random.shuffle(free)
     pending = [
         claim for claim in claims if operation.namespace in ("", claim["metadata"]["namespace"]) and not _results(claim)
@@ -279,17 +268,6 @@ def _results(claim: Object) -> list[Object]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results: list[Object] = (allocation.get("devices") or {}).get("results") or []
     return results
-
-
-def _device(result: Object) -> tuple[str, str, str]:
-    return result["driver"], result["pool"], result["device"]
-
-
-def _devices(piece: Object) -> list[Device]:
-    spec = piece["spec"]
-    if not spec.get("nodeName"):
-        return []
-    return [(spec["driver"], spec["pool"]["name"], device["name"], spec["nodeName"]) for device in spec["devices"]]
 
 
 def _allocation(session: Session, claim: Object, device: Device) -> Object:

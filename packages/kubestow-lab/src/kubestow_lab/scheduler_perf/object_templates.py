@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.errors import InputError
 
 Object = dict[str, Any]
@@ -29,6 +30,9 @@ _MAPS = frozenset(
     {"annotations", "labels", "matchLabels", "nodeSelector", "selector", "data", "stringData", "attributes"}
     | {"allocatable", "capacity", "limits", "requests", "counters", "overhead", "parameters"}
 )
+
+#: The fields of a selector, whose keys are fields even where maps are expected.
+_SELECTOR = ("matchLabels", "matchExpressions")
 
 #: Versions whose objects have the form of another one, which every API server of this minor version serves.
 _EQUIVALENT_VERSIONS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
@@ -44,15 +48,6 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "DivideInt": lambda one, other: int(one / other),
     "Mod": lambda one, other: int(math.fmod(int(one), int(other))),
 }
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Leaves timestamps as text, as Go's YAML parser does."""
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 class ObjectTemplate:
@@ -74,11 +69,6 @@ class ObjectTemplate:
         except UnicodeDecodeError as error:
             raise InputError(str(file), f"invalid UTF-8: {error.reason} at byte {error.start}") from None
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether all objects of the template are equal."""
-        return not self._has_expressions
-
     def object(self, index: int, count: int, parameters: Mapping[str, Any] | None = None) -> Object:
         """The object number ``index`` of ``count``. Raises InputError."""
         if self._has_expressions:
@@ -91,15 +81,20 @@ class ObjectTemplate:
         def value(match: re.Match[str]) -> str:
             line = self._text.count("\n", 0, match.start()) + 1
             try:
-                return _format(_evaluate(match[2], values))
+                found, rest = _call(_TOKEN.findall(match[2]), values)
+                if rest:
+                    raise _Problem(f"unexpected {rest[0]!r}")
             except _Problem as problem:
                 raise InputError(self._subject, str(problem), place=f"line {line}: {match[0]}") from None
+            if isinstance(found, bool):
+                return str(found).lower()
+            return str(int(found)) if isinstance(found, float) and found.is_integer() else str(found)
 
         return _EXPRESSION.sub(value, self._text)
 
     def _parse(self, text: str) -> Object:
         try:
-            data = yaml.load(text, Loader=_Loader)
+            data = yaml.load(text, Loader=YAMLLoader)
         except yaml.MarkedYAMLError as error:
             line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
             raise InputError(self._subject, f"invalid YAML: {error.problem}", place=line) from None
@@ -117,20 +112,6 @@ class _Problem(Exception):
     """An expression cannot be evaluated."""
 
 
-def _format(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _evaluate(expression: str, values: Mapping[str, Any]) -> Any:
-    tokens = _TOKEN.findall(expression)
-    value, rest = _call(tokens, values)
-    if rest:
-        raise _Problem(f"unexpected {rest[0]!r}")
-    return value
-
-
 def _call(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Sequence[str]]:
     """The value of a call or operand at the start of the tokens, and the tokens after it."""
     if not tokens:
@@ -141,7 +122,10 @@ def _call(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Sequen
     arguments = []
     while rest and rest[0] != ")":
         argument, rest = _operand(rest, values)
-        arguments.append(_number(argument))
+        try:
+            arguments.append(float(argument))
+        except (TypeError, ValueError):
+            raise _Problem(f"expected a number, got {argument!r}") from None
     try:
         return _FUNCTIONS[name](*arguments), rest
     except TypeError:
@@ -167,13 +151,6 @@ def _operand(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Seq
     raise _Problem(f"unknown {first!r}, expected {known}, a literal or one of {', '.join(_FUNCTIONS)}")
 
 
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise _Problem(f"expected a number, got {value!r}") from None
-
-
 def _with_field_names(value: Any) -> Any:
     """The object with the spelling of its fields: Go accepts ``NodeAffinityPolicy`` for ``nodeAffinityPolicy``."""
     if isinstance(value, list):
@@ -182,11 +159,7 @@ def _with_field_names(value: Any) -> Any:
         return value
     return {
         str(key)[:1].lower() + str(key)[1:]: item
-        if key in _MAPS and isinstance(item, dict) and not _is_selector(item)
+        if key in _MAPS and isinstance(item, dict) and item.keys().isdisjoint(_SELECTOR)
         else _with_field_names(item)
         for key, item in value.items()
     }
-
-
-def _is_selector(value: Object) -> bool:
-    return "matchLabels" in value or "matchExpressions" in value

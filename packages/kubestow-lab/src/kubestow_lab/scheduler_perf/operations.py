@@ -212,12 +212,8 @@ OPCODES: tuple[str, ...] = tuple(str(member.__struct_config__.tag) for member in
 
 #: The fields, of any operation, that must not be negative.
 _NOT_NEGATIVE = (
-    "count",
-    "max_claims_per_node",
-    "number",
-    "delete_pods_per_second",
-    "update_per_second",
-    "interval_milliseconds",
+    *("count", "max_claims_per_node", "number"),
+    *("delete_pods_per_second", "update_per_second", "interval_milliseconds"),
 )
 #: How an error describes the values that a field takes.
 _EXPECTED = {int: "an integer", str: "a string", bool: "true or false"}
@@ -235,20 +231,22 @@ def resolved(operation: Operation, parameters: Parameters, *, subject: str) -> O
     type, and for values that no operation of this kind can have.
     """
     changes: dict[str, Any] = {}
+    place = f"{subject}: {opcode(operation)}"
     for name in operation.__struct_fields__:
         reference = getattr(operation, name)
         if name.endswith("_param") and name != "count_multiplier_param" and reference:
             base = name.removesuffix("_param")
-            changes[base] = _value(reference, parameters, _type(operation, base), f"{subject}: {opcode(operation)}")
+            hint = get_type_hints(type(operation))[base]
+            changes[base] = _value(reference, parameters, hint if isinstance(hint, type | UnionType) else object, place)
     if isinstance(operation, CreatePods) and operation.count_multiplier_param:
         count = changes.get("count", operation.count)
-        place = f"{subject}: {opcode(operation)}"
         changes["count"] = count * _value(operation.count_multiplier_param, parameters, int, place)
     templates: dict[str, Any] = getattr(operation, "template_params", {})
     if templates:
-        place = f"{subject}: {opcode(operation)}: templateParams"
         changes["template_params"] = {
-            key: _value(value, parameters, object, place) if isinstance(value, str) and value[:1] == "$" else value
+            key: _value(value, parameters, object, f"{place}: templateParams")
+            if isinstance(value, str) and value[:1] == "$"
+            else value
             for key, value in templates.items()
         }
     result = msgspec.structs.replace(operation, **changes)
@@ -256,11 +254,6 @@ def resolved(operation: Operation, parameters: Parameters, *, subject: str) -> O
     if problem:
         raise InputError(subject, problem, place=opcode(operation))
     return result
-
-
-def _type(operation: Operation, name: str) -> Any:
-    hint = get_type_hints(type(operation))[name]
-    return hint if isinstance(hint, type | UnionType) else object
 
 
 def _value(reference: str, parameters: Parameters, expected: Any, place: str) -> Any:
@@ -283,7 +276,9 @@ def _problem(operation: Operation) -> str:
     """What is wrong with the values of an operation; empty if nothing is."""
     for name in _NOT_NEGATIVE:
         if getattr(operation, name, 0) < 0:
-            return f"{_field_name(name)}: expected no negative number, got {getattr(operation, name)}"
+            first, *rest = name.split("_")
+            spelled = first + "".join(part.title() for part in rest)
+            return f"{spelled}: expected no negative number, got {getattr(operation, name)}"
     match operation:
         case CreatePods(collect_metrics=True, skip_wait_to_completion=True):
             return "collectMetrics and skipWaitToCompletion cannot be set together"
@@ -322,9 +317,3 @@ def seconds(duration: str | int) -> float:
         return Duration.parse(duration).seconds
     except ValueError:
         return float("nan")
-
-
-def _field_name(name: str) -> str:
-    """The spelling of a field in files."""
-    first, *rest = name.split("_")
-    return first + "".join(part.title() for part in rest)

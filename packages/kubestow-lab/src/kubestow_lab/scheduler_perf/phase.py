@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import msgspec
 
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
-from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, PodTracker
+from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
 from kubestow_lab.scheduler_perf.scheduler_metrics import (
     DurationResult,
     MetricsSource,
@@ -20,15 +21,70 @@ from kubestow_lab.scheduler_perf.scheduler_metrics import (
     durations_between,
     parse_metrics,
 )
-from kubestow_lab.scheduler_perf.statistics import (
-    Distribution,
-    distribution,
-    percentile,
-    scheduler_perf_samples,
-    windows,
-)
 
 _log = logging.getLogger(__name__)
+
+
+class Distribution(msgspec.Struct, rename="camel", frozen=True):
+    """Mean and percentiles of some values."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The smallest value that at least ``percent`` of the values do not exceed (nearest rank).
+
+    ``ordered`` is sorted and not empty.
+    """
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def distribution(values: Sequence[float]) -> Distribution | None:
+    """Mean and percentiles; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    p50, p90, p99 = (percentile(ordered, percent) for percent in (50, 90, 99))
+    return Distribution(sum(values) / len(values), p50, p90, p99)
+
+
+def windows(times: Sequence[float], start: float) -> list[int]:
+    """How many of the sorted ``times`` are in each full second from ``start`` to the last of them.
+
+    The last second is not full, so it is left out.
+    """
+    if not times:
+        return []
+    counts = [0] * max(0, int(times[-1] - start))
+    for time in times:
+        second = int(time - start)
+        if second < len(counts):
+            counts[second] += 1
+    return counts
+
+
+def scheduler_perf_samples(times: Sequence[float], start: float, end: float) -> list[float]:
+    """The samples of throughput that scheduler_perf would take, in pods per second.
+
+    It counts once a second. The second in which the first pods are bound only begins the measurement, and seconds
+    without a binding are merged with the next one, whose average then counts for each of them.
+    """
+    samples: list[float] = []
+    last_count, last_tick, skipped, count = 0, 0.0, 0, 0
+    for number in range(1, int(end - start) + 1):
+        tick = start + number
+        while count < len(times) and times[count] <= tick:
+            count += 1
+        if count == last_count:
+            skipped += last_count > 0
+            continue
+        if last_count:
+            samples += [(count - last_count) / (tick - last_tick)] * (skipped + 1)
+        last_count, last_tick, skipped = count, tick, 0
+    return samples
 
 
 class SchedulerUsage(msgspec.Struct, rename="camel", frozen=True):
@@ -125,36 +181,25 @@ class PhaseCollector:
         if cpu is not None and start.cpu is not None:
             spent = cpu - start.cpu
             usage = SchedulerUsage(spent, spent / len(pods) if pods else None, peak, start.peak_was_reset)
-        durations = [] if start.snapshot is None or snapshot is None else durations_between(start.snapshot, snapshot)
-        return _result(start, end, pods, usage, durations)
-
-
-def _result(
-    start: _Start,
-    end: float,
-    pods: Sequence[PodRecord],
-    usage: SchedulerUsage | None,
-    durations: list[DurationResult],
-) -> PhaseResult:
-    bound = [pod.bound_at for pod in pods]
-    created = [pod.created_at for pod in pods if start.time <= pod.created_at <= pod.bound_at]
-    begin = min(created) if len(created) == len(pods) and created else start.time
-    seconds = bound[-1] - begin if bound else end - start.time
-    per_second = windows(bound, begin)
-    latencies = sorted(pod.bound_at - pod.created_at for pod in pods if pod.created_at <= pod.bound_at)
-    return PhaseResult(
-        name=start.name,
-        pods=len(pods),
-        seconds=seconds,
-        throughput=len(pods) / seconds if seconds > 0 else 0.0,
-        windows=distribution(per_second),
-        scheduler_perf=distribution(scheduler_perf_samples(bound, start.time, end)),
-        latency=distribution(latencies),
-        scheduler=usage,
-        per_second=per_second,
-        latency_percentiles=[percentile(latencies, percent) for percent in range(101)] if latencies else [],
-        durations=durations,
-    )
+        bound = [pod.bound_at for pod in pods]
+        created = [pod.created_at for pod in pods if start.time <= pod.created_at <= pod.bound_at]
+        begin = min(created) if len(created) == len(pods) and created else start.time
+        seconds = bound[-1] - begin if bound else end - start.time
+        per_second = windows(bound, begin)
+        latencies = sorted(pod.bound_at - pod.created_at for pod in pods if pod.created_at <= pod.bound_at)
+        return PhaseResult(
+            name=start.name,
+            pods=len(pods),
+            seconds=seconds,
+            throughput=len(pods) / seconds if seconds > 0 else 0.0,
+            windows=distribution(per_second),
+            scheduler_perf=distribution(scheduler_perf_samples(bound, start.time, end)),
+            latency=distribution(latencies),
+            scheduler=usage,
+            per_second=per_second,
+            latency_percentiles=[percentile(latencies, percent) for percent in range(101)] if latencies else [],
+            durations=durations_between(start.snapshot, snapshot) if start.snapshot and snapshot else [],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +208,8 @@ class ProcessUsage:
 
     pid: int
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there is such a process with readable usage."""
-        return self.cpu_seconds() is not None
-
     def cpu_seconds(self) -> float | None:
-        """CPU time so far, user and system, of all threads."""
+        """CPU time so far, user and system, of all threads; None if there is no such process with readable usage."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from kubestow_lab.scheduler_perf.clusters import Creation, ObjectIdentity
-from kubestow_lab.scheduler_perf.object_templates import Object, ObjectTemplate
+from kubestow_lab.scheduler_perf.object_templates import Object
 from kubestow_lab.scheduler_perf.operations import CreatePods, DeletePods, seconds
-from kubestow_lab.scheduler_perf.pod_tracker import PodRecord, has_labels
+from kubestow_lab.scheduler_perf.pod_tracker import PodRecord
 from kubestow_lab.scheduler_perf.session import Session, WorkloadFailed
 
 
@@ -18,12 +18,9 @@ class PodCreation:
     def __init__(self, session: Session, operation: CreatePods, index: int) -> None:
         self._session, self._operation = session, operation
         self.namespace = operation.namespace or f"namespace-{index}"
-        self._template = self._find_template()
+        path = operation.pod_template_path or session.plan.case.default_pod_template_path
+        self._template = session.template(path) if path else None
         self._prepared: list[tuple[str, Creation]] = []
-
-    def _find_template(self) -> ObjectTemplate | None:
-        path = self._operation.pod_template_path or self._session.plan.case.default_pod_template_path
-        return self._session.template(path) if path else None
 
     async def prepare(self) -> None:
         """Create the namespace and the volumes, and encode the pods."""
@@ -36,8 +33,15 @@ class PodCreation:
     async def _prepare_pod(self, number: int) -> tuple[str, Creation]:
         """The name and the creation of a pod."""
         session, operation = self._session, self._operation
-        if self._template is None:
-            pod = _default_pod()
+        if self._template is None:  # a pod of scheduler_perf's size
+            resources = {"cpu": "100m", "memory": "500Mi"}
+            container = {
+                "name": "pause",
+                "image": "registry.k8s.io/pause:3.10.1",
+                "ports": [{"containerPort": 80}],
+                "resources": {"requests": resources, "limits": resources},
+            }
+            pod: Object = {"metadata": {"generateName": "pod-"}, "spec": {"containers": [container]}}
         else:
             pod = self._template.object(number, operation.count, operation.template_params)
         pod |= {"apiVersion": "v1", "kind": "Pod"}
@@ -107,28 +111,12 @@ class PodCreation:
             await self._create([await self._prepare_pod(number % max(1, self._operation.count))])
 
 
-def _default_pod() -> Object:
-    """A pod without a template, of scheduler_perf's size."""
-    resources = {"cpu": "100m", "memory": "500Mi"}
-    container = {
-        "name": "pause",
-        "image": "registry.k8s.io/pause:3.10.1",
-        "ports": [{"containerPort": 80}],
-        "resources": {"requests": resources, "limits": resources},
-    }
-    return {"metadata": {"generateName": "pod-"}, "spec": {"containers": [container]}}
-
-
 async def delete_pods(session: Session, operation: DeletePods) -> None:
     """Delete the existing pods of a namespace: one request for all of them, or so many per second."""
     if not operation.delete_pods_per_second:
         await session.cluster.delete_pods(operation.namespace, operation.label_selector)
         return
-    pods = [
-        pod
-        for pod in session.tracker.pods(operation.namespace)
-        if pod.exists and has_labels(pod, operation.label_selector)
-    ]
+    pods = [pod for pod in session.tracker.pods(operation.namespace, operation.label_selector) if pod.exists]
     async for number in session.paced(len(pods), operation.delete_pods_per_second):
         await session.cluster.delete(ObjectIdentity("v1", "Pod", operation.namespace, pods[number].name))
 

@@ -43,7 +43,7 @@ class PodRecord:
 
 
 class PodTracker:
-    """Subscribes to the pods of a cluster.
+    """Subscribes to the pods of a cluster. Changes of other kinds, which a cluster in memory delivers too, are ignored.
 
     A pod is bound at the time its binding arrives here, so the delays of the API server and of its watch are part of
     every measured time. ``on_bound`` is called for each pod when it is bound; ``bound`` counts them. ``synced`` is set
@@ -51,24 +51,22 @@ class PodTracker:
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        #: The time by which pods are recorded, in seconds.
+        self.now = now
         self._pods: dict[str, dict[str, PodRecord]] = {}
         self._scheduled: Counter[str] = Counter()
         self.bound = 0
         self.synced = asyncio.Event()
         self.on_bound: Callable[[PodRecord], None] = lambda record: None
 
-    def now(self) -> float:
-        """The time by which pods are recorded, in seconds."""
-        return self._now()
-
     def creating(self, namespace: str, name: str) -> None:
         """Record that the request which creates a pod is sent now."""
-        self._record(namespace, name).created_at = self._now()
+        self._record(namespace, name).created_at = self.now()
 
     def pods(self, namespace: str, labels: Mapping[str, str] | None = None) -> list[PodRecord]:
         """The pods of a namespace with all these labels, deleted ones included."""
-        return [record for record in self._pods.get(namespace, {}).values() if has_labels(record, labels)]
+        records = self._pods.get(namespace, {}).values()
+        return [record for record in records if not labels or labels.items() <= record.labels.items()]
 
     def scheduled(self, namespace: str, labels: Mapping[str, str] | None = None) -> int:
         """How many existing pods of a namespace are bound."""
@@ -90,6 +88,8 @@ class PodTracker:
     # -- Subscriber ---------------------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
+        if resource.kind != "Pod":
+            return
         seen = {(pod.metadata.namespace, pod.metadata.name) for pod in objects}
         for namespace, records in self._pods.items():
             for name, record in records.items():
@@ -100,6 +100,8 @@ class PodTracker:
         self.synced.set()
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
+        if resource.kind != "Pod":
+            return
         if event_type == "DELETED":
             self._deleted(self._record(obj.metadata.namespace, obj.metadata.name))
         else:
@@ -122,7 +124,7 @@ class PodTracker:
             if condition.type == "PodScheduled":
                 record.attempted, record.message = True, condition.message
         if pod.spec.node_name and not record.is_bound:
-            record.bound_at = self._now()
+            record.bound_at = self.now()
             self.bound += 1
             self.on_bound(record)
         self._scheduled[record.namespace] += record.is_scheduled - was_scheduled
@@ -130,8 +132,3 @@ class PodTracker:
     def _deleted(self, record: PodRecord) -> None:
         self._scheduled[record.namespace] -= record.is_scheduled
         record.exists = False
-
-
-def has_labels(record: PodRecord, labels: Mapping[str, str] | None) -> bool:
-    """Whether a pod has all these labels."""
-    return not labels or labels.items() <= record.labels.items()

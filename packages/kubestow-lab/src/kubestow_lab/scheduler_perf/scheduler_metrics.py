@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubestow_lab.scheduler_perf.statistics import histogram_quantile
-
 MetricsSource = Callable[[], Awaitable[str]]
 """Scrapes the scheduler: its metrics in the text format. Raises KubestowError if they cannot be read."""
 
@@ -85,10 +83,28 @@ def durations_between(before: Snapshot, after: Snapshot) -> list[DurationResult]
         if calls <= 0:
             continue
         buckets = {bound: count - start.buckets.get(bound, 0.0) for bound, count in end.buckets.items()}
-        p50, p99 = (_finite(histogram_quantile(quantile, buckets), total / calls) for quantile in (0.5, 0.99))
-        results.append(DurationResult(name, plugin, int(calls), total / calls, p50, p99))
+        mean, quantiles = total / calls, [histogram_quantile(quantile, buckets) for quantile in (0.5, 0.99)]
+        p50, p99 = (value if math.isfinite(value) else mean for value in quantiles)
+        results.append(DurationResult(name, plugin, int(calls), mean, p50, p99))
     return sorted(results, key=lambda result: -result.calls * result.mean)
 
 
-def _finite(value: float, otherwise: float) -> float:
-    return value if math.isfinite(value) else otherwise
+def histogram_quantile(quantile: float, buckets: Mapping[float, float]) -> float:
+    """A quantile of a histogram, interpolated linearly in its bucket as Prometheus does.
+
+    ``buckets`` maps each upper bound to the number of values up to it, with one for infinity. Not a number without
+    values; the largest finite bound if the quantile is beyond it.
+    """
+    bounds = sorted(buckets)
+    total = buckets[bounds[-1]] if bounds else 0
+    if not total:
+        return math.nan
+    rank = quantile * total
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        if buckets[bound] >= rank and buckets[bound] > below:
+            if math.isinf(bound):
+                return lower
+            return lower + (bound - lower) * (rank - below) / (buckets[bound] - below)
+        lower, below = (lower if math.isinf(bound) else bound), buckets[bound]
+    return lower

@@ -18,11 +18,11 @@ from typing import Any
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.config import API_VERSION, KIND, FeatureGates
-from kubestow.config.document import DocumentError, parse_document
 from kubestow.errors import InputError
 from kubestow.process import WallClock, stop_process
 from kubestow_lab.scheduler_perf.scheduler_metrics import MetricsSource
 from kubestow_lab.scheduler_perf.session import WorkloadFailed
+from kubestow_lab.scheduler_perf.test_cases import read_document
 
 #: The client limits of scheduler_perf.
 _QPS, _BURST = 5000, 5000
@@ -40,11 +40,6 @@ class MeasuredScheduler:
     metrics_url: str
     _last_lines: deque[str]
     _reading: asyncio.Task[None]
-
-    @property
-    def pid(self) -> int:
-        """The process ID."""
-        return self.process.pid
 
     async def failed(self) -> None:
         """Wait until the process ends although it was not stopped, then raise WorkloadFailed; never returns."""
@@ -82,12 +77,7 @@ def scheduler_configuration(file: Path | None, kubeconfig: str = "") -> dict[str
     """
     data: Any = {"apiVersion": API_VERSION, "kind": KIND}
     if file is not None:
-        try:
-            data = parse_document(file.read_bytes()).data
-        except OSError as error:
-            raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
-        except DocumentError as error:
-            raise InputError(str(file), str(error)) from None
+        data = read_document(file).data
         if not isinstance(data, dict):
             raise InputError(str(file), f"expected a {KIND}")
     connection = {**(data.get("clientConnection") or {}), "kubeconfig": kubeconfig, "qps": _QPS, "burst": _BURST}
@@ -102,7 +92,9 @@ async def scheduler_process(
 
     ``master`` is the URL of an API server without a kubeconfig. Raises WorkloadFailed if the scheduler does not start.
     """
-    port = _free_port()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
     with TemporaryDirectory(prefix="kubestow-bench-") as directory:
         config = Path(directory) / "scheduler-configuration.json"
         config.write_text(json.dumps(configuration))
@@ -118,9 +110,17 @@ async def scheduler_process(
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kubestow", "run", *arguments), stderr=asyncio.subprocess.PIPE
         )
-        ready, lines = asyncio.Event(), deque[str](maxlen=_KEPT_LINES)
-        assert process.stderr is not None
-        reading = asyncio.create_task(_read(process.stderr, ready, lines))
+        ready, lines, log = asyncio.Event(), deque[str](maxlen=_KEPT_LINES), process.stderr
+        assert log is not None
+
+        async def read_log() -> None:
+            """To its end, so that the process never blocks on writing."""
+            async for line in log:
+                if _READY in line:
+                    ready.set()
+                lines.append(line.decode(errors="replace").strip())
+
+        reading = asyncio.create_task(read_log())
         scheduler = MeasuredScheduler(process, f"https://127.0.0.1:{port}", lines, reading)
         try:
             await _wait_until(ready, scheduler)
@@ -128,14 +128,6 @@ async def scheduler_process(
         finally:
             await stop_process(process, _STOP_TIMEOUT)
             await reading
-
-
-async def _read(stream: asyncio.StreamReader, ready: asyncio.Event, lines: deque[str]) -> None:
-    """Read the log to its end, so that the process never blocks on writing."""
-    async for line in stream:
-        if _READY in line:
-            ready.set()
-        lines.append(line.decode(errors="replace").strip())
 
 
 async def _wait_until(ready: asyncio.Event, scheduler: MeasuredScheduler) -> None:
@@ -150,13 +142,6 @@ async def _wait_until(ready: asyncio.Event, scheduler: MeasuredScheduler) -> Non
         for task in (waiting, failing):
             task.cancel()
         await asyncio.gather(waiting, failing, return_exceptions=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

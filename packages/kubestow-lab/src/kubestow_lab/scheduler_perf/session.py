@@ -81,11 +81,9 @@ class Session:
         """
         metadata = obj.setdefault("metadata", {})
         if not metadata.get("name"):
-            metadata["name"] = f"{metadata.pop('generateName', obj.get('kind', 'object').lower() + '-')}{self._next()}"
+            prefix = metadata.pop("generateName", obj.get("kind", "object").lower() + "-")
+            metadata["name"] = f"{prefix}{next(self._numbers)}"
         return obj
-
-    def _next(self) -> int:
-        return next(self._numbers)
 
     async def prepare(self, obj: Object, namespace: str = "") -> Creation:
         """The creation of an object, which is also remembered for the clean-up unless its namespace is."""
@@ -133,14 +131,8 @@ class Session:
         name = spec["priorityClassName"] = f"benchmark-priority-{priority}".replace("--", "-minus-")
         if priority not in self._priority_classes:
             self._priority_classes.add(priority)
-            await self.create(
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": priority,
-                }
-            )
+            priority_class = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": priority}
+            await self.create(priority_class | {"metadata": {"name": name}})
 
     async def in_parallel(self, count: int, work: Callable[[int], Awaitable[Any]], *, visible: bool = True) -> None:
         """Call ``work`` with 0 to ``count - 1``, with limited concurrency. The first failure ends all."""
@@ -177,14 +169,10 @@ class Session:
             self.progress.advanced(done, count)
             if self.clock.monotonic() > deadline:
                 what = "attempted" if attempted else "scheduled"
-                raise WorkloadFailed(
-                    f"{done} of {count} pods in namespace {namespace} were {what} within {self.options.timeout:g} s"
-                    + self._pending_example(namespace, labels)
-                )
+                problem = f"{done} of {count} pods in namespace {namespace} were {what}"
+                pods = self.tracker.pods(namespace, labels)
+                pending = next((pod for pod in pods if pod.exists and not pod.is_bound), None)
+                example = pending and f"; pod {pending.name} is pending: {pending.message or 'no attempt was reported'}"
+                raise WorkloadFailed(f"{problem} within {self.options.timeout:g} s{example or ''}")
             await self.clock.sleep(_POLL_INTERVAL)
         self.progress.advanced(count, count)
-
-    def _pending_example(self, namespace: str, labels: Mapping[str, str] | None) -> str:
-        pending = (pod for pod in self.tracker.pods(namespace, labels) if pod.exists and not pod.is_bound)
-        pod = next(pending, None)
-        return "" if pod is None else f"; pod {pod.name} is pending: {pod.message or 'no attempt was reported'}"

@@ -90,13 +90,10 @@ async def run_workload(plan: WorkloadPlan, options: RunOptions, progress: RunPro
     try:
         return await _run(plan, options, progress)
     except ExceptionGroup as group:  # of requests that are in flight together
-        raise _first_cause(group) from group
-
-
-def _first_cause(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        cause: Exception = group
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        raise cause from group
 
 
 async def _run(plan: WorkloadPlan, options: RunOptions, progress: RunProgress) -> WorkloadResult:
@@ -170,7 +167,7 @@ async def _target(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
         configuration = scheduler_configuration(plan.scheduler_configuration, options.kubeconfig)
         scheduler = await stack.enter_async_context(scheduler_process(configuration, gates, master=url))
         metrics = await stack.enter_async_context(metrics_of(scheduler.metrics_url))
-        process = ProcessUsage(scheduler.pid)
+        process = ProcessUsage(scheduler.process.pid)
         yield _Target(
             cluster,
             SchedulerProbe(process, process.cpu_seconds, metrics),
@@ -186,7 +183,7 @@ async def _external_probe(
     scheduler: ExternalScheduler, credentials: Credentials, stack: AsyncExitStack
 ) -> SchedulerProbe:
     process = ProcessUsage(scheduler.pid)
-    if scheduler.pid and not process.is_running:
+    if scheduler.pid and process.cpu_seconds() is None:
         raise InputError("--scheduler-pid", f"there is no process {scheduler.pid} on this machine")
     metrics = None
     if scheduler.metrics_url:
@@ -220,6 +217,10 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
     async def scrape() -> str:
         return observability.scrape()[0].decode()
 
+    async def failed() -> None:
+        await asyncio.shield(running)
+        raise WorkloadFailed("the scheduler ended")
+
     running = asyncio.create_task(scheduler.run())
     try:
         await asyncio.wait(
@@ -231,14 +232,9 @@ async def _engine(plan: WorkloadPlan, options: RunOptions) -> AsyncIterator[_Tar
             SchedulerProbe(ProcessUsage(os.getpid()), time.process_time, scrape),
             "in memory",
             f"kubestow {VERSION}, engine alone",
-            failed=_ended(running),
+            failed=failed(),
             left_out_gates=tuple(left_out),
         )
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def _ended(running: asyncio.Task[None]) -> None:
-    await asyncio.shield(running)
-    raise WorkloadFailed("the scheduler ended")

@@ -119,8 +119,13 @@ class _Loader:
             self._load_unread(source)
         else:
             obj = kinds.decoded(source, resource, self._problems)
-            if obj is not None and self._put_object(obj, source):
+            if obj is None:
+                return
+            if self._keep(obj):
                 self._arrivals.summary.read[source.kind] += 1
+            else:
+                name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
+                self._report(source, f"{source.kind} {name} exists already")
 
     def _load_unread(self, source: SourceObject) -> None:
         """An object of a kind that the scheduler itself does not read."""
@@ -215,14 +220,6 @@ class _Loader:
         if obj is not None:
             self._keep(obj)
 
-    def _put_object(self, obj: Any, source: SourceObject) -> bool:
-        """Keep an object of the input, unless there is one of its name already."""
-        if self._keep(obj):
-            return True
-        name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
-        self._report(source, f"{source.kind} {name} exists already")
-        return False
-
     def _keep(self, obj: Any) -> bool:
         """Keep an object unless the cluster or the workload has it, as a StatefulSet's claims may exist already."""
         metadata = obj.metadata
@@ -301,14 +298,11 @@ def load_trace(
     Raises InputError for missing and invalid files.
     """
     with gc_tuning.paused():
-        files = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
-        return _cluster(files.nodes), _arrivals(files.pods)
-
-
-def _cluster(path: Path) -> ClusterObjects:
-    cluster = ClusterObjects(nodes=[convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(path)])
-    cluster.summary.read["Node"] = len(cluster.nodes)
-    return cluster
+        node_file, pod_file = openb.list_files(Path(folder), pod_list=pods, node_list=nodes)
+        traced = [convert(Node, gpu.node(name, shape)) for name, shape in openb.read_nodes(node_file)]
+        cluster = ClusterObjects(nodes=traced)
+        cluster.summary.read["Node"] = len(cluster.nodes)
+        return cluster, _arrivals(pod_file)
 
 
 def _arrivals(path: Path) -> Arrivals:
@@ -317,7 +311,9 @@ def _arrivals(path: Path) -> Arrivals:
     arrivals = Arrivals(attribution=openb_shapes.ATTRIBUTION)
     for traced in openb.read_pods(path):
         if traced.shape not in templates:
-            templates[traced.shape] = _template(traced.shape)
+            shared = gpu.pod("", traced.shape)
+            Admission().admit(shared, gpu.NAMESPACE)
+            templates[traced.shape] = convert(Pod, shared), shared
         template, manifest = templates[traced.shape]
         metadata = msgspec.structs.replace(
             template.metadata, name=traced.name, uid=f"pod/{gpu.NAMESPACE}/{traced.name}"
@@ -328,9 +324,3 @@ def _arrivals(path: Path) -> Arrivals:
     arrivals.pods.sort(key=lambda arrival: arrival.time)
     arrivals.summary.read["Pod"] = len(arrivals.pods)
     return arrivals
-
-
-def _template(shape: PodShape) -> tuple[Pod, Object]:
-    manifest = gpu.pod("", shape)
-    Admission().admit(manifest, gpu.NAMESPACE)
-    return convert(Pod, manifest), manifest

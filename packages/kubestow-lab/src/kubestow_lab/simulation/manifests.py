@@ -21,7 +21,6 @@ from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 
 Object = dict[str, Any]
-Key = tuple[str, str, str]
 
 #: Server-side metadata that says nothing about the result.
 _BOOKKEEPING = ("resourceVersion", "managedFields", "selfLink", "generation")
@@ -43,7 +42,12 @@ def resulting_objects(api: SimulatedCluster, cluster: ClusterObjects, arrivals: 
 
     Custom resources and what admission reads are as in the input.
     """
-    sources = {_source_key(source.kind, source.manifest): source for source in cluster.sources}
+    cluster_wide = {resource.kind for resource in WATCHED if not resource.namespaced}
+    sources = {}
+    for given in cluster.sources:
+        metadata = given.manifest["metadata"]
+        namespace = "" if given.kind in cluster_wide else metadata.get("namespace") or "default"
+        sources[given.kind, namespace, metadata["name"]] = given
     for resource in (NODES, NAMESPACES, *(r for r in WATCHED if r not in (NODES, NAMESPACES, PODS))):
         for obj in api.objects(resource.type).values():
             source = sources.get((resource.kind, obj.metadata.namespace, obj.metadata.name))
@@ -66,12 +70,6 @@ def resulting_objects(api: SimulatedCluster, cluster: ClusterObjects, arrivals: 
 
 def _output(resource: Resource, manifest: Object) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **_without_bookkeeping(manifest)}
-
-
-def _source_key(kind: str, manifest: Object) -> Key:
-    metadata = manifest["metadata"]
-    namespaced = next((r.namespaced for r in WATCHED if r.kind == kind), True)
-    return kind, (metadata.get("namespace") or "default") if namespaced else "", metadata["name"]
 
 
 def _updated(manifest: Object, pod: Pod, *, is_new: bool) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -164,13 +164,3 @@ def outcome_of(pod: Pod, arrived: float) -> PodOutcome:
         priority=pod.spec.priority or 0,
         arrived=arrived,
     )
-
-
-def pending_groups(outcomes: Iterable[PodOutcome]) -> list[UnplacedGroup]:
-    """The pending pods by owner and message, largest group first."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for outcome in outcomes:
-        if outcome.state is OutcomeState.PENDING:
-            groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
-    found = [UnplacedGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
-    return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))

@@ -84,7 +84,9 @@ class SimulatedCluster(MemoryAPI):
         self.put(msgspec.structs.replace(current, spec=spec, status=status))
         arrival = self._arrivals.get(pod.uid)
         if self._departures and arrival is not None and arrival.duration is not None:
-            self._schedule_end(pod, arrival.duration)
+            ends = asyncio.get_running_loop().time() + arrival.duration
+            heapq.heappush(self._ends, (ends, next(self._end_numbers), pod))
+            self._await_next_end()
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """Evict a pod, and create its replacement."""
@@ -123,11 +125,6 @@ class SimulatedCluster(MemoryAPI):
         """When the next of the pods that are running now ends, in seconds of the event loop."""
         return self._ends[0][0] if self._ends else None
 
-    def _schedule_end(self, pod: ObjectReference, seconds: float) -> None:
-        time = asyncio.get_running_loop().time() + seconds
-        heapq.heappush(self._ends, (time, next(self._end_numbers), pod))
-        self._await_next_end()
-
     def _await_next_end(self) -> None:
         """Have a timer run for the pod that ends next. One timer for all: a loop compares timers in Python."""
         time, timer = self.next_departure(), self._next_end
@@ -142,16 +139,13 @@ class SimulatedCluster(MemoryAPI):
         now = max(time, asyncio.get_running_loop().time())  # a timer may be early by a rounding error
         while self._ends and self._ends[0][0] <= now:
             _, _, pod = heapq.heappop(self._ends)
-            self._end(pod)
+            current = self._objects[PODS].get((pod.namespace, pod.name))
+            if current is not None and current.metadata.uid == pod.uid:
+                self._arrivals.pop(pod.uid, None)
+                self._listener.pod_ended(current)
+                self.remove(current)
+                self._release_claims(current)
         self._await_next_end()
-
-    def _end(self, pod: ObjectReference) -> None:
-        current = self._objects[PODS].get((pod.namespace, pod.name))
-        if current is not None and current.metadata.uid == pod.uid:
-            self._arrivals.pop(pod.uid, None)
-            self._listener.pod_ended(current)
-            self.remove(current)
-            self._release_claims(current)
 
     def _release_claims(self, pod: Pod) -> None:
         """Act as the claim controllers after a pod is gone."""

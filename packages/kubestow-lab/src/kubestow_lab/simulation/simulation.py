@@ -13,20 +13,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
-from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.api.core import Node, Pod
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
-from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.environment import Environment
@@ -94,7 +92,7 @@ class Simulation:
 
     cluster: ClusterObjects
     arrivals: Arrivals = field(default_factory=Arrivals)
-    configuration: config.KubeSchedulerConfiguration | Path | str | Mapping[str, Any] | None = None
+    configuration: Configuration = None
     plugins: Sequence[type[Plugin]] = ()
     gates: config.FeatureGates = field(default_factory=config.FeatureGates)
     options: SimulationOptions = field(default_factory=SimulationOptions)
@@ -102,12 +100,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.registry()  # names clash here rather than in the middle of a notebook
-        if not isinstance(self.configuration, config.KubeSchedulerConfiguration):
-            self.configuration = read_configuration(self.configuration, self.gates, self.registry())
+        self.configuration = SchedulerOptions(self.configuration, self.plugins, self.gates).read_configuration()
 
     def registry(self) -> Registry:
         """All plugin classes by name."""
-        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+        return SchedulerOptions(plugins=self.plugins).registry()
 
     def run(self, progress: Callable[[SimulationProgress], None] = lambda progress: None) -> SimulationResult:
         """Run to the end; ``progress`` is called now and then.
@@ -115,10 +112,15 @@ class Simulation:
         Also works where an event loop runs already, such as in a notebook. Raises PluginError when the constructor of
         a plugin fails.
         """
+
+        def run() -> SimulationResult:
+            with gc_tuning.paused():
+                return virtual_time.run(_Run(self, progress).result())
+
         if not _event_loop_runs():
-            return virtual_time.run(_Run(self, progress).result())
+            return run()
         with ThreadPoolExecutor(max_workers=1) as executor:
-            return executor.submit(lambda: virtual_time.run(_Run(self, progress).result())).result()
+            return executor.submit(run).result()
 
     def cluster_after(self, result: SimulationResult) -> ClusterObjects:
         """The cluster as a run left it."""
@@ -148,10 +150,6 @@ class _Run:
 
     async def result(self) -> SimulationResult:
         """Run the scheduler until nothing is left to happen, and collect the results."""
-        with gc_tuning.paused():
-            return await self._run()
-
-    async def _run(self) -> SimulationResult:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, virtual_time.VirtualTimeLoop)
         self._loop = loop
@@ -163,14 +161,23 @@ class _Run:
         self._api = api = SimulatedCluster(
             clock, recorder, departures=options.departures, replaces=options.replacements
         )
-        self._load(api)
-        self._scheduler = scheduler = self._new_scheduler(
-            Environment(api, clock, Random(options.seed), recorder, FirstByName() if options.ties == "name" else None)
+        # Pending pods arrive once the scheduler runs.
+        given, ties = self._simulation, FirstByName() if options.ties == "name" else None
+        objects = in_load_order((*given.cluster.objects, *given.arrivals.objects))
+        placed = (pod for pod in given.cluster.pods if pod.spec.node_name)
+        for obj in (*given.cluster.nodes, *objects, *placed):
+            api.put(obj)
+        assert isinstance(given.configuration, config.KubeSchedulerConfiguration)
+        self._scheduler = scheduler = Scheduler(
+            given.configuration,
+            registry=given.registry(),
+            environment=Environment(api, clock, Random(options.seed), recorder, ties),
+            gates=given.gates,
+            pod_group_apis=find_pod_group_apis(),
+            pod_max_in_unschedulable_pods=options.unschedulable_timeout,
         )
-        given = self._simulation
-        for obj in custom_objects(
-            (*given.cluster.custom_resources, *given.arrivals.custom_resources), scheduler.custom_kinds
-        ):
+        custom_resources = (*given.cluster.custom_resources, *given.arrivals.custom_resources)
+        for obj in custom_objects(custom_resources, scheduler.custom_kinds):
             api.put(obj)
         self._timeline = self._new_timeline()
         running = asyncio.create_task(scheduler.run())
@@ -181,29 +188,6 @@ class _Run:
         finally:
             running.cancel()
             await asyncio.wait((running,))
-
-    def _new_scheduler(self, environment: Environment) -> Scheduler:
-        simulation = self._simulation
-        configuration = simulation.configuration
-        assert isinstance(configuration, config.KubeSchedulerConfiguration)
-        return Scheduler(
-            configuration,
-            registry=simulation.registry(),
-            environment=environment,
-            pod_group_apis=find_pod_group_apis(),
-            gates=simulation.gates,
-            pod_max_in_unschedulable_pods=self._options.unschedulable_timeout,
-        )
-
-    def _load(self, api: SimulatedCluster) -> None:
-        """Everything that exists at the start but the pending pods, which arrive once the scheduler runs."""
-        cluster = self._simulation.cluster
-        objects = in_load_order((*cluster.objects, *self._simulation.arrivals.objects))
-        for obj in itertools.chain(cluster.nodes, objects):
-            api.put(obj)
-        for pod in cluster.pods:
-            if pod.spec.node_name:
-                api.put(pod)
 
     def _new_timeline(self) -> Timeline:
         arriving = [arrival.pod for arrival in (*self._pending, *self._simulation.arrivals.pods)]
@@ -295,20 +279,16 @@ class _Run:
             resources=tuple(self._timeline.resources),
             api=self._api,
             remarks=tuple(self._remarks(settled)),
-            run=self._summary_of_run(now),
+            run={
+                "seed": self._options.seed,
+                "ties": self._options.ties,
+                "seconds": round(now, 6),
+                "attempts": self._recorder.counts.attempts,
+                "preemptions": self._recorder.counts.preemptions,
+            },
             preemptions=tuple(self._recorder.preemptions),
             busiest=self._busiest(),
         )
-
-    def _summary_of_run(self, now: float) -> dict[str, Any]:
-        counts, options = self._recorder.counts, self._options
-        return {
-            "seed": options.seed,
-            "ties": options.ties,
-            "seconds": round(now, 6),
-            "attempts": counts.attempts,
-            "preemptions": counts.preemptions,
-        }
 
     def _why_untried(self, uid: str) -> str:
         """Why no attempt was made to schedule a pod."""

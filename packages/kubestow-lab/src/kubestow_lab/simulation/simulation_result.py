@@ -9,20 +9,14 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
 from kubestow.reports.terminal import Displayed
-from kubestow_lab.simulation.outcomes import (
-    OutcomeState,
-    PodOutcome,
-    StartedPreemption,
-    UnplacedGroup,
-    pending_groups,
-)
+from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.timeline import ClusterSample
 
@@ -83,18 +77,21 @@ class SimulationResult(Displayed):
     @property
     def utilisation(self) -> dict[str, float]:
         """The requested share of each resource at the end."""
-        last = self.timeline[-1]
-        amounts = zip(self.resources, last.requested, last.allocatable, strict=True)
-        return {name: requested / total if total else 0.0 for name, requested, total in amounts}
+        return {name: self.timeline[-1].share(index) for index, name in enumerate(self.resources)}
 
     @property
     def fragmentation(self) -> dict[str, float]:
-        """The unusable share of the free amount of each resource at the end (see :mod:`.fragmentation`)."""
+        """The unusable share of the free amount of each resource at the end (see :mod:`.timeline`)."""
         return dict(zip(self.resources, self.timeline[-1].fragmentation, strict=True))
 
     def pending_groups(self) -> list[UnplacedGroup]:
         """The pending pods by owner and message, largest group first."""
-        return pending_groups(self.outcomes)
+        groups: dict[tuple[str, str], list[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.state is OutcomeState.PENDING:
+                groups.setdefault((outcome.owner, outcome.message), []).append(outcome.key)
+        found = [UnplacedGroup(owner, message, tuple(pods)) for (owner, message), pods in groups.items()]
+        return sorted(found, key=lambda group: (-len(group.pods), group.owner, group.message))
 
     def pods_per_node(self) -> Counter[str]:
         """How many pods of the simulation run on each node."""
@@ -149,7 +146,7 @@ class SimulationResult(Displayed):
                 {"owner": group.owner, "message": group.message, "pods": list(group.pods)}
                 for group in self.pending_groups()
             ],
-            "preemptions": [_preemption_row(found) for found in self.preemptions],
+            "preemptions": [{**asdict(found), "time": _rounded(found.time)} for found in self.preemptions],
             "pods": [_pod_row(outcome) for outcome in self.outcomes],
             "nodes": [_node_row(state) for state in self.nodes],
             "timeline": [_sample_row(sample, self.resources) for sample in self.timeline],
@@ -160,8 +157,13 @@ class SimulationResult(Displayed):
         """The summary, the resources, who landed where, who is pending, and the gap to the optimum."""
         yield Paragraph(self._headline())
         yield self._resource_table()
-        if self.outcomes:
-            yield _pods(self.outcomes) if len(self.outcomes) <= _FEW_PODS else _owners(self.outcomes)
+        if len(self.outcomes) > _FEW_PODS:
+            yield _owners(self.outcomes)
+        elif self.outcomes:
+            table = Table("namespace", "pod", "state", "node", right=())
+            for outcome in self.outcomes:
+                table.add(outcome.namespace, outcome.name, outcome.state.value, outcome.node or "-")
+            yield table
         if groups := self.pending_groups():
             yield _pending(groups)
         if self.gap is not None:
@@ -194,17 +196,8 @@ class SimulationResult(Displayed):
 
 #: A simulation may have no pods.
 _POD_COLUMNS = (
-    "namespace",
-    "name",
-    "owner",
-    "priority",
-    "state",
-    "node",
-    "arrived",
-    "bound",
-    "ended",
-    "attempts",
-    "message",
+    *("namespace", "name", "owner", "priority", "state", "node"),
+    *("arrived", "bound", "ended", "attempts", "message"),
 )
 
 
@@ -218,29 +211,9 @@ def _columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> Co
 
 
 def _pod_row(outcome: PodOutcome) -> dict[str, Any]:
-    return {
-        "namespace": outcome.namespace,
-        "name": outcome.name,
-        "owner": outcome.owner,
-        "priority": outcome.priority,
-        "state": outcome.state.value,
-        "node": outcome.node,
-        "arrived": _rounded(outcome.arrived),
-        "bound": _rounded(outcome.bound),
-        "ended": _rounded(outcome.ended),
-        "attempts": outcome.attempts,
-        "message": outcome.message,
-    }
-
-
-def _preemption_row(found: StartedPreemption) -> dict[str, Any]:
-    return {
-        "time": _rounded(found.time),
-        "pod": found.pod,
-        "priority": found.priority,
-        "node": found.node,
-        "victims": found.victims,
-    }
+    row = {name: getattr(outcome, name) for name in _POD_COLUMNS}
+    times = {name: _rounded(row[name]) for name in ("arrived", "bound", "ended")}
+    return row | {"state": outcome.state.value} | times
 
 
 def _node_row(state: NodeState) -> dict[str, Any]:
@@ -273,19 +246,12 @@ _FEW_PODS = 30
 _MOST_GROUPS = 12
 
 
-def _pods(outcomes: Sequence[PodOutcome]) -> Table:
-    table = Table("namespace", "pod", "state", "node", right=())
-    for outcome in outcomes:
-        table.add(outcome.namespace, outcome.name, outcome.state.value, outcome.node or "-")
-    return table
-
-
 def _owners(outcomes: Sequence[PodOutcome]) -> Table:
     """The numbers of pods by owner and state, for the owners with most pods."""
     states: dict[str, Counter[OutcomeState]] = {}
     nodes: dict[str, set[str]] = {}
     for outcome in outcomes:
-        owner = _owner(outcome)
+        owner = f"{outcome.namespace} {outcome.owner or 'pods without owner'}"
         states.setdefault(owner, Counter())[outcome.state] += 1
         if outcome.node:
             nodes.setdefault(owner, set()).add(outcome.node)
@@ -300,10 +266,6 @@ def _owners(outcomes: Sequence[PodOutcome]) -> Table:
     return table
 
 
-def _owner(outcome: PodOutcome) -> str:
-    return f"{outcome.namespace} {outcome.owner or 'pods without owner'}"
-
-
 def _pending(groups: Sequence[UnplacedGroup]) -> Table:
     table = Table("pending", "owner", "why", right=("pending",))
     for group in groups[:_MOST_GROUPS]:
@@ -316,9 +278,9 @@ def _pending(groups: Sequence[UnplacedGroup]) -> Table:
 
 def write_csv(result: SimulationResult, folder: Path) -> list[Path]:
     """Write the tables as CSV files into a folder, which is created. Raises InputError if that fails."""
-    written = []
-    for table in TABLES:
-        columns, path = result.columns(table), _path(folder, table, ".csv")
+    paths = _paths(folder, ".csv")
+    for table, path in zip(TABLES, paths, strict=True):
+        columns = result.columns(table)
         try:
             with path.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
@@ -326,8 +288,7 @@ def write_csv(result: SimulationResult, folder: Path) -> list[Path]:
                 writer.writerows(zip(*columns.values(), strict=True))
         except OSError as error:
             raise InputError(str(path), f"cannot be written: {error.strerror}") from None
-        written.append(path)
-    return written
+    return paths
 
 
 def write_parquet(result: SimulationResult, folder: Path) -> list[Path]:
@@ -336,17 +297,16 @@ def write_parquet(result: SimulationResult, folder: Path) -> list[Path]:
         import polars as pl
     except ModuleNotFoundError:
         raise InputError("parquet", "needs polars, install kubestow-lab[polars]") from None
-    written = []
-    for table in TABLES:
-        path = _path(folder, table, ".parquet")
+    paths = _paths(folder, ".parquet")
+    for table, path in zip(TABLES, paths, strict=True):
         pl.DataFrame(result.columns(table), infer_schema_length=None).write_parquet(path)
-        written.append(path)
-    return written
+    return paths
 
 
-def _path(folder: Path, table: str, suffix: str) -> Path:
+def _paths(folder: Path, suffix: str) -> list[Path]:
+    """The files of the tables in a folder, which is created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(str(folder), f"cannot be created: {error.strerror}") from None
-    return folder / f"{table}{suffix}"
+    return [folder / f"{table}{suffix}" for table in TABLES]

@@ -27,9 +27,13 @@ class TypicalPods:
     """The most frequent requests of a workload, with their shares of its pods."""
 
     def __init__(self, requests: Iterable[Requests]) -> None:
+        # Copies of a pod share their requests, so each object is looked at once.
+        distinct: dict[int, Requests] = {}
+        copies = Counter(id(distinct.setdefault(id(each), each)) for each in requests)
         counts = Counter[tuple[tuple[str, int], ...]]()
-        for each, copies in _copies(requests):
-            counts[tuple(sorted((name, amount) for name, amount in each.items() if amount > 0))] += copies
+        for identity, each in distinct.items():
+            positive = ((name, amount) for name, amount in each.items() if amount > 0)
+            counts[tuple(sorted(positive))] += copies[identity]
         total, covered = sum(counts.values()), 0
         self._shapes: list[tuple[dict[str, int], float]] = []
         for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
@@ -58,15 +62,6 @@ class TypicalPods:
         return np.array([unusable[name] / weights[name] if weights[name] else 0.0 for name in resources])
 
 
-def _copies(requests: Iterable[Requests]) -> Iterable[tuple[Requests, int]]:
-    """Each distinct object among the requests, and how often it occurs; copies of a pod share their requests."""
-    distinct: dict[int, tuple[Requests, int]] = {}
-    for each in requests:
-        _, count = distinct.get(id(each), (each, 0))
-        distinct[id(each)] = each, count + 1
-    return distinct.values()
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
     """The cluster at ``time``, in seconds since the start.
@@ -82,6 +77,10 @@ class ClusterSample:
     requested: tuple[int, ...]
     allocatable: tuple[int, ...]
     fragmentation: tuple[float, ...]
+
+    def share(self, index: int) -> float:
+        """The requested share of the resource with an index; 0 if nothing is allocatable."""
+        return self.requested[index] / self.allocatable[index] if self.allocatable[index] else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,8 @@ class Timeline:
     def sample(self, time: float) -> None:
         """Add a sample; of two at the same time the later one stays."""
         if not self.resources:
-            self.resources = sorted(self._cluster.nodes.allocatable.names(), key=_order)
+            names = self._cluster.nodes.allocatable.names()
+            self.resources = sorted(names, key=lambda name: (name != "cpu", name != "memory", name))
         nodes = self._cluster.all_nodes()
         sample = ClusterSample(
             time=time,
@@ -145,9 +145,3 @@ class Timeline:
         nodes = self._cluster.all_nodes()
         requested = {name: nodes.requested(name).copy() for name in self.resources}
         return RequestedAmounts(time, nodes.pod_count.copy(), requested)
-
-
-def _order(resource: str) -> tuple[int, str]:
-    """CPU and memory first, then by name."""
-    first = ("cpu", "memory")
-    return (first.index(resource) if resource in first else len(first), resource)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.errors import InputError
-from kubestow_lab.simulation.outcomes import OutcomeState
+from kubestow_lab.comparison.simulation_metrics import metrics_of
 from kubestow_lab.simulation.simulation_result import SimulationResult
 from kubestow_lab.tuning.search_space import SearchSpace
 
@@ -24,8 +24,18 @@ NAMES = tuple(DESCRIPTIONS)
 
 
 def measure(result: SimulationResult, objectives: Sequence[str], prices: Mapping[str, float]) -> tuple[float, ...]:
-    """The objectives of a result; ``prices`` are those of nodes by name."""
-    return tuple(_FIGURES[name](result, prices) for name in objectives)
+    """The objectives of a result; ``prices`` are those of nodes by name, empty unless costs are an objective."""
+    metrics = metrics_of(result)
+    used = [resource for resource in result.resources if metrics[f"utilisation.{resource}"]]
+    figures = {
+        "pending": metrics["pending"],
+        "fragmentation": float(np.mean([metrics[f"fragmentation.{name}"] for name in used])) if used else 0.0,
+        "spread": float(np.mean([metrics.get(f"imbalance.{name}", 0.0) for name in ("cpu", "memory")])),
+        "nodes": metrics["nodesUsed"],
+        "cost": float(sum(prices[state.name] for state in result.nodes if prices and state.pods)),
+        "preemptions": float(metrics["preemptions"]),
+    }
+    return tuple(figures[name] for name in objectives)
 
 
 def check_objectives(objectives: Sequence[str], space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
@@ -53,46 +63,3 @@ def _prices(space: SearchSpace, cluster: ClusterObjects) -> dict[str, float]:
             raise InputError(space.subject, problem, place="prices.values")
         prices[node.metadata.name] = listed.values[value]
     return prices
-
-
-def _pending(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return result.count(OutcomeState.PENDING)
-
-
-def _fragmentation(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    figures = [share for name, share in result.fragmentation.items() if result.utilisation[name]]
-    return float(np.mean(figures)) if figures else 0.0
-
-
-def _spread(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    deviations = []
-    for resource in ("cpu", "memory"):
-        shares = [
-            state.requested.get(resource, 0) / state.allocatable[resource]
-            for state in result.nodes
-            if state.allocatable.get(resource)
-        ]
-        deviations.append(float(np.std(shares)) if shares else 0.0)
-    return float(np.mean(deviations))
-
-
-def _nodes(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return sum(1 for state in result.nodes if state.pods)
-
-
-def _cost(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return float(sum(prices[state.name] for state in result.nodes if state.pods))
-
-
-def _preemptions(result: SimulationResult, prices: Mapping[str, float]) -> float:
-    return float(result.run["preemptions"])
-
-
-_FIGURES: Mapping[str, Callable[[SimulationResult, Mapping[str, float]], float]] = {
-    "pending": _pending,
-    "fragmentation": _fragmentation,
-    "spread": _spread,
-    "nodes": _nodes,
-    "cost": _cost,
-    "preemptions": _preemptions,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +102,9 @@ class TuningResult(Displayed):
         front, base = self.front, self.trials[0]
         table = Table("trial", *self.objectives, "parameters", right=self.objectives)
         for trial in [base, *(trial for trial in front if trial is not base)]:
+            figures = (f"{value:,.0f}" if value == int(value) else f"{value:,.4g}" for value in trial.objectives)
             values = "\n".join(f"{name}: {value}" for name, value in trial.values.items())
-            table.add("base" if trial is base else str(trial.number), *_figures(trial.objectives), values)
+            table.add("base" if trial is base else str(trial.number), *figures, values)
         verdict = "no trial beats the base configuration" if base in front else "the base configuration is beaten"
         text = f"{len(self.trials) - 1:,} of {self.space.size:,} configurations tried; {verdict}"
         return Paragraph(text), Paragraph("not beaten in all objectives, and the base configuration:"), table
@@ -111,7 +112,3 @@ class TuningResult(Displayed):
     def __repr__(self) -> str:
         """The numbers of trials."""
         return f"<TuningResult: {len(self.trials)} trials, {len(self.front)} not beaten>"
-
-
-def _figures(objectives: Sequence[float]) -> list[str]:
-    return [f"{value:,.0f}" if value == int(value) else f"{value:,.4g}" for value in objectives]

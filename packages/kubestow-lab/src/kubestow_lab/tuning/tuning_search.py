@@ -17,14 +17,12 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from multiprocessing import get_context
 from random import Random
-from typing import Any
 
 from kubestow import config
 from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow.plugins.configuration_file import read_configuration
-from kubestow.plugins.registry import find_plugins
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions
 from kubestow_lab.tuning.objectives import check_objectives, measure
@@ -34,7 +32,6 @@ from kubestow_lab.tuning.tuning_result import Trial, TuningResult
 #: The trials of a generation, which are evaluated together.
 _GENERATION = 16
 _ATTEMPTS = 200
-Configuration = Any
 Figures = tuple[float, ...]
 
 
@@ -74,20 +71,15 @@ class _Problem:
 
     def evaluate(self, candidate: Candidate | None) -> Figures | str:
         """The objectives of a candidate, None for the base configuration; the message of an error."""
+        figures = []
         try:
-            return self._figures(candidate)
+            tried: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
+            for run in range(self.runs):
+                options = replace(self.simulation, seed=self.simulation.seed + run)
+                simulation = Simulation(self.cluster, self.arrivals, tried, self.plugins, self.gates, options=options)
+                figures.append(measure(simulation.run(), self.objectives, self.prices))
         except KubestowError as error:  # as text, because it may come from another process
             return str(error)
-
-    def _figures(self, candidate: Candidate | None) -> Figures:
-        configuration: Configuration = self.base if candidate is None else self.space.document(self.base, candidate)
-        figures = []
-        for run in range(self.runs):
-            options = replace(self.simulation, seed=self.simulation.seed + run)
-            simulation = Simulation(
-                self.cluster, self.arrivals, configuration, self.plugins, self.gates, options=options
-            )
-            figures.append(measure(simulation.run(), self.objectives, self.prices))
         return tuple(sum(values) / len(values) for values in zip(*figures, strict=True))
 
 
@@ -116,12 +108,9 @@ def tune(
     a candidate that cannot be simulated, or for a worker that cannot run trials.
     """
     options, gates = options or TuningOptions(), gates or config.FeatureGates()
-    registry = find_plugins(classes={plugin.name: plugin for plugin in plugins})
-    base = configuration
-    if not isinstance(base, config.KubeSchedulerConfiguration):
-        base = read_configuration(base, gates, registry)
-    space.check(base, registry, gates)
-    prices = check_objectives(objectives, space, cluster)
+    scheduler = SchedulerOptions(configuration, plugins, gates)
+    base = scheduler.read_configuration()
+    space.check(base, scheduler.registry(), gates)
     problem = _Problem(
         cluster=cluster.altered(),  # without its manifests, which no trial reads
         arrivals=arrivals,
@@ -130,18 +119,22 @@ def tune(
         gates=gates,
         space=space,
         objectives=tuple(objectives),
-        prices=prices,
+        prices=check_objectives(objectives, space, cluster),
         runs=options.runs,
         simulation=options.simulation,
     )
     search = _Search(space, options)
-    own = _processes(processes or _cores(), plugins) if executor is None else None
+    own = _processes(processes, plugins) if executor is None else None
     with own or nullcontext():
         evaluate = _evaluation(problem, executor or own)
         for generation in search.generations():
             for candidate, figures in zip(generation, _gathered(evaluate(generation), executor), strict=True):
                 if isinstance(figures, str):
-                    raise InputError(space.subject, _failure(space, candidate, figures))
+                    what = "the base configuration cannot be simulated"
+                    if candidate is not None:
+                        values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
+                        what = f"the values {values} cannot be simulated together"
+                    raise InputError(space.subject, f"{what}: {figures}")
                 search.add(candidate, figures)
                 progress(len(search.trials), search.total)
     return TuningResult(tuple(objectives), tuple(search.trials), space, base, options.seed)
@@ -162,31 +155,20 @@ def _gathered(results: Iterator[Figures | str], executor: Executor | None) -> It
         yield figures
 
 
-def _failure(space: SearchSpace, candidate: Candidate | None, message: str) -> str:
-    if candidate is None:
-        return f"the base configuration cannot be simulated: {message}"
-    values = ", ".join(f"{name}={value}" for name, value in space.values(candidate).items())
-    return f"the values {values} cannot be simulated together: {message}"
+def _processes(count: int | None, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
+    """A pool of processes, one for each core that this process may use unless ``count`` is given.
 
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _processes(count: int, plugins: Sequence[type[Plugin]]) -> ProcessPoolExecutor | None:
-    """A pool of processes, None if there should be only one or if the plugins cannot be imported in others."""
-    if count == 1 or not all(map(_can_be_imported, plugins)):
+    None if there should be only one, or if the plugins cannot be imported in others.
+    """
+    if count is None:
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A module that was loaded from a file is known in this process only.
+    packages = {plugin.__module__.partition(".")[0] for plugin in plugins}
+    if count == 1 or any(name == "__main__" or PathFinder.find_spec(name) is None for name in packages):
         return None
     context = get_context("forkserver")  # forking this process is not safe, because it may have threads
     context.set_forkserver_preload([__name__])
     return ProcessPoolExecutor(count, context)
-
-
-def _can_be_imported(plugin: type[Plugin]) -> bool:
-    """Whether other processes find the plugin's package; a module that was loaded from a file is known here only."""
-    package = plugin.__module__.partition(".")[0]
-    return package != "__main__" and PathFinder.find_spec(package) is not None
 
 
 def _evaluation(

@@ -29,8 +29,7 @@ from kubestow.framework.status import Status
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow_lab.capacity.independent_nodes import fill_independently, place_as_many
 from kubestow_lab.simulation.arrivals import Arrivals
-from kubestow_lab.what_if.node_pools import NodePool, all_nodes
-from kubestow_lab.what_if.pool_needs import NodesNeeded, PoolNeed
+from kubestow_lab.what_if.node_pools import NodePool, NodesNeeded, PoolNeed, all_nodes
 
 Counts = tuple[int, ...]
 
@@ -52,22 +51,17 @@ def nodes_needed(
     InputError if there is no pod to place, if two pools have one name or a node's name is taken, and if several pools
     have no prices.
     """
-    _check(cluster, pools)
-    with gc_tuning.paused():
-        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
-        return _Search(fit, pools).result()
-
-
-def _check(cluster: ClusterObjects, pools: Sequence[NodePool]) -> None:
     if not pools:
         raise InputError("node pools", "there are none, expected at least one")
-    names = Counter(pool.name for pool in pools)
-    for name, count in names.items():
+    for name, count in Counter(pool.name for pool in pools).items():
         if count > 1:
             raise InputError(f"node pool {name}", "there are several of this name")
     unpriced = [pool.name for pool in pools if pool.price is None]
     if len(pools) > 1 and unpriced:
         raise InputError(f"node pool {unpriced[0]}", "has no price, expected one for each of several pools")
+    with gc_tuning.paused():
+        fit = _Fit(cluster, arrivals, pools, options or SchedulerOptions(), progress)
+        return _Search(fit, pools).result()
 
 
 class _Fit:
@@ -122,7 +116,9 @@ class _Fit:
         while True:
             messages = Counter[str]()
             rejected: list[PodInfo] = []
-            first_copy = len(waiting) - _copies_at_end(waiting)
+            first_copy = len(waiting)
+            while first_copy and waiting[first_copy - 1].shape is waiting[-1].shape:
+                first_copy -= 1
             placed = position = 0
             while position < len(waiting):
                 if position == first_copy and not placed:
@@ -223,33 +219,26 @@ class _Search:
                 return None
             starts = [self._most]
         best = min(starts, key=self._price)
-        reduced = self._reduced(self._enough(best))
-        return min(
-            (self._exchanged(start) for start in (best, reduced)), key=lambda counts: (self._price(counts), counts)
-        )
+        found = []
+        for counts in (best, self._reduced(best)):
+            while (better := self._cheaper(counts)) is not None:
+                counts = better
+            found.append(counts)
+        return min(found, key=lambda counts: (self._price(counts), counts))
 
-    def _enough(self, counts: Counts) -> Counts:
-        """So many nodes of every pool that each might be needed: what the best start costs buys no more of any."""
-        budget = self._price(counts)
-        affordable = (math.floor(budget / price) for price in self._prices)
-        return tuple(
-            max(count, min(most, afford)) for count, most, afford in zip(counts, self._most, affordable, strict=True)
-        )
+    def _reduced(self, start: Counts) -> Counts:
+        """As few nodes of each pool as possible, first of the pools whose nodes are expensive for what they have.
 
-    def _reduced(self, counts: Counts) -> Counts:
-        """As few nodes of each pool as possible, first of the pools whose nodes are expensive for what they have."""
-        for index in sorted(range(len(counts)), key=self._price_of_capacity, reverse=True):
+        It begins with all nodes that might be needed: of no pool more than the price of the ``start`` buys.
+        """
+        affordable = [math.floor(self._price(start) / price) for price in self._prices]
+        counts = tuple(map(max, start, map(min, self._most, affordable)))
+        cores = [pool.amounts().get("cpu") for pool in self._pools]
+        price_of_core = [
+            price / float(has) if has else math.inf for price, has in zip(self._prices, cores, strict=True)
+        ]
+        for index in sorted(range(len(counts)), key=price_of_core.__getitem__, reverse=True):
             counts = _with(counts, index, self._fewest(counts, index, counts[index]))
-        return counts
-
-    def _price_of_capacity(self, index: int) -> float:
-        cores = self._pools[index].amounts().get("cpu")
-        return self._prices[index] / float(cores) if cores else math.inf
-
-    def _exchanged(self, counts: Counts) -> Counts:
-        """Exchange nodes as long as it gets cheaper."""
-        while (better := self._cheaper(counts)) is not None:
-            counts = better
         return counts
 
     def _cheaper(self, counts: Counts) -> Counts | None:
@@ -319,14 +308,6 @@ class _Bounds:
             price = (np.array(prices)[:, None] / self.per_node).min(axis=0, initial=math.inf)
         needed = (missing > 0) & np.isfinite(price)
         return float((missing[needed] * price[needed]).max(initial=0.0))
-
-
-def _copies_at_end(pods: Sequence[PodInfo]) -> int:
-    """How many pods at the end are copies of the last one."""
-    count = 0
-    while count < len(pods) and pods[-1 - count].shape is pods[-1].shape:
-        count += 1
-    return count
 
 
 def _with(counts: Counts, index: int, count: int) -> Counts:

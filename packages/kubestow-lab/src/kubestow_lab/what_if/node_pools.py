@@ -1,6 +1,6 @@
-"""Node pools: the shape and the price of nodes that could be added to a cluster, as read from a file.
+"""Node pools: the shape and the price of nodes that could be added to a cluster, and how many of them are needed.
 
-The file is a Node, or a price list::
+They are read from a file, which is a Node, or a price list::
 
     nodePools:
     - name: m7i.xlarge
@@ -15,7 +15,8 @@ The file is a Node, or a price list::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from kubestow.engine.input.documents import convert_part, read_yaml
 from kubestow.engine.input.object_defaults import with_defaults
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
+from kubestow.reports.model import Block, Paragraph, Table
+from kubestow.reports.terminal import Displayed
 from kubestow.rules.requests import requests_by_spec
 
 _ZONE, _HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -78,7 +81,12 @@ class NodePool(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_field
         manifest = {
             "metadata": {"name": name, "uid": f"node/{name}", "labels": labels},
             "spec": {"taints": msgspec.to_builtins(self.taints)},
-            "status": {"allocatable": {key: _text(amount) for key, amount in self.amounts().items()}},
+            "status": {  # in thousandths where an amount is not whole
+                "allocatable": {
+                    key: str(int(amount)) if amount.denominator == 1 else f"{int(amount * 1000)}m"
+                    for key, amount in self.amounts().items()
+                }
+            },
         }
         return convert(Node, manifest)
 
@@ -155,12 +163,93 @@ def _parsed(part: str, name: str, amount: str | int | float) -> Fraction:
     return value
 
 
-def _text(amount: Fraction) -> str:
-    """A quantity; in thousandths if it is not whole."""
-    return str(int(amount)) if amount.denominator == 1 else f"{int(amount * 1000)}m"
-
-
 def all_nodes(pools: Iterable[NodePool], counts: Iterable[int]) -> Iterator[Node]:
     """The nodes of several pools."""
     for pool, count in zip(pools, counts, strict=True):
         yield from (pool.node(index) for index in range(count))
+
+
+# -- how many are needed ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNeed:
+    """The fewest nodes of one pool alone; None if no number of them is enough, with the pods that stay pending."""
+
+    pool: NodePool
+    nodes: int | None
+    pending: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def price(self) -> float | None:
+        """The price of these nodes, None if there are none or it is not known."""
+        return None if self.nodes is None or self.pool.price is None else self.nodes * self.pool.price
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNeeded(Displayed):
+    """How many nodes to add.
+
+    ``pods`` is the number of pods to place, of which ``fitting`` fit already. ``single`` has the answer for each pool
+    alone. ``mix`` is the cheapest mix that was found, by pool name, None if no mix is enough; ``price`` is its price,
+    and ``lower_bound`` a price below which there is none. ``pending`` are the messages of the pods that fit with no
+    mix, with their numbers.
+    """
+
+    pods: int
+    fitting: int
+    single: tuple[PoolNeed, ...]
+    mix: dict[str, int] | None
+    price: float | None
+    lower_bound: float | None
+    pending: tuple[tuple[str, int], ...]
+
+    def document(self) -> dict[str, Any]:
+        """The result as data for JSON and YAML."""
+        return {
+            "kind": "NodesNeeded",
+            "pods": self.pods,
+            "fitting": self.fitting,
+            "pools": [
+                {"name": need.pool.name, "nodes": need.nodes, "price": need.price, "pending": _messages(need.pending)}
+                for need in self.single
+            ],
+            "mix": self.mix,
+            "price": self.price,
+            "lowerBound": self.lower_bound,
+            "pending": _messages(self.pending),
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """The answer in one line, and the nodes and price of each pool alone."""
+        yield Paragraph(self.answer())
+        if self.fitting < self.pods:
+            table = Table("pool alone", "nodes", "price", "why not", right=("nodes", "price"))
+            for need in self.single:
+                why = "" if need.nodes is not None else _joined(need.pending[:1])
+                nodes = "-" if need.nodes is None else f"{need.nodes:,}"
+                table.add(need.pool.name, nodes, "-" if need.price is None else f"{need.price:,.4g}", why)
+            yield table
+        if self.pending:
+            yield Paragraph(f"pending with any number of nodes: {_joined(self.pending)}")
+
+    def answer(self) -> str:
+        """The answer in one line."""
+        fitting = f"{self.fitting:,} of {self.pods:,} pods fit without further nodes"
+        if self.mix is None:
+            return f"{fitting}; no number of nodes is enough for the others"
+        if not self.mix:
+            return fitting
+        mix = " and ".join(f"{count:,} {name}" for name, count in self.mix.items())
+        answer = f"{fitting}; with {mix} all do"
+        if self.price is None:
+            return answer
+        return f"{answer}, at a price of {self.price:,.6g} (no less than {self.lower_bound:,.6g} is possible)"
+
+
+def _joined(pending: Iterable[tuple[str, int]]) -> str:
+    return "; ".join(f"{count:,} pods: {message}" for message, count in pending)
+
+
+def _messages(pending: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"pods": count, "message": message} for message, count in pending]

@@ -81,7 +81,14 @@ def drain(
     Raises ConfigurationError and PluginError.
     """
     nodes_named(cluster, nodes)
-    cordoned = [_cordoned(node) if node.metadata.name in nodes else node for node in cluster.nodes]
+    cordoned = list(cluster.nodes)
+    for position, node in enumerate(cordoned):
+        if node.metadata.name in nodes:
+            taints = node.spec.taints
+            if all(taint.key != _UNSCHEDULABLE.key for taint in taints):
+                taints = [*taints, _UNSCHEDULABLE]
+            spec = msgspec.structs.replace(node.spec, unschedulable=True, taints=taints)
+            cordoned[position] = msgspec.structs.replace(node, spec=spec)
     removal = _Removal(cluster, nodes, cordoned, list(cluster.objects), options, simulation)
     waiting: list[Pod] = []
     for pod in removal.affected:
@@ -117,18 +124,15 @@ def lose(
     left = [node for node in cluster.nodes if node.metadata.name not in nodes]
     if not left:
         raise InputError("nodes", "all nodes of the cluster are lost, expected at least one to be left")
-    objects = [obj for obj in cluster.objects if not _is_of_node(obj, nodes)]
+    objects = [
+        obj
+        for obj in cluster.objects
+        if not (isinstance(obj, CSINode) and obj.metadata.name in nodes)
+        and not (isinstance(obj, ResourceSlice) and obj.spec.node_name in nodes)
+    ]
     removal = _Removal(cluster, nodes, left, objects, options, simulation)
     removal.evict([pod for pod in removal.affected if not removal.ends_with_node(pod)])
     return removal.result("loss")
-
-
-@dataclass(slots=True)
-class _Replaced:
-    """A pod that was evicted, and the uid of its replacement ("" if there is none)."""
-
-    pod: Pod
-    uid: str
 
 
 @dataclass(slots=True)
@@ -144,7 +148,8 @@ class _Removal:
     affected: list[Pod] = field(init=False)
     fates: dict[str, PodFate] = field(default_factory=dict)
     _pods: list[Pod] = field(init=False)
-    _replaced: list[_Replaced] = field(default_factory=list)
+    #: The pods that were evicted, each with the uid of its replacement ("" if there is none).
+    _replaced: list[tuple[Pod, str]] = field(default_factory=list)
     _preempted: dict[str, PodOutcome] = field(default_factory=dict)
     _rounds: int = 0
 
@@ -194,7 +199,7 @@ class _Removal:
                 created = replacement(pod, controller, existing, pod.metadata.creation_timestamp)
                 created, own_claims = with_own_claims(created, pod, lambda *key: claims.get(key))
                 arrivals.objects += own_claims
-            self._replaced.append(_Replaced(pod, "" if created is None else created.metadata.uid))
+            self._replaced.append((pod, "" if created is None else created.metadata.uid))
             if created is not None:
                 existing.add((created.metadata.namespace, created.metadata.name))
                 arrivals.pods.append(Arrival(created, 0.0, None, {}))
@@ -205,32 +210,31 @@ class _Removal:
             for obj in self.objects
             if not belongs_to(obj, gone)
         ]
-        result = self._simulate(self.cluster.altered(nodes=self.nodes, pods=kept, objects=objects), arrivals)
-        self._rounds += 1
-        self._pods, self.objects = result.api.pods(), _objects_after(result, objects)
-        self._record(result)
-
-    def _simulate(self, cluster: ClusterObjects, arrivals: Arrivals) -> SimulationResult:
-        options = self.options or SchedulerOptions()
-        simulation = self.simulation or SimulationOptions(ties="name")
-        return Simulation(
+        cluster = self.cluster.altered(nodes=self.nodes, pods=kept, objects=objects)
+        options, simulation = self.options or SchedulerOptions(), self.simulation or SimulationOptions(ties="name")
+        result = Simulation(
             cluster, arrivals, options.configuration, options.plugins, options.gates, options=simulation
         ).run()
+        self._rounds += 1
+        self._pods = result.api.pods()
+        self.objects = [obj for obj in objects if not isinstance(obj, _CHANGING_KINDS)]
+        self.objects += (obj for kind in _CHANGING_KINDS for obj in result.api.objects(kind).values())
+        self._record(result)
 
     def _record(self, result: SimulationResult) -> None:
         outcomes = {(outcome.namespace, outcome.name): outcome for outcome in result.outcomes}
         pods = {pod.metadata.uid: pod for pod in self._pods}
-        for replaced in self._replaced:
-            current = pods.get(replaced.uid)
-            if not replaced.uid:
-                self.settle(replaced.pod, Fate.LOST, "it has no controller that would replace it")
+        for pod, uid in self._replaced:
+            current = pods.get(uid)
+            if not uid:
+                self.settle(pod, Fate.LOST, "it has no controller that would replace it")
             elif current is None:
-                self.settle(replaced.pod, Fate.PENDING, "its replacement was evicted for a pod of higher priority")
+                self.settle(pod, Fate.PENDING, "its replacement was evicted for a pod of higher priority")
             elif current.spec.node_name:
-                self.settle(replaced.pod, Fate.RESCHEDULED, new_node=current.spec.node_name)
+                self.settle(pod, Fate.RESCHEDULED, new_node=current.spec.node_name)
             else:
                 outcome = outcomes.get((current.metadata.namespace, current.metadata.name))
-                self.settle(replaced.pod, Fate.PENDING, "" if outcome is None else outcome.message)
+                self.settle(pod, Fate.PENDING, "" if outcome is None else outcome.message)
         for outcome in result.outcomes:
             if outcome.state is OutcomeState.PREEMPTED:
                 self._preempted[outcome.key] = outcome
@@ -289,22 +293,3 @@ class _Budgets:
 
 def _key(budget: PodDisruptionBudget) -> tuple[str, str]:
     return budget.metadata.namespace, budget.metadata.name
-
-
-def _cordoned(node: Node) -> Node:
-    taints = node.spec.taints
-    if all(taint.key != _UNSCHEDULABLE.key for taint in taints):
-        taints = [*taints, _UNSCHEDULABLE]
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True, taints=taints))
-
-
-def _is_of_node(obj: Any, nodes: frozenset[str]) -> bool:
-    if isinstance(obj, CSINode):
-        return obj.metadata.name in nodes
-    return isinstance(obj, ResourceSlice) and obj.spec.node_name in nodes
-
-
-def _objects_after(result: SimulationResult, objects: Iterable[Any]) -> list[Any]:
-    """The objects at the end of a simulation."""
-    unchanged = [obj for obj in objects if not isinstance(obj, _CHANGING_KINDS)]
-    return unchanged + [obj for kind in _CHANGING_KINDS for obj in result.api.objects(kind).values()]

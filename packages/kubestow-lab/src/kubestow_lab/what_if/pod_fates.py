@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.terminal import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
@@ -41,8 +43,7 @@ _PHRASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PodFate:
+class PodFate(msgspec.Struct, rename="camel", frozen=True):
     """What becomes of a pod: the node of its replacement, or the reason why it has none."""
 
     namespace: str
@@ -80,19 +81,7 @@ class NodeRemoval(Displayed):
             "nodes": list(self.nodes),
             "rounds": self.rounds,
             "summary": {fate.value: self.count(fate) for fate in Fate},
-            "pods": [
-                {
-                    "namespace": pod.namespace,
-                    "name": pod.name,
-                    "owner": pod.owner,
-                    "priority": pod.priority,
-                    "node": pod.node,
-                    "fate": pod.fate.value,
-                    "newNode": pod.new_node,
-                    "reason": pod.reason,
-                }
-                for pod in self.pods
-            ],
+            "pods": msgspec.to_builtins(self.pods),
             "preempted": [{"pod": outcome.key, "node": outcome.node} for outcome in self.preempted],
         }
 
@@ -106,15 +95,13 @@ class NodeRemoval(Displayed):
         if self.preempted:
             keys = ", ".join(outcome.key for outcome in self.preempted[:_FEW_PODS])
             yield Paragraph(f"{len(self.preempted):,} pods of other nodes are evicted for them: {keys}")
-        if self.pods:
-            yield _pods(self.pods) if len(self.pods) <= _FEW_PODS else _owners(self.pods)
-
-
-def _pods(pods: Iterable[PodFate]) -> Table:
-    table = Table("pod", "from", "fate", "to", "why", right=())
-    for pod in pods:
-        table.add(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
-    return table
+        if len(self.pods) > _FEW_PODS:
+            yield _owners(self.pods)
+        elif self.pods:
+            table = Table("pod", "from", "fate", "to", "why", right=())
+            for pod in self.pods:
+                table.add(f"{pod.namespace}/{pod.name}", pod.node, pod.fate.value, pod.new_node or "-", pod.reason)
+            yield table
 
 
 def _owners(pods: Iterable[PodFate]) -> Table:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from kubestow.errors import InputError
 from kubestow_lab.workloads import gpu
@@ -44,16 +43,9 @@ class TracePod:
     duration: int | None = None
 
 
-class TraceFiles(NamedTuple):
-    """The files of a node list and a pod list."""
-
-    nodes: Path
-    pods: Path
-
-
-def list_files(directory: Path, *, pod_list: str, node_list: str) -> TraceFiles:
-    """The files of two lists by their short names. Raises InputError with the available lists."""
-    return TraceFiles(_list_file(directory, _NODE_LIST, node_list), _list_file(directory, _POD_LIST, pod_list))
+def list_files(directory: Path, *, pod_list: str, node_list: str) -> tuple[Path, Path]:
+    """The files of a node list and a pod list by their short names. Raises InputError with the available lists."""
+    return _list_file(directory, _NODE_LIST, node_list), _list_file(directory, _POD_LIST, pod_list)
 
 
 def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_node", timed: bool = False) -> Workload:
@@ -62,14 +54,18 @@ def read(directory: Path, *, pod_list: str = "default", node_list: str = "gpu_no
     With ``timed``, pods have their run time in the annotation ``kubestow.dev/duration`` for simulated nodes. Raises
     InputError for missing and invalid files.
     """
-    files = list_files(directory, pod_list=pod_list, node_list=node_list)
-    nodes = [gpu.node(name, shape) for name, shape in read_nodes(files.nodes)]
-    pods = sorted(read_pods(files.pods, timed=timed), key=lambda pod: pod.created)
+    node_file, pod_file = list_files(directory, pod_list=pod_list, node_list=node_list)
+    nodes = [gpu.node(name, shape) for name, shape in read_nodes(node_file)]
+    pods: list[Object] = []
+    for pod in sorted(read_pods(pod_file, timed=timed), key=lambda pod: pod.created):
+        pods.append(gpu.pod(pod.name, pod.shape))
+        if timed and pod.duration is not None:
+            pods[-1]["metadata"]["annotations"] = {DURATION: f"{pod.duration}s"}
     return Workload(
         title=f"openb, {len(nodes):,} nodes and the {len(pods):,} pods of the list {pod_list!r}",
         attribution=ATTRIBUTION,
         nodes=tuple(nodes),
-        pods=tuple(_manifest(pod, timed=timed) for pod in pods),
+        pods=tuple(pods),
     )
 
 
@@ -103,13 +99,6 @@ def _list_file(directory: Path, pattern: str, name: str) -> Path:
     prefix, suffix = pattern.split("{}")
     lists = sorted(p.name.removeprefix(prefix).removesuffix(suffix) for p in directory.glob(pattern.format("*")))
     raise InputError(str(path), f"no such file, available lists: {', '.join(lists) or 'none'}")
-
-
-def _manifest(pod: TracePod, *, timed: bool) -> Object:
-    manifest = gpu.pod(pod.name, pod.shape)
-    if timed and pod.duration is not None:
-        manifest["metadata"]["annotations"] = {DURATION: f"{pod.duration}s"}
-    return manifest
 
 
 def _pod_shape(row: _Row) -> PodShape:
@@ -170,11 +159,18 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
-            _check_header(path, reader.fieldnames or (), columns)
+            found, expected = reader.fieldnames or (), f"expected the columns {', '.join(columns)}"
+            if not found:
+                raise InputError(str(path), f"is empty, {expected}", place="line 1")
+            for missing in (column for column in columns if column not in found):
+                raise InputError(str(path), f"missing, {expected}", place=f"line 1, column {missing}")
             row, seen = None, set[str]()
             for cells in reader:
                 row = _Row(path, reader.line_num, {k: v for k, v in cells.items() if k is not None and v is not None})
-                _check_length(row, cells, columns)
+                if None in cells:
+                    raise InputError(str(path), "has more values than columns", place=f"line {row.line}")
+                for missing in (column for column in columns if column not in row.cells):
+                    raise InputError(str(path), "missing value", place=f"line {row.line}, column {missing}")
                 if row.text(columns[0]) in seen:
                     raise row.error(columns[0], "a unique name")
                 seen.add(row.text(columns[0]))
@@ -187,20 +183,3 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
         raise InputError(str(path), f"invalid CSV: {error}", place=f"line {reader.line_num}") from None
     if row is None:
         raise InputError(str(path), "has a header but no rows", place="line 2")
-
-
-def _check_header(path: Path, found: Sequence[str], columns: tuple[str, ...]) -> None:
-    if not found:
-        raise InputError(str(path), f"is empty, expected the columns {', '.join(columns)}", place="line 1")
-    missing = [column for column in columns if column not in found]
-    if missing:
-        problem = f"missing, expected the columns {', '.join(columns)}"
-        raise InputError(str(path), problem, place=f"line 1, column {missing[0]}")
-
-
-def _check_length(row: _Row, cells: dict[str | None, object], columns: tuple[str, ...]) -> None:
-    if None in cells:
-        raise InputError(str(row.path), "has more values than columns", place=f"line {row.line}")
-    short = [column for column in columns if column not in row.cells]
-    if short:
-        raise InputError(str(row.path), "missing value", place=f"line {row.line}, column {short[0]}")

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubestow.api.core import Node, NodeSelectorTerm, Pod, PodSpec
+from kubestow.api.core import Node, NodeSelectorTerm, Pod
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.engine.explanation.explain import explain_pending
 from kubestow.engine.explanation.explanation import Explanation, reasons_text
@@ -122,11 +122,22 @@ def _groups(cluster: ClusterObjects) -> tuple[PendingGroup, ...]:
     explained = _explained(cluster, pending)
     members: dict[tuple[str, bool, str], list[tuple[Pod, dict[str, int]]]] = defaultdict(list)
     for pod, found in zip(pending, explained, strict=True):
-        reasons = found.waits_for() if found is not None else {_unexplained(pod): 0}
+        if found is not None:
+            reasons = found.waits_for()
+        else:
+            nominated = pod.status.nominated_node_name
+            reasons = {f"nominated for {nominated}" if nominated else "the scheduler has no profile for it": 0}
         is_feasible = found is not None and bool(found.feasible) and not found.gate
         about_the_pod = next((reason for reason, nodes in reasons.items() if not nodes), "")
         members[describe_requests(pod), is_feasible, about_the_pod].append((pod, reasons))
-    groups = [_group(requests, is_feasible, pairs) for (requests, is_feasible, _), pairs in members.items()]
+    groups = []
+    for (requests, is_feasible, _), pairs in members.items():
+        conditions = (one for pod, _ in pairs for one in pod.status.conditions if one.type == "PodScheduled")
+        messages = Counter(condition.message for condition in conditions if condition.message)
+        names = tuple(_full_name(pod) for pod, _ in pairs)
+        explanation, message = reasons_text(found for _, found in pairs), messages.most_common(1)
+        feasible = names if is_feasible else ()
+        groups.append(PendingGroup(requests, explanation, message[0][0] if message else "", names, feasible))
     return tuple(sorted(groups, key=lambda group: (-len(group.pods), group.requests, group.explanation)))
 
 
@@ -139,29 +150,8 @@ def _explained(cluster: ClusterObjects, pending: Sequence[Pod]) -> list[Explanat
     return [explained.get(_full_name(sample[key])) for key in keys]
 
 
-def _unexplained(pod: Pod) -> str:
-    nominated = pod.status.nominated_node_name
-    return f"nominated for {nominated}" if nominated else "the scheduler has no profile for it"
-
-
-def _group(requests: str, is_feasible: bool, pairs: list[tuple[Pod, dict[str, int]]]) -> PendingGroup:
-    messages = Counter(filter(None, (_message(pod) for pod, _ in pairs)))
-    names = tuple(_full_name(pod) for pod, _ in pairs)
-    return PendingGroup(
-        requests=requests,
-        explanation=reasons_text(reasons for _, reasons in pairs),
-        message=messages.most_common(1)[0][0] if messages else "",
-        pods=names,
-        feasible=names if is_feasible else (),
-    )
-
-
 def _full_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def _message(pod: Pod) -> str:
-    return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
 
 
 # -- what a pod requests -----------------------------------------------------------------------------------------------
@@ -169,7 +159,10 @@ def _message(pod: Pod) -> str:
 
 def describe_requests(pod: Pod) -> str:
     """A short description of a pod's GPUs, other extended resources, node selector and required node affinity."""
-    node_constraints = ", ".join(_node_constraints(pod.spec))
+    constraints = [f"{key}={value}" for key, value in pod.spec.node_selector.items()]
+    if terms := [" and ".join(_requirements(term)) for term in required_terms(pod.spec) or ()]:
+        constraints.append(" or ".join(terms))
+    node_constraints = ", ".join(constraints)
     return ", ".join(_devices(requests_by_spec(pod))) + (f" on {node_constraints}" if node_constraints else "")
 
 
@@ -184,14 +177,6 @@ def _devices(requested: Mapping[str, int]) -> Iterator[str]:
     yield from others
     if not (gpus or share or others):
         yield "CPU and memory"
-
-
-def _node_constraints(spec: PodSpec) -> Iterator[str]:
-    for key, value in spec.node_selector.items():
-        yield f"{key}={value}"
-    terms = [" and ".join(_requirements(term)) for term in required_terms(spec) or ()]
-    if terms:
-        yield " or ".join(terms)
 
 
 def _requirements(term: NodeSelectorTerm) -> Iterator[str]:

@@ -13,7 +13,7 @@ change the others.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from random import Random
 from typing import TypeVar
@@ -42,6 +42,8 @@ _DEDICATED_EVERY = 16
 _TOLERATES, _STAYS_DEDICATED, _CRITICAL, _GATED = 0.05, 0.5, 0.01, 0.01
 _NEEDS_MODEL, _PREFERS_MODEL = 0.08, 0.08
 _IN_SPREAD_APP, _IN_AFFINITY_APP, _APPS = 0.06, 0.04, 12
+#: The reasons why pods are made infeasible.
+_OBSTACLES = 5
 
 
 def _priority_class(name: str, value: int, policy: str, description: str) -> Object:
@@ -70,7 +72,8 @@ def generate(
 
     ``spread`` adds topology spread constraints, ``pod_affinity`` inter-pod affinity and anti-affinity.
     """
-    manifests = _pods(pods, seed)
+    shapes: list[PodShape] = sample(openb_shapes.PODS, pods, Random(f"{seed}/pods"))
+    manifests = [gpu.pod(f"pod-{i:05}", shape) for i, shape in enumerate(shapes)]
     # The names of the random streams determine the generated objects; changing one changes every workload.
     _add_model_affinity(manifests, Random(f"{seed}/models"))
     _add_team_tolerations(manifests, Random(f"{seed}/team"))
@@ -113,16 +116,12 @@ def _nodes(size: int, seed: int) -> tuple[Object, ...]:
     return tuple(nodes)
 
 
-def _pods(size: int, seed: int) -> list[Object]:
-    shapes: list[PodShape] = sample(openb_shapes.PODS, size, Random(f"{seed}/pods"))
-    return [gpu.pod(f"pod-{i:05}", shape) for i, shape in enumerate(shapes)]
-
-
 def _add_model_affinity(pods: list[Object], random: Random) -> None:
     """Make some pods require or prefer GPU models, with the frequencies of the trace."""
-    for pod, term in zip(pods, _model_terms(len(pods), random), strict=True):
-        roll = random.random()
-        if not _uses_one_gpu(pod) or roll >= _NEEDS_MODEL + _PREFERS_MODEL:
+    for pod, models in zip(pods, sample(openb_shapes.GPU_MODELS, len(pods), random), strict=True):
+        roll, term = random.random(), gpu.model_term(models)
+        requests = pod["spec"]["containers"][0]["resources"]["requests"]
+        if not 0 < int(requests.get(gpu.GPU_MILLI, "0")) <= 1000 or roll >= _NEEDS_MODEL + _PREFERS_MODEL:
             continue
         if roll < _NEEDS_MODEL:
             required = {"nodeSelectorTerms": [term]}
@@ -130,15 +129,6 @@ def _add_model_affinity(pods: list[Object], random: Random) -> None:
         else:
             affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
         pod["spec"]["affinity"] = {"nodeAffinity": affinity}
-
-
-def _model_terms(size: int, random: Random) -> list[Object]:
-    return [gpu.model_term(models) for models in sample(openb_shapes.GPU_MODELS, size, random)]
-
-
-def _uses_one_gpu(pod: Object) -> bool:
-    requests = pod["spec"]["containers"][0]["resources"]["requests"]
-    return 0 < int(requests.get(gpu.GPU_MILLI, "0")) <= 1000
 
 
 def _add_team_tolerations(pods: list[Object], random: Random) -> None:
@@ -220,45 +210,26 @@ def _add_gates(pods: list[Object], random: Random) -> tuple[GateRemoval, ...]:
 
 def _make_infeasible(pods: list[Object]) -> set[str]:
     """Make a few pods infeasible, for different reasons in turn; their names."""
-    stride = max(20, min(400, len(pods) // len(_INFEASIBLE)))
+    stride = max(20, min(400, len(pods) // _OBSTACLES))
     infeasible = pods[stride - 1 :: stride]
     for i, pod in enumerate(infeasible):
-        pod["spec"].pop("schedulingGates", None)
-        _INFEASIBLE[i % len(_INFEASIBLE)](pod["spec"])
+        spec = pod["spec"]
+        resources = spec["containers"][0]["resources"]
+        spec.pop("schedulingGates", None)
+        match i % _OBSTACLES:
+            case 0:  # more GPUs than any node has
+                for kind in ("requests", "limits"):
+                    resources[kind] = {**resources.get(kind, {}), gpu.GPU: "16", gpu.GPU_MILLI: "16000"}
+            case 1:  # a GPU model that there is not
+                required = {"nodeSelectorTerms": [gpu.model_term(["H100"])]}
+                spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+            case 2:  # the dedicated nodes, without a toleration
+                spec.pop("tolerations", None)
+                spec["nodeSelector"] = {DEDICATED: TEAM}
+            case 3:  # more memory than any node has
+                resources["requests"]["memory"] = "2Ti"
+                if "memory" in resources.get("limits", {}):
+                    resources["limits"]["memory"] = "2Ti"
+            case _:
+                spec["schedulingGates"] = [{"name": APPROVAL_GATE}]
     return {pod["metadata"]["name"] for pod in infeasible}
-
-
-def _sixteen_gpus(spec: Object) -> None:
-    resources = spec["containers"][0]["resources"]
-    for kind in ("requests", "limits"):
-        resources[kind] = {**resources.get(kind, {}), gpu.GPU: "16", gpu.GPU_MILLI: "16000"}
-
-
-def _unavailable_model(spec: Object) -> None:
-    required = {"nodeSelectorTerms": [gpu.model_term(["H100"])]}
-    spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def _team_without_toleration(spec: Object) -> None:
-    spec.pop("tolerations", None)
-    spec["nodeSelector"] = {DEDICATED: TEAM}
-
-
-def _two_tebibytes(spec: Object) -> None:
-    resources = spec["containers"][0]["resources"]
-    resources["requests"]["memory"] = "2Ti"
-    if "memory" in resources.get("limits", {}):
-        resources["limits"]["memory"] = "2Ti"
-
-
-def _approval_gate(spec: Object) -> None:
-    spec["schedulingGates"] = [{"name": APPROVAL_GATE}]
-
-
-_INFEASIBLE: tuple[Callable[[Object], None], ...] = (
-    _sixteen_gpus,
-    _unavailable_model,
-    _team_without_toleration,
-    _two_tebibytes,
-    _approval_gate,
-)

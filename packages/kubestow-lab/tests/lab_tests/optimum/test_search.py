@@ -19,8 +19,7 @@ from kubestow_lab.simulation.simulation_result import SimulationResult
 
 pytest.importorskip("ortools", reason="kubestow-lab[flow] is not installed")
 
-from kubestow_lab.optimum.end_state import EndState
-from kubestow_lab.optimum.optimum_search import OptimumOptions, find_optimum
+from kubestow_lab.optimum import EndState, OptimumOptions, find_optimum
 from kubestow_lab.simulation.gap import Gap, Move
 
 HOSTNAME = "kubernetes.io/hostname"

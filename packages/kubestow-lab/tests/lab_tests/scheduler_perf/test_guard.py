@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.benchmark_guard import WORKLOADS, excesses, median_ratios
 
-from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
+from kubestow_lab.scheduler_perf.test_cases import Selection, plans
 
 COST = st.floats(0.001, 10.0)
 

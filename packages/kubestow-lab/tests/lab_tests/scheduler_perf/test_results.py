@@ -15,14 +15,13 @@ from kubestow_lab.scheduler_perf.benchmark_result import (
     Machine,
     WorkloadResult,
     compare_results,
+    html_page,
     read_result,
     this_machine,
     write_result,
 )
-from kubestow_lab.scheduler_perf.phase import PhaseResult, SchedulerUsage
-from kubestow_lab.scheduler_perf.result_page import html_page
+from kubestow_lab.scheduler_perf.phase import Distribution, PhaseResult, SchedulerUsage
 from kubestow_lab.scheduler_perf.scheduler_metrics import DurationResult
-from kubestow_lab.scheduler_perf.statistics import Distribution
 
 
 def phase(throughput: float = 100.0, cpu: float = 1.0, memory: int = 2**27, name: str = "") -> PhaseResult:

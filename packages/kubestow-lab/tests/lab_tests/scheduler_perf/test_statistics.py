@@ -8,14 +8,8 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_lab.scheduler_perf.scheduler_metrics import durations_between, parse_metrics
-from kubestow_lab.scheduler_perf.statistics import (
-    distribution,
-    histogram_quantile,
-    percentile,
-    scheduler_perf_samples,
-    windows,
-)
+from kubestow_lab.scheduler_perf.phase import distribution, percentile, scheduler_perf_samples, windows
+from kubestow_lab.scheduler_perf.scheduler_metrics import durations_between, histogram_quantile, parse_metrics
 
 VALUES = st.lists(st.floats(0, 1e6), min_size=1, max_size=50)
 #: Times within 20 seconds of the start, in steps that floating-point numbers represent exactly.

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.errors import InputError
-from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
 from kubestow_lab.scheduler_perf.object_templates import ObjectTemplate
-from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan, read_test_cases
+from kubestow_lab.scheduler_perf.test_cases import Selection, WorkloadPlan, plans, read_test_cases
 from kubestow_lab.scheduler_perf.workload_run import check
 
 INSTALLED = plans(Selection())

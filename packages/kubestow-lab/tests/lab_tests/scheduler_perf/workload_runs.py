@@ -25,11 +25,10 @@ from kubestow_devcluster.controller_manager import ControllerManager
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
 from kubestow_lab.scheduler_perf.clusters import APIServerCluster, ClusterUnderTest
 from kubestow_lab.scheduler_perf.executor import WorkloadExecutor, clean_up
-from kubestow_lab.scheduler_perf.installed_workloads import Selection, plans
 from kubestow_lab.scheduler_perf.phase import PhaseCollector, PhaseResult, ProcessUsage, SchedulerProbe
 from kubestow_lab.scheduler_perf.pod_tracker import PodTracker
 from kubestow_lab.scheduler_perf.session import ExecutionOptions, Session
-from kubestow_lab.scheduler_perf.test_cases import WorkloadPlan
+from kubestow_lab.scheduler_perf.test_cases import Selection, WorkloadPlan, plans
 from kubestow_lab.scheduler_perf.workload_run import RunOptions, run_workload
 
 

@@ -20,7 +20,7 @@ from kubestow.framework.interface import PreFilterPlugin
 from kubestow.framework.status import SUCCESS, Status
 from kubestow_lab.capacity.estimate import CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
-from kubestow_lab.optimum.end_state import EndState
+from kubestow_lab.optimum import EndState
 from kubestow_lab.reports import simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals
 from kubestow_lab.simulation.simulation import Simulation, SimulationOptions

@@ -21,8 +21,7 @@ from kubestow_lab.capacity.estimate import CapacityOptions, estimate
 from kubestow_lab.capacity.pod_template import PodTemplate
 from kubestow_lab.simulation.arrivals import Arrival, Arrivals
 from kubestow_lab.what_if.node_count import nodes_needed
-from kubestow_lab.what_if.node_pools import NodePool, pool_like, read_node_pools
-from kubestow_lab.what_if.pool_needs import NodesNeeded
+from kubestow_lab.what_if.node_pools import NodePool, NodesNeeded, pool_like, read_node_pools
 from lab_tests.capacity.test_independent_nodes import nodes, templates
 from lab_tests.what_if.test_node_removal import owned
 

@@ -1,28 +1,36 @@
-"""The search for the best placement that the engine accepts, and a bound for any.
+"""The gap between a simulation and the optimum: what a global placement of the same pods would have achieved.
 
-First without the constraints between nodes, which gives a bound for every placement. The engine then places the pods
-where the solution has them, and decides itself about those that it refuses there. Where it refused any, a second search
-keeps the pods with such constraints on the nodes that the scheduler gave them. The best of these placements, of the
-rounds of min-cost flow, and of what the scheduler did is the result; so it is never worse than the last.
+The last moment of the simulation (:class:`EndState`) is a placement problem. The pods that are pending or running then
+take part. Those that the cluster had before keep their nodes, and so do placed pods of DaemonSets, which can be nowhere
+else, and those that a problem cannot describe: with volumes, claims, devices, or in a gang.
+
+The best placement is first searched for without the constraints between nodes, which gives a bound for every placement.
+The engine then places the pods where the solution has them, and decides itself about those that it refuses there. Where
+it refused any, a second search keeps the pods with such constraints on the nodes that the scheduler gave them. The best
+of these placements, of the rounds of min-cost flow, and of what the scheduler did is the result; so it is never worse
+than the last. It is a :class:`kubestow_lab.simulation.gap.Gap`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler
+from kubestow.api.core import Pod
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
 from kubestow_lab.flow import solvers
 from kubestow_lab.flow.cost_models import COST_MODELS, CostModel
 from kubestow_lab.flow.engine_placement import EnginePlacement
-from kubestow_lab.flow.equivalence import Formulation, formulate
+from kubestow_lab.flow.equivalence import Formulation, formulate, why_not_modelled
 from kubestow_lab.flow.packing import Packing, PackingOptions, pack
 from kubestow_lab.flow.rounds import FlowRounds
-from kubestow_lab.optimum.end_state import EndState
 from kubestow_lab.simulation.gap import Figures, Gap, Move
+from kubestow_lab.simulation.outcomes import OutcomeState
 from kubestow_lab.simulation.simulation import Simulation
 from kubestow_lab.simulation.simulation_result import SimulationResult
 
@@ -37,6 +45,74 @@ class OptimumOptions:
     cost_model: str = "cpu-mem"
     limit: float = 5.0
     seed: int = 0
+
+
+@dataclass
+class EndState:
+    """The pods that take part by uid, without their nodes, and ``node_names`` of those that run.
+
+    ``unmodelled`` pending pods stay pending; ``ineligible`` ones are gated, being deleted, or without a profile. Both
+    say why, by namespace/name.
+    """
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    node_names: dict[str, str] = field(default_factory=dict)
+    unmodelled: dict[str, str] = field(default_factory=dict)
+    ineligible: dict[str, str] = field(default_factory=dict)
+    _fixed: list[Pod] = field(default_factory=list)
+    _nodes: ClusterObjects = field(default_factory=ClusterObjects)
+    _options: SchedulerOptions = field(default_factory=SchedulerOptions)
+
+    @classmethod
+    def of(cls, simulation: Simulation, result: SimulationResult) -> EndState:
+        """The last moment of a simulation. Raises PluginError."""
+        cluster = simulation.cluster_after(result)
+        state = cls(
+            _nodes=cluster.altered(pods=()),
+            _options=SchedulerOptions(simulation.configuration, simulation.plugins, simulation.gates),
+        )
+        live = (OutcomeState.RUNNING, OutcomeState.PENDING)
+        simulated = {outcome.key for outcome in result.outcomes if outcome.state in live}
+        scheduler = state.scheduler()
+        for pod in cluster.pods:
+            if f"{pod.metadata.namespace}/{pod.metadata.name}" in simulated:
+                state._add(scheduler, pod)
+            elif pod.spec.node_name:
+                state._fixed.append(pod)
+        return state
+
+    def _add(self, scheduler: OfflineScheduler, pod: Pod) -> None:
+        info = scheduler.cache.shapes.info(unbound(pod))
+        node_name = pod.spec.node_name
+        profile = scheduler.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            self.ineligible[info.key] = f"no profile has the scheduler name {pod.spec.scheduler_name}"
+        elif node_name and (controller := pod.metadata.controller) is not None and controller.kind == "DaemonSet":
+            self._fixed.append(pod)
+        elif not node_name and info.terminating:
+            self.ineligible[info.key] = "is being deleted"
+        elif reason := why_not_modelled(profile, info):
+            if node_name:
+                self._fixed.append(pod)
+            else:
+                self.unmodelled[info.key] = reason
+        elif not node_name and not (status := profile.queueing.run_pre_enqueue_plugins(info)).ok:
+            self.ineligible[info.key] = f"gated by {status.plugin}"
+        else:
+            self.pods[info.uid] = info.pod
+            if node_name:
+                self.node_names[info.uid] = node_name
+
+    def scheduler(self, pinned: Mapping[str, str] | None = None) -> OfflineScheduler:
+        """A new scheduler whose cluster has the pods that keep their nodes, and those pinned to nodes (by uid)."""
+        scheduler = OfflineScheduler(self._nodes.altered(pods=self._fixed), self._options)
+        for uid, node_name in (pinned or {}).items():
+            scheduler.cache.assume(scheduler.cache.shapes.info(self.pods[uid]), node_name)
+        return scheduler
+
+    def infos(self, scheduler: OfflineScheduler, uids: Iterable[str] | None = None) -> list[PodInfo]:
+        """The pods, or some of them, as a scheduler sees them, in the order of arrival."""
+        return [scheduler.cache.shapes.info(self.pods[uid]) for uid in (self.pods if uids is None else uids)]
 
 
 def find_optimum(simulation: Simulation, result: SimulationResult, options: OptimumOptions | None = None) -> Gap:
@@ -60,7 +136,9 @@ class _Search:
         state = self._state
         scheduler = state.scheduler()
         relaxed = formulate(scheduler.cache, scheduler.profiles, state.infos(scheduler), self._cost_model, relaxed=True)
-        greedy, flow = dict(state.node_names), self._flow()
+        rounds = FlowRounds(scheduler.cache, scheduler.profiles, self._cost_model)
+        placed = rounds.run_until_settled(state.infos(scheduler)).placed
+        greedy, flow = dict(state.node_names), {pod.uid: name for pod, name in placed}
         candidates = {"greedy": greedy, "flow": flow}
         packing, is_bound = self._pack(relaxed, candidates.values())
         candidates["optimum"], refused = self._accepted(relaxed, packing.solution)
@@ -68,7 +146,7 @@ class _Search:
             candidates["pinned"] = self._with_interacting_pinned(relaxed.interacting)
         rank = {name: relaxed.problem.rank(relaxed.solution(placement)) for name, placement in candidates.items()}
         best = max(candidates, key=lambda name: (rank[name], name == "optimum"))
-        proven = is_bound and packing.proven and rank[best][:-1] == self._counts(relaxed, packing)
+        proven = is_bound and packing.proven and rank[best][:-1] == relaxed.problem.rank(packing.solution)[:-1]
         return Gap(
             greedy=self._figures("greedy", greedy, relaxed),
             flow=self._figures("flow", flow, relaxed),
@@ -82,21 +160,16 @@ class _Search:
             unmodelled=dict(state.unmodelled),
             ineligible=dict(state.ineligible),
             refused=refused,
-            moves=tuple(self._moves(greedy, candidates[best])),
+            moves=tuple(
+                Move(
+                    f"{pod.metadata.namespace}/{pod.metadata.name}", greedy.get(uid, ""), candidates[best].get(uid, "")
+                )
+                for uid, pod in state.pods.items()
+                if greedy.get(uid) != candidates[best].get(uid)
+            ),
         )
 
-    @staticmethod
-    def _counts(formulation: Formulation, packing: Packing) -> tuple[int, ...]:
-        problem = formulation.problem
-        return tuple(problem.placed(packing.solution, priority) for priority in problem.priorities)
-
     # -- candidates ------------------------------------------------------------------------------------------------
-
-    def _flow(self) -> Placement:
-        """What rounds of min-cost flow place."""
-        scheduler = self._state.scheduler()
-        rounds = FlowRounds(scheduler.cache, scheduler.profiles, self._cost_model)
-        return {pod.uid: name for pod, name in rounds.run_until_settled(self._state.infos(scheduler)).placed}
 
     def _pack(self, formulation: Formulation, starts: Iterable[Placement]) -> tuple[Packing, bool]:
         """The packing that starts from the best of some placements, and whether its bounds hold for every placement.
@@ -157,10 +230,3 @@ class _Search:
             nodes_used=int((nodes.pod_count > 0).sum()),
             utilisation=utilisation,
         )
-
-    def _moves(self, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Move]:
-        """The pods that are on another node, or on none, in the order of arrival."""
-        for uid, pod in self._state.pods.items():
-            source, target = before.get(uid, ""), after.get(uid, "")
-            if source != target:
-                yield Move(f"{pod.metadata.namespace}/{pod.metadata.name}", source, target)
