@@ -89,6 +89,7 @@ def test_gates_of_other_components_are_accepted_and_ignored() -> None:
         "CRDObservedGenerationTracking=true,ShardedListAndWatch=true",  # the API servers
         "CloudControllerManagerWebhook=true,ControllerManagerReleaseLeaderElectionLockOnExit=true",
         "ContextualLogging=false,LoggingAlphaOptions=true",
+        "SystemdWatchdog=true,RuntimeClassInImageCriApi=true",
     ],
 )
 def test_one_flag_serves_all_components(text: str) -> None:
@@ -100,6 +101,7 @@ def test_one_flag_serves_all_components(text: str) -> None:
     [
         ("NodeSwap=false", "cannot set feature gate NodeSwap to false, feature is locked to true"),
         ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
+        ("SystemdWatchdog=false", "cannot set feature gate SystemdWatchdog to false, feature is locked to true"),
         ("HonorPVReclaimPolicy=true", "unrecognized feature gate: HonorPVReclaimPolicy"),  # not in v1.36 any more
     ],
 )
