@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import structs
@@ -44,7 +43,12 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     errors = list(_profile_errors(profile, implements))
     if errors:
         raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error.message) for error in errors])
-    return MappingProxyType({point: _weighted(profile, point, implements) for point in ExtensionPoint})
+    plugins = {}
+    for point in ExtensionPoint:
+        weights = _weights(profile, point) if point.scores else {}
+        names = _expanded(profile, point, implements)
+        plugins[point] = tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
+    return plugins
 
 
 def construction_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[FieldError]:
@@ -66,7 +70,7 @@ class ConstructionError(NamedTuple):
 
 def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[ConstructionError]:
     """As :func:`construction_errors`, with the profiles and plugins that are concerned."""
-    if not _extenders_can_be_built(configuration):
+    if _ignored_resources(configuration) and not all(_FIT in profile.args for profile in configuration.profiles):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
         return [ConstructionError(text)]
     configuration = apply_ignored_resources(configuration)
@@ -113,10 +117,6 @@ def _with_ignored_resources(profile: KubeSchedulerProfile, ignored: tuple[str, .
     return structs.replace(profile, plugin_config=configs)
 
 
-def _extenders_can_be_built(configuration: KubeSchedulerConfiguration) -> bool:
-    return not _ignored_resources(configuration) or all(_FIT in p.args for p in configuration.profiles)
-
-
 # Ordering ------------------------------------------------------------------------------------------------------------
 
 
@@ -137,14 +137,6 @@ def _expanded(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: 
     ]
     overridden = [name for name in own if name in expanded]
     return overridden + [n for n in expanded if n not in own] + [n for n in own if n not in expanded]
-
-
-def _weighted(
-    profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements
-) -> tuple[EnabledPlugin, ...]:
-    names = _expanded(profile, point, implements)
-    weights = _weights(profile, point) if point.scores else {}
-    return tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
 
 
 def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, int]:
