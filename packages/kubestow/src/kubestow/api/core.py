@@ -371,6 +371,11 @@ class Pod(APIObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for messages."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
 
 class NodeSpec(APIObject, frozen=True):
     """``spec`` of a node."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.output import output_option, print_data
@@ -59,15 +60,17 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
         source = _read(file)
         errors = found[file] = _errors(source, gates, registry)
         for error in errors if output == "text" else ():
-            click.echo(_located(file, error))
+            location = f"{file}:{error.line}:{error.column}" if error.line else file
+            field = f"{error.path}: " if error.path else ""
+            click.echo(f"{location}: {field}{error.message}")
         if errors and legacy.is_legacy(source):
-            click.echo(
-                f"{file}: convert it to {configuration.API_VERSION} with: kubestow config convert {file}", err=True
-            )
+            version = configuration.API_VERSION
+            click.echo(f"{file}: convert it to {version} with: kubestow config convert {file}", err=True)
         if not errors and output == "text":
             click.echo(f"{file}: valid")
     if output != "text":
-        print_data([{"file": file, "errors": list(map(_as_data, errors))} for file, errors in found.items()], output)
+        documents = ((file, [structs.asdict(error) for error in errors]) for file, errors in found.items())
+        print_data([{"file": file, "errors": errors} for file, errors in documents], output)
     return int(any(found.values()))
 
 
@@ -87,15 +90,6 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
     document = unwrap_config_map(parse_document(source))
     loaded = configuration.load(source, gates=gates)
     return [document.located(error) for error in argument_errors(loaded, registry)]
-
-
-def _located(file: str, error: FieldError) -> str:
-    location = f"{file}:{error.line}:{error.column}" if error.line else file
-    return f"{location}: {error.path}: {error.message}" if error.path else f"{location}: {error.message}"
-
-
-def _as_data(error: FieldError) -> dict[str, Any]:
-    return {"path": error.path, "message": error.message, "line": error.line, "column": error.column}
 
 
 @config.command("show")

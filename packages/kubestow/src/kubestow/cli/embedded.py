@@ -71,7 +71,12 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
         )
         if self.flight_record is not None:
             app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))
-        return _for_embedded_server(app)
+        # The server has one client, without a limit, and one scheduler.
+        configuration = app.configuration
+        connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
+        election = structs.replace(configuration.leader_election, leader_elect=False)
+        configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
+        return replace(app, configuration=configuration)
 
     def suits_own_process(self) -> bool:
         """Whether a process of its own is better: with a second CPU, unless a debugger may stop in a plugin."""
@@ -127,15 +132,6 @@ async def run_in_process(app: SchedulerApp, files: SchedulerFiles, on_ready: OnR
     await app.run(
         kubeconfig=files.kubeconfig, master="", on_ready=lambda scheduler: on_ready(ReadyScheduler.of(scheduler))
     )
-
-
-def _for_embedded_server(app: SchedulerApp) -> SchedulerApp:
-    """Ignore the configured kubeconfig, and disable the client rate limit and leader election."""
-    configuration = app.configuration
-    connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
-    election = structs.replace(configuration.leader_election, leader_elect=False)
-    configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
-    return replace(app, configuration=configuration)
 
 
 # The parent

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
 
 import click
 
@@ -48,3 +48,16 @@ async def wait_for_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()
+
+
+async def run_until_signal(running: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine until it ends, or until SIGINT or SIGTERM, which cancel it. Raises what it raises."""
+    import asyncio
+
+    task, stopping = asyncio.create_task(running), asyncio.create_task(wait_for_signal())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if task.done():
+        task.result()
+    task.cancel()
+    await asyncio.wait((task,))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.ending import wait_for_signal
+from kubestow.cli.ending import run_until_signal
 from kubestow.cli.inputs import is_loopback
 
 if TYPE_CHECKING:
@@ -76,9 +75,7 @@ def extend(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
         raise click.UsageError("--bind-pods requires --cache: binding needs a connection to the API server")
-    app = _build(
-        plugins, config_file, profile_name, node_cache_capable=cache, binds=bind_pods, gates_text=feature_gates
-    )
+    app = _build(plugins, config_file, profile_name, cache=cache, binds=bind_pods, gates_text=feature_gates)
     tls = server_tls(tls_cert_file, tls_private_key_file, client_ca_file)
     if not is_loopback(bind_address) and not client_ca_file:
         click.echo("warning: reachable from other machines: all clients have full access", err=True)
@@ -97,17 +94,12 @@ def extend(
         on_listening=print_snippet,
         on_ready=lambda: click.echo("ready"),
     )
-    asyncio.run(_until_interrupted(running))
+    asyncio.run(run_until_signal(running))
+    click.echo("stopped")
 
 
 def _build(
-    plugins: tuple[str, ...],
-    config_file: Path | None,
-    profile_name: str,
-    *,
-    node_cache_capable: bool,
-    binds: bool,
-    gates_text: str,
+    plugins: tuple[str, ...], config_file: Path | None, profile_name: str, *, cache: bool, binds: bool, gates_text: str
 ) -> ExtenderApp:
     """Build the extender. Raises InputError."""
     from kubestow import config
@@ -125,7 +117,7 @@ def _build(
     profile = profiles.get(profile_name) if profile_name else configuration.profiles[0]
     if profile is None:
         raise InputError("--profile", f"profile {profile_name} not found, the configuration has {', '.join(profiles)}")
-    return ExtenderApp.of(profile, registry, gates, node_cache_capable=node_cache_capable, binds=binds)
+    return ExtenderApp.of(profile, registry, gates, node_cache_capable=cache, binds=binds)
 
 
 def _print_snippet(app: ExtenderApp, url: str) -> None:
@@ -136,15 +128,3 @@ def _print_snippet(app: ExtenderApp, url: str) -> None:
     if app.partially_served():
         names = ", ".join(app.partially_served())
         click.echo(f"warning: only Filter and Score of these plugins are served: {names}", err=True)
-
-
-async def _until_interrupted(running: Coroutine[Any, Any, None]) -> None:
-    serving = asyncio.create_task(running)
-    stopping = asyncio.create_task(wait_for_signal())
-    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if serving.done():
-        serving.result()
-    serving.cancel()
-    await asyncio.wait((serving,))
-    click.echo("stopped")

@@ -33,7 +33,11 @@ class Flags:
         by_name = catalog.by_name
         values = {name: flag.default for name, flag in by_name.items()}
         for name, texts in arguments.items():
-            values[name] = _parse(by_name[name], texts)
+            try:
+                values[name] = by_name[name].type.parse(texts)
+            except ValueError as error:
+                problem = f"invalid argument {_quoted(texts[-1])}: expected {error}"
+                raise InputError(f"--{name}", problem) from None
         return cls(values, frozenset(arguments), catalog)
 
     def __getitem__(self, name: str) -> Any:
@@ -42,13 +46,6 @@ class Flags:
     def as_text(self) -> dict[str, str]:
         """The value of every flag as text, by name."""
         return {name: self.catalog.by_name[name].type.format(value) for name, value in self.values.items()}
-
-
-def _parse(flag: Flag, texts: Sequence[str]) -> Any:
-    try:
-        return flag.type.parse(texts)
-    except ValueError as error:
-        raise InputError(f"--{flag.name}", f"invalid argument {_quoted(texts[-1])}: expected {error}") from None
 
 
 class FlagCommand(click.Command):
@@ -64,7 +61,9 @@ class FlagCommand(click.Command):
         try:
             rest = super().parse_args(ctx, [_to_click_syntax(argument, self._catalog) for argument in args])
         except click.NoSuchOption as error:
-            raise FlagError(_unknown(error, self._catalog)) from None
+            name, instead = error.option_name, self._catalog.removed.get(error.option_name.removeprefix("--"))
+            removed = f"{name}: {self._catalog.program} no longer has this flag: {instead}"
+            raise FlagError(usage_error_text(error) if instead is None else removed) from None
         except click.UsageError as error:
             raise FlagError(usage_error_text(error)) from None
         if ctx.args:
@@ -139,13 +138,6 @@ def _to_click_syntax(argument: str, catalog: FlagCatalog) -> str:
     if argument.startswith("-v"):
         return f"--v={argument[2:].removeprefix('=')}" if argument != "-v" else "--v"
     return argument
-
-
-def _unknown(error: click.NoSuchOption, catalog: FlagCatalog) -> str:
-    instead = catalog.removed.get(error.option_name.removeprefix("--"))
-    if instead is None:
-        return usage_error_text(error)
-    return f"{error.option_name}: {catalog.program} no longer has this flag: {instead}"
 
 
 def _quoted(text: str) -> str:

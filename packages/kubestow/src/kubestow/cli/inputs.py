@@ -228,15 +228,14 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
     """List the objects of a cluster, as :func:`fetch_cluster` does."""
     import asyncio
 
-    return asyncio.run(_fetch(connection))
-
-
-async def _fetch(connection: ClusterConnection) -> LiveObjects:
     from kubestow.client.rest.transport import Transport
     from kubestow.process import WallClock
 
-    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-        return await list_objects(transport)
+    async def fetch() -> LiveObjects:
+        async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+            return await list_objects(transport)
+
+    return asyncio.run(fetch())
 
 
 async def list_objects(transport: Transport) -> LiveObjects:

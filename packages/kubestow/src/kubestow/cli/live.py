@@ -148,8 +148,6 @@ def snapshot(connection: ClusterConnection, output: str) -> int:
 
 def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     """A List of all objects, one per line, and their numbers by kind."""
-    import msgspec
-
     from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow.engine.input.redaction import redacted
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kubestow.api.core import Container, Node, Pod, PodSpec, Taint, Toleration
+from kubestow.api.core import Container, Pod, PodSpec, Taint, Toleration
 from kubestow.api.formats.quantity import millis, units
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster as ClusterCache
@@ -33,6 +33,9 @@ class Change:
     """One change. ``kind`` is its name in documents, ``text`` says what to do in one line."""
 
     kind: ClassVar[str]
+    #: The size of a change that is one edit.
+    intrusion: ClassVar[int] = _POD
+    weight: ClassVar[float] = 0.0
 
     @property
     def text(self) -> str:
@@ -42,7 +45,7 @@ class Change:
     @property
     def size(self) -> Size:
         """How small the change is: smaller ones sort first."""
-        raise NotImplementedError
+        return 1, self.intrusion, self.weight
 
     def document(self) -> Mapping[str, Any]:
         """The fields of the change as plain data."""
@@ -150,15 +153,12 @@ class Tolerate(Change):
     """A toleration of one taint."""
 
     kind = "toleration"
+    weight = 1.0
     taint: Taint
 
     @property
     def text(self) -> str:
         return f"tolerate the taint {taint_text(self.taint)}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _POD, 1.0
 
     @property
     def idea(self) -> frozenset[str]:
@@ -178,16 +178,13 @@ class AlterPod(Change):
     """A constraint of the pod removed or relaxed, which ``alter`` does to the spec."""
 
     kind = "pod constraint"
+    weight = 2.0
     what: str
     alter: Callable[[PodSpec], PodSpec]
 
     @property
     def text(self) -> str:
         return self.what
-
-    @property
-    def size(self) -> Size:
-        return 1, _POD, 2.0
 
     @property
     def idea(self) -> frozenset[str]:
@@ -225,17 +222,14 @@ class AlterNode(Change):
     def document(self) -> Mapping[str, Any]:
         return {"node": self.node, "labels": dict(self.labels), "uncordon": self.uncordons}
 
-    def _altered(self, node: Node) -> Node:
-        metadata = replace(node.metadata, labels={**node.metadata.labels, **self.labels})
-        if not self.uncordons:
-            return replace(node, metadata=metadata)
-        taints = [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]
-        return replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False, taints=taints))
-
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
         node = cache.nodes.objects[cache.nodes.rows[self.node]]
-        cache.update_node(self._altered(node))
+        altered = replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, **self.labels}))
+        if self.uncordons:
+            taints = [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]
+            altered = replace(altered, spec=replace(node.spec, unschedulable=False, taints=taints))
+        cache.update_node(altered)
         try:
             yield
         finally:
@@ -247,15 +241,12 @@ class AddNode(Change):
     """An empty node with the labels, taints and allocatable amounts of another one."""
 
     kind = "one more node"
+    intrusion = _NEW_NODE
     like: str
 
     @property
     def text(self) -> str:
         return f"add one more node like {self.like}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _NEW_NODE, 0.0
 
     def document(self) -> Mapping[str, Any]:
         return {"like": self.like}
@@ -313,6 +304,7 @@ class RaiseBudget(Change):
     """More disruptions allowed by a PodDisruptionBudget, so that a preemption violates none."""
 
     kind = "disruption budget"
+    intrusion = _BUDGET
     namespace: str
     name: str
     by: int
@@ -321,10 +313,6 @@ class RaiseBudget(Change):
     def text(self) -> str:
         count = "1 more disruption" if self.by == 1 else f"{self.by} more disruptions"
         return f"allow {count} by the disruption budget {self.namespace}/{self.name}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _BUDGET, 0.0
 
     def document(self) -> Mapping[str, Any]:
         return {"namespace": self.namespace, "name": self.name, "by": self.by}
@@ -354,14 +342,11 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount (millicores, bytes or counts) as a quantity."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    for suffix, unit in _BINARY:
-        if amount and amount % unit == 0 and not _is_count(resource):
+    is_count = "/" in resource or resource == "pods"
+    for suffix, unit in _BINARY if amount and not is_count else ():
+        if amount % unit == 0:
             return f"{amount // unit}{suffix}"
     return str(amount)
-
-
-def _is_count(resource: str) -> bool:
-    return "/" in resource or resource == "pods"
 
 
 def taint_text(taint: Taint) -> str:
