@@ -99,16 +99,16 @@ def node(
     status: Object | None = None,
 ) -> Node:
     """A node with its hostname label. Taints can be ``key=value:Effect``; images are sizes in bytes by name."""
-    topology = {"kubernetes.io/hostname": name}
+    topology = {"kubernetes.io/hostname": name, **(labels or {})}
     if zone is not None:
-        topology["topology.kubernetes.io/zone"] = zone
+        topology.setdefault("topology.kubernetes.io/zone", zone)
     return convert(
         Node,
         {
             "metadata": {
                 "name": name,
                 "uid": f"uid-{name}",
-                "labels": topology | dict(labels or {}),
+                "labels": topology,
                 **(metadata or {}),
             },
             "spec": {"unschedulable": unschedulable, "taints": [_taint(taint) for taint in taints]},
