@@ -43,16 +43,12 @@ class Requirement:
             case "Exists":
                 return value is not None
             case "Gt" | "Lt":
-                return value is not None and self._compares(value)
+                (bound,), number = map(go_int64, self.values), go_int64(value or "")
+                if number is None or bound is None:
+                    return False
+                return number > bound if self.operator == "Gt" else number < bound
             case _:
                 return value is None
-
-    def _compares(self, value: str) -> bool:
-        (bound,) = map(go_int64, self.values)
-        number = go_int64(value)
-        if number is None or bound is None:
-            return False
-        return number > bound if self.operator == "Gt" else number < bound
 
 
 def go_int64(text: str) -> int | None:

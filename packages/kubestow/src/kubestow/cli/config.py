@@ -14,7 +14,7 @@ from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
+    from kubestow.config import FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
     from kubestow.framework.profile import Registry
 
 _PLUGINS = click.option(
@@ -178,8 +178,11 @@ def _read(file: str) -> bytes:
 
 def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
     """The plugins of each profile and extension point in call order, with the weights of scores."""
-    from kubestow.config import expand
+    from kubestow.config import ExtensionPoint, expand
+    from kubestow.config.configuration import Plugins
 
+    fields = (field.encode_name for field in structs.fields(Plugins))
+    in_call_order = [ExtensionPoint(name) for name in fields if name != "multiPoint"]
     points = {}
     for profile in configuration.profiles:
         expanded = expand(profile, implements)
@@ -188,7 +191,7 @@ def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -
                 {"name": plugin.name, "weight": plugin.weight} if point.scores else {"name": plugin.name}
                 for plugin in expanded[point]
             ]
-            for point in _in_call_order()
+            for point in in_call_order
         }
     return points
 
@@ -203,11 +206,3 @@ def _points_table(points: dict[str, dict[str, Any]]) -> str:
             ]
             lines.append(f"  {point + ':':<19}{', '.join(names) or '-'}")
     return "\n".join(lines) + "\n"
-
-
-def _in_call_order() -> tuple[ExtensionPoint, ...]:
-    from kubestow.config import ExtensionPoint as Point
-
-    before = (Point.PRE_ENQUEUE, Point.QUEUE_SORT, Point.PRE_FILTER, Point.FILTER, Point.POST_FILTER, Point.PRE_SCORE)
-    after = (Point.SCORE, Point.RESERVE, Point.PERMIT, Point.PRE_BIND, Point.BIND, Point.POST_BIND)
-    return (*before, *after, Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE)

@@ -65,7 +65,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
     The exit status is 1 if a plugin failed in the last loop.
     """
     from kubestow.cli import effective_flags
-    from kubestow.cli.ending import run_until_signal
+    from kubestow.cli.ending import run_until, wait_for_signal
     from kubestow.client.leader_election import LeaseTimings
     from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
@@ -108,7 +108,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         master=flags["master"],
         context=flags["context"],
     )
-    asyncio.run(run_until_signal(running))
+    asyncio.run(run_until(running, wait_for_signal()))
     return status
 
 

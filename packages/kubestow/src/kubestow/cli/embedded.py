@@ -26,7 +26,7 @@ import msgspec
 from msgspec import structs
 
 from kubestow import gc_tuning
-from kubestow.cli.ending import wait_for_signal
+from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 from kubestow.log_fields import fields
 from kubestow.process import stop_process
@@ -258,16 +258,7 @@ async def _schedule(app: SchedulerApp, reports: int) -> None:
     if not line:
         return
     files = msgspec.json.decode(line, type=SchedulerFiles)
-    scheduling = asyncio.create_task(run_in_process(app, files, lambda scheduler: _report(scheduler, reports)))
-    parent = asyncio.create_task(reader.read())
-    try:
-        await asyncio.wait((scheduling, parent), return_when=asyncio.FIRST_COMPLETED)
-        if scheduling.done():
-            await scheduling
-    finally:
-        parent.cancel()
-        scheduling.cancel()
-        await asyncio.gather(scheduling, return_exceptions=True)
+    await run_until(run_in_process(app, files, lambda scheduler: _report(scheduler, reports)), reader.read())
 
 
 def _report(report: StartRefusal | ReadyScheduler | None, reports: int) -> None:

@@ -50,14 +50,21 @@ async def wait_for_signal() -> None:
     await stop.wait()
 
 
-async def run_until_signal(running: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine until it ends, or until SIGINT or SIGTERM, which cancel it. Raises what it raises."""
+async def run_until(
+    running: Coroutine[Any, Any, None], *endings: Coroutine[Any, Any, object], seconds: float | None = None
+) -> None:
+    """Run a coroutine until it ends, another one does, or for some seconds; then all are cancelled.
+
+    Raises what the coroutine raises.
+    """
     import asyncio
 
-    task, stopping = asyncio.create_task(running), asyncio.create_task(wait_for_signal())
-    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if task.done():
-        task.result()
-    task.cancel()
-    await asyncio.wait((task,))
+    task, *others = (asyncio.create_task(program) for program in (running, *endings))
+    try:
+        await asyncio.wait((task, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
+        for one in (task, *others):
+            one.cancel()
+        await asyncio.gather(task, *others, return_exceptions=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.ending import run_until_signal
+from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import is_loopback
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def extend(
         on_listening=print_snippet,
         on_ready=lambda: click.echo("ready"),
     )
-    asyncio.run(run_until_signal(running))
+    asyncio.run(run_until(running, wait_for_signal()))
     click.echo("stopped")
 
 

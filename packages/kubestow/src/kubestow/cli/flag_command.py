@@ -55,7 +55,10 @@ class FlagCommand(click.Command):
         self._catalog = catalog
         settings = {"allow_extra_args": True, "help_option_names": ["-h", "--help"]}
         super().__init__(name, context_settings=settings, **options)
-        self.params += [*map(_option, catalog.by_name.values()), version_option()]
+        for flag in catalog.by_name.values():
+            short = [f"-{flag.short}"] if flag.short and flag.short != flag.name else []
+            self.params.append(click.Option([f"--{flag.name}", *short, _parameter(flag)], multiple=True))
+        self.params.append(version_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -109,11 +112,6 @@ class FlagError(click.ClickException):
     """Invalid flags: one line on standard error, status 1."""
 
     exit_code = 1
-
-
-def _option(flag: Flag) -> click.Option:
-    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short and flag.short != flag.name else [])]
-    return click.Option([*names, _parameter(flag)], multiple=True)
 
 
 def _parameter(flag: Flag) -> str:

@@ -55,10 +55,6 @@ class FlagCatalog:
         return {flag.name: flag for flags in self.sections.values() for flag in flags}
 
 
-def _seconds(seconds: int) -> Duration:
-    return Duration.of(seconds=seconds)
-
-
 _IGNORED = "Accepted and ignored."
 _WITH_CONFIG = "DEPRECATED: ignored if --config is set."
 
@@ -91,7 +87,12 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
     "Authentication": (
         Flag("authentication-kubeconfig", STRING, "", "Kubeconfig for token reviews; default: in-cluster."),
         Flag("authentication-skip-lookup", BOOL, False, "Do not read the client CAs from the cluster."),
-        Flag("authentication-token-webhook-cache-ttl", DURATION, _seconds(10), "How long token reviews are cached."),
+        Flag(
+            "authentication-token-webhook-cache-ttl",
+            DURATION,
+            Duration.of(seconds=10),
+            "How long token reviews are cached.",
+        ),
         Flag(
             "authentication-tolerate-lookup-failure",
             BOOL,
@@ -122,13 +123,13 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "authorization-webhook-cache-authorized-ttl",
             DURATION,
-            _seconds(10),
+            Duration.of(seconds=10),
             "How long positive access reviews are cached.",
         ),
         Flag(
             "authorization-webhook-cache-unauthorized-ttl",
             DURATION,
-            _seconds(10),
+            Duration.of(seconds=10),
             "How long negative access reviews are cached.",
         ),
     ),
@@ -141,7 +142,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "pod-max-in-unschedulable-pods-duration",
             DURATION,
-            _seconds(300),
+            Duration.of(seconds=300),
             "DEPRECATED: time after which an unschedulable pod is retried without an event.",
         ),
         Flag("profiling", BOOL, True, f"{_WITH_CONFIG} {_IGNORED}"),
@@ -151,17 +152,22 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "leader-elect-lease-duration",
             DURATION,
-            _seconds(15),
+            Duration.of(seconds=15),
             "How long standbys wait after the last renewal before they acquire the Lease.",
         ),
-        Flag("leader-elect-renew-deadline", DURATION, _seconds(10), "How long the leader retries to renew the Lease."),
+        Flag(
+            "leader-elect-renew-deadline",
+            DURATION,
+            Duration.of(seconds=10),
+            "How long the leader retries to renew the Lease.",
+        ),
         Flag("leader-elect-resource-lock", STRING, "leases", "Type of the lock; only leases is supported."),
         Flag("leader-elect-resource-name", STRING, "kube-scheduler", "Name of the Lease."),
         Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the Lease."),
         Flag(
             "leader-elect-retry-period",
             DURATION,
-            _seconds(2),
+            Duration.of(seconds=2),
             "Interval between attempts to acquire or renew the Lease.",
         ),
     ),
@@ -188,7 +194,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         ),
     ),
     "Logs": (
-        Flag("log-flush-frequency", DURATION, _seconds(5), f"Logs are not buffered. {_IGNORED}"),
+        Flag("log-flush-frequency", DURATION, Duration.of(seconds=5), f"Logs are not buffered. {_IGNORED}"),
         Flag("log-json-info-buffer-size", STRING, "0", f"[Alpha] {_IGNORED}"),
         Flag("log-json-split-stream", BOOL, False, "[Alpha] JSON: write errors to stderr, all else to stdout."),
         Flag("log-text-info-buffer-size", STRING, "0", f"[Alpha] {_IGNORED}"),
@@ -245,6 +251,3 @@ REMOVED: Mapping[str, str] = {
 
 RUN = FlagCatalog("kube-scheduler", SECTIONS, REMOVED)
 """The flags of ``kubestow run``."""
-
-BY_NAME: Mapping[str, Flag] = RUN.by_name
-"""The flags of ``kubestow run`` by name."""

@@ -300,18 +300,14 @@ def _scalar(node: ScalarNode) -> Any:
             case "bool":
                 return text.lower() in _TRUE
             case "int":
-                return _integer(text.replace("_", ""))
+                octal = re.fullmatch(r"([-+]?)0([0-7]+)", text.replace("_", ""))
+                return int(f"{octal[1]}0o{octal[2]}" if octal else text.replace("_", ""), 0)
             case "float":
                 number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else number
     except ValueError:
         raise DocumentError(FieldError("", f'invalid YAML: "{text}" is not a number', *_position(node))) from None
     return text
-
-
-def _integer(text: str) -> int:
-    octal = re.fullmatch(r"([-+]?)0([0-7]+)", text)
-    return int(f"{octal[1]}0o{octal[2]}", 0) if octal else int(text, 0)
 
 
 def _position(node: Node) -> Position:

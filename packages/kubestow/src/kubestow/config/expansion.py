@@ -98,23 +98,21 @@ def apply_ignored_resources(configuration: KubeSchedulerConfiguration) -> KubeSc
     ignored = _ignored_resources(configuration)
     if not ignored:
         return configuration
-    profiles = tuple(_with_ignored_resources(profile, ignored) for profile in configuration.profiles)
-    return structs.replace(configuration, profiles=profiles)
+    profiles = []
+    for profile in configuration.profiles:
+        configs = tuple(
+            structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
+            if isinstance(config.args, NodeResourcesFitArgs)
+            else config
+            for config in profile.plugin_config
+        )
+        profiles.append(structs.replace(profile, plugin_config=configs))
+    return structs.replace(configuration, profiles=tuple(profiles))
 
 
 def _ignored_resources(configuration: KubeSchedulerConfiguration) -> tuple[str, ...]:
     resources = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in resources if resource.ignored_by_scheduler)
-
-
-def _with_ignored_resources(profile: KubeSchedulerProfile, ignored: tuple[str, ...]) -> KubeSchedulerProfile:
-    configs = tuple(
-        structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
-        if isinstance(config.args, NodeResourcesFitArgs)
-        else config
-        for config in profile.plugin_config
-    )
-    return structs.replace(profile, plugin_config=configs)
 
 
 # Ordering ------------------------------------------------------------------------------------------------------------

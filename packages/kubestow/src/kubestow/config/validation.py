@@ -38,9 +38,10 @@ from kubestow.config.plugin_args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
+from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import field_requirement
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_FIELD_OPERATORS = ("In", "NotIn")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -48,11 +49,10 @@ def _term_errors(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.match_expressions):
         yield from _expression_errors(requirement, f"{path}.matchExpressions[{index}]")
     for index, requirement in enumerate(term.match_fields):
-        place = f"{path}.matchFields[{index}]"
-        if requirement.operator not in _FIELD_OPERATORS:
-            yield unsupported(f"{place}.operator", requirement.operator, _FIELD_OPERATORS)
-        elif len(requirement.values) != 1:
-            yield invalid(f"{place}.values", requirement.values or None, "must have one element")
+        try:
+            field_requirement(requirement, f"{path}.matchFields[{index}]")
+        except InvalidSelector as error:
+            yield FieldError(error.path, error.problem)
 
 
 def _expression_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:

@@ -142,13 +142,10 @@ class _RequestSum:
         init_containers = []
         for position, container in enumerate(spec.init_containers):
             path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
-            request = self._container(container, path) if is_sidecar else self._by_spec(container, path)
-            init_containers.append((is_sidecar, request))
+            by_spec = {**self.defaults, **_spec_request(container, path)}
+            init_containers.append((is_sidecar, self._container(container, path) if is_sidecar else by_spec))
         overhead = _exact(spec.overhead, "spec.overhead")
         return whole_pod(containers, init_containers, self.pod_level, overhead, added=_added, greatest=_greatest)
-
-    def _by_spec(self, container: Container, path: str) -> _Exact:
-        return {**self.defaults, **_spec_request(container, path)}
 
     def _container(self, container: Container, path: str) -> _Exact:
         request = _spec_request(container, path)

@@ -361,8 +361,6 @@ def _scheduler_errors(objects: Iterable[Any], *, plugin: type[Plugin], profile: 
 
 
 class _ErrorHandler(logging.Handler):
-    """Collects logged errors."""
-
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.messages: list[str] = []

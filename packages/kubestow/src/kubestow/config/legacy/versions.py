@@ -157,10 +157,15 @@ class _ProfileConverter:
         kept = []
         for index, config in enumerate(configs):
             name, place = _name(config), f"{path}[{index}]"
+            args = config.get("args") if isinstance(config, Mapping) else None
             if name in _REMOVED_PLUGINS:
                 self._warnings.append(_removed_plugin(name, place))
-            elif name not in _UNSUPPORTED_PLUGINS:
-                kept.append(_with_v1_args(config))
+            elif name in _UNSUPPORTED_PLUGINS:
+                continue
+            elif isinstance(args, Mapping) and args.get("apiVersion") in LEGACY_VERSIONS:
+                kept.append({**config, "args": {**args, "apiVersion": API_VERSION}})
+            else:
+                kept.append(config)
         if self._version in _WITH_STRATEGY_PLUGINS:
             _set_defaulting_types(kept)
         return kept
@@ -229,14 +234,6 @@ def _set_strategy(configs: list[Any], strategy: dict[str, Any]) -> None:
             configs[index] = {**config, "args": {**(config.get("args") or {}), "scoringStrategy": strategy}}
             return
     configs.append({"name": _FIT, "args": {"scoringStrategy": strategy}})
-
-
-def _with_v1_args(config: Any) -> Any:
-    args = config.get("args") if isinstance(config, Mapping) else None
-    if not isinstance(args, Mapping):
-        return config
-    of_v1 = {"apiVersion": API_VERSION} if args.get("apiVersion") in LEGACY_VERSIONS else {}
-    return {**config, "args": {**args, **of_v1}}
 
 
 def _set_default_weights(sets: dict[str, Any], path: str, warnings: list[FieldError]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import msgspec
@@ -29,6 +29,7 @@ Size = tuple[int, int, float]
 the share that is given up, 1 for a toleration, 2 for a constraint of the pod."""
 
 
+@dataclass(frozen=True, slots=True)
 class Change:
     """One change. ``kind`` is its name in documents, ``text`` says what to do in one line."""
 
@@ -49,7 +50,7 @@ class Change:
 
     def document(self) -> Mapping[str, Any]:
         """The fields of the change as plain data."""
-        raise NotImplementedError
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def idea(self) -> frozenset[str]:
@@ -207,26 +208,23 @@ class AlterNode(Change):
     kind = "node"
     node: str
     labels: Mapping[str, str]
-    uncordons: bool = False
+    uncordon: bool = False
 
     @property
     def text(self) -> str:
-        parts = ["uncordon node " + self.node] if self.uncordons else []
+        parts = ["uncordon node " + self.node] if self.uncordon else []
         labels = " ".join(f"{key}={value}" for key, value in self.labels.items())
         return ", ".join([*parts, *([f"label node {self.node} with {labels}"] if labels else [])])
 
     @property
     def size(self) -> Size:
-        return len(self.labels) + self.uncordons, _NODE, 0.0
-
-    def document(self) -> Mapping[str, Any]:
-        return {"node": self.node, "labels": dict(self.labels), "uncordon": self.uncordons}
+        return len(self.labels) + self.uncordon, _NODE, 0.0
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
         node = cache.nodes.objects[cache.nodes.rows[self.node]]
         altered = replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, **self.labels}))
-        if self.uncordons:
+        if self.uncordon:
             taints = [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]
             altered = replace(altered, spec=replace(node.spec, unschedulable=False, taints=taints))
         cache.update_node(altered)
@@ -247,9 +245,6 @@ class AddNode(Change):
     @property
     def text(self) -> str:
         return f"add one more node like {self.like}"
-
-    def document(self) -> Mapping[str, Any]:
-        return {"like": self.like}
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
@@ -313,9 +308,6 @@ class RaiseBudget(Change):
     def text(self) -> str:
         count = "1 more disruption" if self.by == 1 else f"{self.by} more disruptions"
         return f"allow {count} by the disruption budget {self.namespace}/{self.name}"
-
-    def document(self) -> Mapping[str, Any]:
-        return {"namespace": self.namespace, "name": self.name, "by": self.by}
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:

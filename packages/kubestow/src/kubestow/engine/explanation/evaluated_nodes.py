@@ -125,6 +125,11 @@ class _Filter:
         statuses = {key: verdict.legend(key) for key in np.unique(keys).tolist() if key}
         return cls(result.plugin, keys, statuses, result.ran.copy())
 
+    def at(self, row: int) -> PluginVerdict:
+        if key := int(self.keys[row]):
+            return PluginVerdict(self.plugin, VerdictKind.REJECTED, self.statuses[key].by(self.plugin))
+        return PluginVerdict(self.plugin, VerdictKind.PASSED if self.ran[row] else VerdictKind.NOT_RUN)
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedNodes:
@@ -223,18 +228,11 @@ class EvaluatedNodes:
         for result in self.filters:
             known = found.get(result.plugin)
             if known is None or known.kind is not VerdictKind.REJECTED:
-                found[result.plugin] = _verdict(result, row)
+                found[result.plugin] = result.at(row)
         for plugin in self.filter_plugins:
             missing = VerdictKind.NOT_RUN if self.left_out[row] else VerdictKind.SKIPPED
             verdicts.append(found.get(plugin) or PluginVerdict(plugin, missing))
         return tuple(verdicts)
-
-
-def _verdict(found: _Filter, row: int) -> PluginVerdict:
-    key = int(found.keys[row])
-    if key:
-        return PluginVerdict(found.plugin, VerdictKind.REJECTED, found.statuses[key].by(found.plugin))
-    return PluginVerdict(found.plugin, VerdictKind.PASSED if found.ran[row] else VerdictKind.NOT_RUN)
 
 
 def evaluate_nodes(cache: ClusterCache, profile: Profile, pod: PodInfo) -> tuple[EvaluatedNodes, Feasibility]:

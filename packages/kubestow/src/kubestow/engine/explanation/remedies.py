@@ -139,7 +139,7 @@ def _tolerate(pod: PodInfo, nodes: Nodes) -> Remedy:
 
 def _uncordon(nodes: Nodes) -> Remedy:
     edits, share = np.where(nodes.unschedulable, 1.0, np.inf), np.zeros(len(nodes))
-    return Remedy("NodeUnschedulable", edits, share, lambda row: [AlterNode(nodes.name(row), {}, uncordons=True)])
+    return Remedy("NodeUnschedulable", edits, share, lambda row: [AlterNode(nodes.name(row), {}, uncordon=True)])
 
 
 # -- labels of nodes -------------------------------------------------------------------------------------------------

@@ -30,14 +30,10 @@ _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
 
 class _Heartbeat(msgspec.Struct, rename="camel", frozen=True):
-    """A condition of a node."""
-
     last_heartbeat_time: str | None = None
 
 
 class _Heartbeats(msgspec.Struct, frozen=True):
-    """``status`` of a node."""
-
     conditions: list[_Heartbeat] = []
 
 
