@@ -64,10 +64,7 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
         from kubestow.cli.scheduler_app import SchedulerApp
 
         app = SchedulerApp.create(
-            plugin_references=self.plugins,
-            source=self.config_file,
-            feature_gates=self.feature_gates,
-            seed=self.seed,
+            plugin_references=self.plugins, source=self.config_file, feature_gates=self.feature_gates, seed=self.seed
         )
         if self.flight_record is not None:
             app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))

@@ -71,6 +71,7 @@ def extend(
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
     from kubestow.extender.extender_app import server_tls
+    from kubestow.extender.profile_extender import config_snippet
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
@@ -82,7 +83,11 @@ def extend(
 
     def print_snippet(actual_port: int) -> None:
         host = f"[{bind_address}]" if ":" in bind_address else bind_address
-        _print_snippet(app, url or f"{'https' if tls else 'http'}://{host}:{actual_port}")
+        prefix = url or f"{'https' if tls else 'http'}://{host}:{actual_port}"
+        click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
+        click.echo(config_snippet(app.capabilities, prefix))
+        if names := ", ".join(app.partially_served()):
+            click.echo(f"warning: only Filter and Score of these plugins are served: {names}", err=True)
 
     running = app.run(
         host=bind_address,
@@ -118,13 +123,3 @@ def _build(
     if profile is None:
         raise InputError("--profile", f"profile {profile_name} not found, the configuration has {', '.join(profiles)}")
     return ExtenderApp.of(profile, registry, gates, node_cache_capable=cache, binds=binds)
-
-
-def _print_snippet(app: ExtenderApp, url: str) -> None:
-    from kubestow.extender.profile_extender import config_snippet
-
-    click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
-    click.echo(config_snippet(app.capabilities, url))
-    if app.partially_served():
-        names = ", ".join(app.partially_served())
-        click.echo(f"warning: only Filter and Score of these plugins are served: {names}", err=True)

@@ -106,10 +106,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 
 T = TypeVar("T", ClientConnectionConfiguration, LeaderElectionConfiguration)
 
-_FREE_CAPACITY_SHAPE = (
-    UtilizationShapePoint(utilization=0, score=10),
-    UtilizationShapePoint(utilization=100, score=0),
-)
+_FREE_CAPACITY_SHAPE = (UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0))
 
 
 def set_data_defaults(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -245,17 +245,16 @@ class _YAMLParser:
         if id(node) in self._ancestors:
             raise DocumentError(FieldError(path, "invalid YAML: anchor contains itself", *_position(node)))
         self._ancestors.add(id(node))
-        value = self._sequence(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
+        value: Any = []
+        if isinstance(node, SequenceNode):
+            for index, item in enumerate(node.value):
+                item_path = f"{path}[{index}]"
+                self._positions.setdefault(item_path, _position(item))
+                value.append(self._value(item, item_path))
+        else:
+            value = self._mapping(node, path)
         self._ancestors.discard(id(node))
         return value
-
-    def _sequence(self, node: SequenceNode, path: str) -> list[Any]:
-        items = []
-        for index, item in enumerate(node.value):
-            item_path = f"{path}[{index}]"
-            self._positions.setdefault(item_path, _position(item))
-            items.append(self._value(item, item_path))
-        return items
 
     def _mapping(self, node: Node, path: str) -> dict[str, Any]:
         members: dict[str, Any] = {}

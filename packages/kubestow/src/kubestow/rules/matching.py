@@ -131,16 +131,12 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
         case "Exists":
             return True
         case "Lt" | "Gt" if comparisons:
-            return _compares(toleration, taint)
+            bound, value = go_int64(toleration.value), go_int64(taint.value)
+            if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
+                return False  # numbers must be canonical: not "+5", not "05"
+            return value < bound if toleration.operator == "Lt" else value > bound
         case _:
             return False
-
-
-def _compares(toleration: Toleration, taint: Taint) -> bool:
-    bound, value = go_int64(toleration.value), go_int64(taint.value)
-    if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
-        return False  # numbers must be canonical: not "+5", not "05"
-    return value < bound if toleration.operator == "Lt" else value > bound
 
 
 def untolerated(

@@ -105,12 +105,7 @@ def node(
     return convert(
         Node,
         {
-            "metadata": {
-                "name": name,
-                "uid": f"uid-{name}",
-                "labels": topology,
-                **(metadata or {}),
-            },
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": topology, **(metadata or {})},
             "spec": {"unschedulable": unschedulable, "taints": [_taint(taint) for taint in taints]},
             "status": {
                 "allocatable": {"cpu": cpu, "memory": memory, "pods": str(max_pods), **(allocatable or {})},

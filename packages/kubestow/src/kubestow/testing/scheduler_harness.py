@@ -104,13 +104,7 @@ def in_virtual_time(
 
     async def main() -> None:
         async with running_scheduler(
-            objects,
-            cluster=cluster,
-            plugins=plugins,
-            extenders=extenders,
-            gates=gates,
-            observer=observer,
-            **configured,
+            objects, cluster=cluster, plugins=plugins, extenders=extenders, gates=gates, observer=observer, **configured
         ) as harness:
             await scenario(harness)
 
