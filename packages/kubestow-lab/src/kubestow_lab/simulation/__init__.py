@@ -1,4 +1,4 @@
-"""The scheduler offline: simulation in virtual time, capacity reports and replay of recorded decisions.
+"""The scheduler offline: simulation in virtual time.
 
 Nothing here does network I/O or reads the wall clock. A simulation runs the scheduler itself on an API server in
 memory::
@@ -6,6 +6,6 @@ memory::
     cluster = Cluster.load("dump.json")
     result = Simulation(cluster, Arrivals.load("deploy.yaml", cluster=cluster)).run()
 
-:mod:`.cluster_api` answers the scheduler of a simulation, and :mod:`.results` is what comes of it. What needs no queue
-and no time, such as capacity reports and explanations, decides with :mod:`.pipeline`.
+:mod:`.arrivals` reads the pods of a workload, which :mod:`.expansion` creates as controllers would.
+:mod:`.simulated_cluster` answers the scheduler, and :mod:`.simulation_result` is what comes of it.
 """

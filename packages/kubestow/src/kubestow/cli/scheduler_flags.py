@@ -55,6 +55,10 @@ class FlagCatalog:
         return {flag.name: flag for flags in self.sections.values() for flag in flags}
 
 
+def _seconds(seconds: int) -> Duration:
+    return Duration.of(seconds=seconds)
+
+
 _IGNORED = "Accepted and ignored."
 _WITH_CONFIG = "DEPRECATED: ignored if --config is set."
 
@@ -87,12 +91,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
     "Authentication": (
         Flag("authentication-kubeconfig", STRING, "", "Kubeconfig for token reviews; default: in-cluster."),
         Flag("authentication-skip-lookup", BOOL, False, "Do not read the client CAs from the cluster."),
-        Flag(
-            "authentication-token-webhook-cache-ttl",
-            DURATION,
-            Duration.of(seconds=10),
-            "How long token reviews are cached.",
-        ),
+        Flag("authentication-token-webhook-cache-ttl", DURATION, _seconds(10), "How long token reviews are cached."),
         Flag(
             "authentication-tolerate-lookup-failure",
             BOOL,
@@ -123,13 +122,13 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "authorization-webhook-cache-authorized-ttl",
             DURATION,
-            Duration.of(seconds=10),
+            _seconds(10),
             "How long positive access reviews are cached.",
         ),
         Flag(
             "authorization-webhook-cache-unauthorized-ttl",
             DURATION,
-            Duration.of(seconds=10),
+            _seconds(10),
             "How long negative access reviews are cached.",
         ),
     ),
@@ -142,7 +141,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "pod-max-in-unschedulable-pods-duration",
             DURATION,
-            Duration.of(seconds=300),
+            _seconds(300),
             "DEPRECATED: time after which an unschedulable pod is retried without an event.",
         ),
         Flag("profiling", BOOL, True, f"{_WITH_CONFIG} {_IGNORED}"),
@@ -152,22 +151,17 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         Flag(
             "leader-elect-lease-duration",
             DURATION,
-            Duration.of(seconds=15),
+            _seconds(15),
             "How long standbys wait after the last renewal before they acquire the Lease.",
         ),
-        Flag(
-            "leader-elect-renew-deadline",
-            DURATION,
-            Duration.of(seconds=10),
-            "How long the leader retries to renew the Lease.",
-        ),
+        Flag("leader-elect-renew-deadline", DURATION, _seconds(10), "How long the leader retries to renew the Lease."),
         Flag("leader-elect-resource-lock", STRING, "leases", "Type of the lock; only leases is supported."),
         Flag("leader-elect-resource-name", STRING, "kube-scheduler", "Name of the Lease."),
         Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the Lease."),
         Flag(
             "leader-elect-retry-period",
             DURATION,
-            Duration.of(seconds=2),
+            _seconds(2),
             "Interval between attempts to acquire or renew the Lease.",
         ),
     ),
@@ -194,7 +188,7 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         ),
     ),
     "Logs": (
-        Flag("log-flush-frequency", DURATION, Duration.of(seconds=5), f"Logs are not buffered. {_IGNORED}"),
+        Flag("log-flush-frequency", DURATION, _seconds(5), f"Logs are not buffered. {_IGNORED}"),
         Flag("log-json-info-buffer-size", STRING, "0", f"[Alpha] {_IGNORED}"),
         Flag("log-json-split-stream", BOOL, False, "[Alpha] JSON: write errors to stderr, all else to stdout."),
         Flag("log-text-info-buffer-size", STRING, "0", f"[Alpha] {_IGNORED}"),

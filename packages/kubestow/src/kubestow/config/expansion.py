@@ -152,21 +152,16 @@ def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, 
 def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
     """The errors of one profile in kube-scheduler's order; each plugin is reported once."""
     first_of_kind: dict[tuple[str, str], ConstructionError] = {}
-    for error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
-        reported = ConstructionError(error.message, plugin=error.plugin)
-        first_of_kind.setdefault((error.plugin, error.kind), reported)
+    for kind, error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
+        first_of_kind.setdefault((error.plugin, kind), error)
     yield from first_of_kind.values() or map(ConstructionError, _composition_errors(profile, implements))
 
 
-class _PluginError(NamedTuple):
-    """An error of one plugin; of several of one kind only the first is reported."""
-
-    plugin: str
-    kind: str
-    message: str
+_OfKind = tuple[str, ConstructionError]
+"""An error of one plugin, with its kind; of several of one kind only the first is reported."""
 
 
-def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
+def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_OfKind]:
     for point in ExtensionPoint:
         seen: set[str] = set()
         for entry in profile.plugins.at(point).enabled:
@@ -174,13 +169,14 @@ def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iter
             if name not in implements:
                 yield _not_registered(name, point)
             elif point not in implements[name]:
-                yield _PluginError(name, f"extend {point}", f'plugin "{name}" does not extend {point.interface} plugin')
+                problem = f'plugin "{name}" does not extend {point.interface} plugin'
+                yield f"extend {point}", ConstructionError(problem, plugin=name)
             elif name in seen:
                 yield _registered_twice(name, point)
             seen.add(name)
 
 
-def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
+def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_OfKind]:
     for point in ExtensionPoint:
         at_point = profile.plugins.at(point)
         if "*" in at_point.disabled_names:
@@ -196,12 +192,12 @@ def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -
                 seen.add(entry.name)
 
 
-def _not_registered(name: str, point: ExtensionPoint) -> _PluginError:
-    return _PluginError(name, "missing", f'{point.interface} "{name}" does not exist')
+def _not_registered(name: str, point: ExtensionPoint) -> _OfKind:
+    return "missing", ConstructionError(f'{point.interface} "{name}" does not exist', plugin=name)
 
 
-def _registered_twice(name: str, point: ExtensionPoint) -> _PluginError:
-    return _PluginError(name, "twice", f'plugin "{name}" already registered as "{point.interface}"')
+def _registered_twice(name: str, point: ExtensionPoint) -> _OfKind:
+    return "twice", ConstructionError(f'plugin "{name}" already registered as "{point.interface}"', plugin=name)
 
 
 def _composition_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
