@@ -68,7 +68,7 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
         )
         if self.flight_record is not None:
             app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))
-        # The server has one client, without a limit, and one scheduler.
+        # The server names its own kubeconfig; its one scheduler needs neither a rate limit nor leader election.
         configuration = app.configuration
         connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
         election = structs.replace(configuration.leader_election, leader_elect=False)

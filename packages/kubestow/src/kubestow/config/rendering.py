@@ -35,8 +35,9 @@ def rendered(value: Any) -> Any:
             for field in structs.fields(value):
                 given = getattr(value, field.name)
                 default = field.default if field.default is not msgspec.NODEFAULT else []
-                if given != default or rendered(given) not in (None, "", [], {}):
-                    fields[field.encode_name] = rendered(given)
+                item = rendered(given)
+                if given != default or item not in (None, "", [], {}):
+                    fields[field.encode_name] = item
             return fields
         case bytes():
             return base64.b64encode(value).decode()
