@@ -5,5 +5,6 @@ Nothing here does network I/O or reads the wall clock::
     cluster = Cluster.load("dump.json")
     result = Simulation(cluster, Arrivals.load("deploy.yaml", cluster=cluster)).run()
 
-:mod:`.simulated_cluster` answers the scheduler of a simulation, and :mod:`.simulation_result` is what comes of it.
+:mod:`.arrivals` reads the pods of a workload, which :mod:`.expansion` creates as controllers would.
+:mod:`.simulated_cluster` answers the scheduler, and :mod:`.simulation_result` is what comes of it.
 """

@@ -17,12 +17,12 @@ from kubestow.engine.input import kinds
 from kubestow.engine.input.admission import Admission
 from kubestow.engine.input.cluster_objects import ClusterObjects, InputSummary
 from kubestow.engine.input.documents import Problems, SourceObject, read_objects
-from kubestow.engine.input.expansion import Expansion, Replica, expand
 from kubestow.engine.input.object_defaults import with_default_class
 from kubestow.errors import InputError, InvalidObject
 from kubestow.rules.claims import ephemeral_claim, resource_claim
 from kubestow.rules.owners import generated_name, generated_suffix
 from kubestow.scheduling.events.resources import NODES, PODS
+from kubestow_lab.simulation.expansion import Expansion, Replica, expand
 from kubestow_lab.workloads import gpu, openb, openb_shapes
 from kubestow_lab.workloads.gpu import PodShape
 from kubestow_lab.workloads.workload import DURATION, Object

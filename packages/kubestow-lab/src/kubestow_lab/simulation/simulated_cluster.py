@@ -20,7 +20,6 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.engine.cluster_api.memory_api import MemoryAPI
-from kubestow.engine.cluster_api.node_metrics import NODE_METRICS_PATH, node_metrics
 from kubestow.engine.cluster_api.replacements import (
     belongs_to,
     claims_of,
@@ -34,6 +33,7 @@ from kubestow.errors import APIError
 from kubestow.scheduling.events.resources import PODS
 from kubestow.scheduling.interfaces import Clock, ObjectReference
 from kubestow_lab.simulation.arrivals import Arrival
+from kubestow_lab.simulation.node_metrics import NODE_METRICS_PATH, node_metrics
 
 
 class ArrivalListener(Protocol):

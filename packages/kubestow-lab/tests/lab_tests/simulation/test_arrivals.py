@@ -11,9 +11,9 @@ from core_tests.engine.input.manifests import Object, arrivals, cluster, contain
 from kubestow.api.apps import ReplicaSet
 from kubestow.api.resource import ResourceClaim
 from kubestow.api.storage import PersistentVolumeClaim
-from kubestow.engine.input.expansion import expand
 from kubestow.errors import InputError
 from kubestow_lab.simulation.arrivals import Arrivals
+from kubestow_lab.simulation.expansion import expand
 
 
 def names(found: Arrivals) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from kubestow.api.custom import CustomObject
 from kubestow.engine.explanation.explain import explain
-from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.engine.virtual_time import EPOCH
 from kubestow.errors import InputError
@@ -198,7 +198,7 @@ def test_tuning_reads_custom_resources(cluster: ClusterObjects) -> None:
 def test_a_cluster_made_of_another_one_has_its_time_and_custom_resources(cluster: ClusterObjects) -> None:
     derived = pickle.loads(pickle.dumps(cluster.altered(pods=())))
     assert derived.time(EPOCH) == cluster.time(EPOCH) == datetime(2026, 5, 1, tzinfo=UTC)
-    assert len(derived.custom_objects([License])) == 5
+    assert len(custom_objects(derived.custom_resources, [License])) == 5
 
 
 def test_capacity_is_asked_at_the_time_of_the_cluster(cluster: ClusterObjects) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
 
-class ReplicaSetSpec(APIObject, frozen=True):
-    """``spec`` of a ReplicaSet."""
+class WorkloadSpec(APIObject, frozen=True):
+    """``spec`` of a ReplicaSet or StatefulSet."""
 
     selector: LabelSelector | None = None
 
@@ -18,17 +18,11 @@ class ReplicaSet(APIObject, frozen=True):
     """A ReplicaSet."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: ReplicaSetSpec = ReplicaSetSpec()
-
-
-class StatefulSetSpec(APIObject, frozen=True):
-    """``spec`` of a StatefulSet."""
-
-    selector: LabelSelector | None = None
+    spec: WorkloadSpec = WorkloadSpec()
 
 
 class StatefulSet(APIObject, frozen=True):
     """A StatefulSet."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: StatefulSetSpec = StatefulSetSpec()
+    spec: WorkloadSpec = WorkloadSpec()

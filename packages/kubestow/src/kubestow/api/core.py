@@ -177,65 +177,27 @@ class EphemeralVolumeSource(APIObject, frozen=True):
     """``ephemeral`` of a volume; the name of its claim is ``<pod>-<volume>``."""
 
 
-class GCEPersistentDiskVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
+class InTreeVolumeSource(APIObject, frozen=True):
+    """``gcePersistentDisk`` and other in-tree sources of a volume: what identifies it. Each has some of the fields."""
 
-    pd_name: str = ""
     read_only: bool = False
-
-
-class AWSElasticBlockStoreVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
+    #: ``awsElasticBlockStore``, ``cinder`` and ``portworxVolume``
     volume_id: str = field(default="", name="volumeID")
-    read_only: bool = False
-
-
-class ISCSIVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
+    #: ``gcePersistentDisk``
+    pd_name: str = ""
+    #: ``azureDisk``
+    disk_name: str = ""
+    disk_uri: str = field(default="", name="diskURI")
+    #: ``azureFile``
+    share_name: str = ""
+    #: ``vsphereVolume``
+    volume_path: str = ""
+    #: ``iscsi``
     iqn: str = ""
-    read_only: bool = False
-
-
-class RBDVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
+    #: ``rbd``
     monitors: list[str] = []
     image: str = ""
     pool: str = ""
-    read_only: bool = False
-
-
-class AzureDiskVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
-    disk_name: str = ""
-    disk_uri: str = field(default="", name="diskURI")
-
-
-class AzureFileVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
-    share_name: str = ""
-
-
-class CinderVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
-    volume_id: str = field(default="", name="volumeID")
-
-
-class VsphereVirtualDiskVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
-    volume_path: str = ""
-
-
-class PortworxVolumeSource(APIObject, frozen=True):
-    """An in-tree inline volume."""
-
-    volume_id: str = field(default="", name="volumeID")
 
 
 class CSIVolumeSource(APIObject, frozen=True):
@@ -256,15 +218,15 @@ class Volume(APIObject, frozen=True):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    iscsi: ISCSIVolumeSource | None = None
-    rbd: RBDVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
+    gce_persistent_disk: InTreeVolumeSource | None = None
+    aws_elastic_block_store: InTreeVolumeSource | None = None
+    iscsi: InTreeVolumeSource | None = None
+    rbd: InTreeVolumeSource | None = None
+    azure_disk: InTreeVolumeSource | None = None
+    azure_file: InTreeVolumeSource | None = None
+    cinder: InTreeVolumeSource | None = None
+    vsphere_volume: InTreeVolumeSource | None = None
+    portworx_volume: InTreeVolumeSource | None = None
     csi: CSIVolumeSource | None = None
     image: ImageVolumeSource | None = None
 
@@ -370,6 +332,11 @@ class Pod(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for messages."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class NodeSpec(APIObject, frozen=True):

@@ -7,14 +7,13 @@ some of their fields.
 
 from __future__ import annotations
 
-from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Raw, field
 
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.meta import UNDECODABLE, invalid_object, json_decoder
 from kubestow.errors import InvalidObject
 
 MAX_SCORE = 10
@@ -138,11 +137,6 @@ def _identity(obj: Raw) -> _NameAndUID:
         raise InvalidObject(str(error)) from None
 
 
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ARRAY = msgspec.json.Decoder(list[Raw])
 #: Only values below this length are compared with ``null``; whitespace around a null is shorter than this.
@@ -152,7 +146,7 @@ _MAX_NULL_LENGTH = 16
 def read(kind: type[T], data: bytes) -> T:
     """Decode a message from JSON. Raises InvalidObject with the path of the invalid field."""
     try:
-        message: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
+        message: T = json_decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
     except UNDECODABLE:
         return _read_case_insensitive(kind, data)
     return message
@@ -164,8 +158,7 @@ def _read_case_insensitive(kind: type[T], data: bytes) -> T:
         canonical = _canonical(kind, Raw(data))
         message: T = msgspec.json.decode(msgspec.json.encode(canonical), type=kind)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        raise InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip(".")) from None
+        raise invalid_object(error) from None
     except UNDECODABLE as error:
         raise InvalidObject(f"invalid JSON: {error}") from None
     return message
@@ -184,14 +177,10 @@ def _canonical(kind: Any, data: Raw) -> Any:
         if origin is dict:
             return {key: _canonical(arguments[1], item) for key, item in _OBJECT.decode(data).items()}
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return _canonical_struct(kind, _OBJECT.decode(data))
+            given = {key.lower(): item for key, item in _OBJECT.decode(data).items()}
+            known = [field for field in msgspec.structs.fields(kind) if field.encode_name.lower() in given]
+            items = {one.encode_name: _canonical(one.type, given[one.encode_name.lower()]) for one in known}
+            return {name: item for name, item in items.items() if item is not None}
     except msgspec.ValidationError:
         pass
     return data
-
-
-def _canonical_struct(kind: type[msgspec.Struct], items: dict[str, Raw]) -> dict[str, Any]:
-    by_lower_case = {key.lower(): item for key, item in items.items()}
-    fields = ((f.encode_name, f.type, by_lower_case.get(f.encode_name.lower())) for f in msgspec.structs.fields(kind))
-    canonical = ((name, _canonical(type_, item)) for name, type_, item in fields if item is not None)
-    return {name: item for name, item in canonical if item is not None}

@@ -83,8 +83,15 @@ class LabelSelector(APIObject, frozen=True):
 
 
 @cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a type, made once."""
     return msgspec.json.Decoder(kind)
+
+
+def invalid_object(error: msgspec.ValidationError) -> InvalidObject:
+    """The error about a value of the wrong type, with the path of its field."""
+    problem, _, path = str(error).partition(" - at `")
+    return InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip("."))
 
 
 def without_nulls(value: Any) -> Any:
@@ -99,7 +106,7 @@ def without_nulls(value: Any) -> Any:
 def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
     """Decode an object of a kind from JSON. Raises InvalidObject with the path of the invalid field."""
     try:
-        decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
+        decoded: T = json_decoder(kind).decode(data)  # type: ignore[arg-type]  # classes are hashable
         return decoded
     except msgspec.ValidationError:
         pass
@@ -116,5 +123,4 @@ def convert(kind: type[T], value: Any) -> T:
     try:
         return msgspec.convert(without_nulls(value), kind)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        raise InvalidObject(problem, path=path.rstrip("`").removeprefix("$").lstrip(".")) from None
+        raise invalid_object(error) from None

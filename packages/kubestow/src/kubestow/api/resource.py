@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import field
 
-from kubestow.api.core import NodeSelector
+from kubestow.api.core import NodeSelector, Taint, Toleration
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, ObjectMeta
 
@@ -76,12 +76,8 @@ class DeviceCounterConsumption(APIObject, frozen=True):
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(APIObject, frozen=True):
+class DeviceTaint(Taint, frozen=True):
     """A taint of a device; only requests that tolerate it can allocate the device."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class Device(APIObject, frozen=True):
@@ -165,13 +161,9 @@ class DeviceClass(APIObject, frozen=True):
 # Requests ------------------------------------------------------------------------------------------------------------
 
 
-class DeviceToleration(APIObject, frozen=True):
+class DeviceToleration(Toleration, frozen=True):
     """A toleration of a device taint."""
 
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
     toleration_seconds: int | None = None
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 
+from kubestow.api.formats.names import label_value_errors, qualified_name_errors
 from kubestow.api.selectors import Requirement, Selector
 from kubestow.errors import InvalidSelector
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
-_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 _EQUALITY = {"=": "In", "==": "In", "!=": "NotIn"}
 _SET = {"in": "In", "notin": "NotIn"}
@@ -66,28 +65,19 @@ def _requirement(tokens: _Tokens) -> Requirement:
     if operator in _SET:
         return Requirement(key, _SET[operator], _values(tokens))
     if operator in _COMPARISON:
-        return Requirement(key, _COMPARISON[operator], frozenset({_bound(tokens)}))
+        bound = _value(tokens)
+        if not bound.removeprefix("-").isdecimal():
+            raise InvalidSelector("for 'Gt', 'Lt' operators, the value must be an integer")
+        return Requirement(key, _COMPARISON[operator], frozenset({bound}))
     raise InvalidSelector(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-
-
-def _bound(tokens: _Tokens) -> str:
-    bound = _value(tokens)
-    if not bound.removeprefix("-").isdecimal():
-        raise InvalidSelector("for 'Gt', 'Lt' operators, the value must be an integer")
-    return bound
 
 
 def _key(tokens: _Tokens) -> str:
     key = tokens.next()
     if key in _SYMBOLS or not key:
         raise InvalidSelector(f"unable to parse requirement: found '{key}', expected: identifier")
-    if not _KEY.fullmatch(key):
-        problem = (
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
-            " alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
-            " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-        raise InvalidSelector(f'unable to parse requirement: <nil>: Invalid value: "{key}": {problem}')
+    if errors := qualified_name_errors(key):
+        raise InvalidSelector(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(errors)}')
     return key
 
 
@@ -97,12 +87,8 @@ def _value(tokens: _Tokens) -> str:
     value = tokens.next()
     if value in _SYMBOLS:
         raise InvalidSelector(f"unable to parse requirement: found '{value}', expected: identifier")
-    if not _VALUE.fullmatch(value):
-        problem = (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
-            " start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used"
-            " for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
+    if errors := label_value_errors(value):
+        problem = "; ".join(errors)
         raise InvalidSelector(f'unable to parse requirement: values[0][]: Invalid value: "{value}": {problem}')
     return value
 

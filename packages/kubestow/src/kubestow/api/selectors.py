@@ -6,7 +6,7 @@ of pods and namespaces; node selectors (:mod:`kubestow.rules.matching`) consist 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -43,16 +43,12 @@ class Requirement:
             case "Exists":
                 return value is not None
             case "Gt" | "Lt":
-                return value is not None and self._compares(value)
+                (bound,), number = map(go_int64, self.values), go_int64(value or "")
+                if number is None or bound is None:
+                    return False
+                return number > bound if self.operator == "Gt" else number < bound
             case _:
                 return value is None
-
-    def _compares(self, value: str) -> bool:
-        (bound,) = map(go_int64, self.values)
-        number = go_int64(value)
-        if number is None or bound is None:
-            return False
-        return number > bound if self.operator == "Gt" else number < bound
 
 
 def go_int64(text: str) -> int | None:
@@ -100,14 +96,6 @@ def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(sorted(set(requirements), key=lambda r: (r.key, r.operator, sorted(r.values))))
 
 
-def _invalid_values(values: Sequence[str]) -> str:
-    """The problem of a requirement with superfluous or without values, in the words of kube-scheduler."""
-    if not values:
-        return "Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
-    found = msgspec.json.encode(values).decode()
-    return f"Invalid value: {found}: values set must be empty for exists and does not exist"
-
-
 def compile_selector(selector: LabelSelector | None) -> Selector:
     """Compile a label selector: None matches nothing, an empty selector matches everything.
 
@@ -119,7 +107,12 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
     for expression in selector.match_expressions:
         if expression.operator not in _OPERATORS:
             raise InvalidSelector(f'"{expression.operator}" is not a valid label selector operator')
-        if (expression.operator in _NEEDS_VALUES) != bool(expression.values):
-            raise InvalidSelector(_invalid_values(expression.values), path="values")
+        if expression.operator in _NEEDS_VALUES and not expression.values:
+            problem = "Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+            raise InvalidSelector(problem, path="values")
+        if expression.operator not in _NEEDS_VALUES and expression.values:
+            found = msgspec.json.encode(expression.values).decode()
+            problem = f"Invalid value: {found}: values set must be empty for exists and does not exist"
+            raise InvalidSelector(problem, path="values")
         requirements.append(Requirement(expression.key, expression.operator, frozenset(expression.values)))
     return Selector(_canonical(requirements))

@@ -6,18 +6,7 @@ or places by: CSI, and the in-tree sources that have been migrated to CSI.
 
 from __future__ import annotations
 
-from kubestow.api.core import (
-    AWSElasticBlockStoreVolumeSource,
-    AzureDiskVolumeSource,
-    AzureFileVolumeSource,
-    CinderVolumeSource,
-    GCEPersistentDiskVolumeSource,
-    NodeSelector,
-    PortworxVolumeSource,
-    ResourceList,
-    ResourceRequirements,
-    VsphereVirtualDiskVolumeSource,
-)
+from kubestow.api.core import InTreeVolumeSource, NodeSelector, ResourceList, ResourceRequirements
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.meta import APIObject, LabelSelector, ObjectMeta
 
@@ -66,13 +55,13 @@ class PersistentVolumeSpec(APIObject, frozen=True):
     claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIPersistentVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+    aws_elastic_block_store: InTreeVolumeSource | None = None
+    azure_disk: InTreeVolumeSource | None = None
+    azure_file: InTreeVolumeSource | None = None
+    cinder: InTreeVolumeSource | None = None
+    gce_persistent_disk: InTreeVolumeSource | None = None
+    portworx_volume: InTreeVolumeSource | None = None
+    vsphere_volume: InTreeVolumeSource | None = None
 
 
 class PersistentVolumeStatus(APIObject, frozen=True):

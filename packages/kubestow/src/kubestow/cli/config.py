@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from kubestow.config import ExtensionPoint, FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
+    from kubestow.config import FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
     from kubestow.framework.profile import Registry
 
 _PLUGINS = click.option(
@@ -59,15 +60,17 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
         source = _read(file)
         errors = found[file] = _errors(source, gates, registry)
         for error in errors if output == "text" else ():
-            click.echo(_located(file, error))
+            location = f"{file}:{error.line}:{error.column}" if error.line else file
+            field = f"{error.path}: " if error.path else ""
+            click.echo(f"{location}: {field}{error.message}")
         if errors and legacy.is_legacy(source):
-            click.echo(
-                f"{file}: convert it to {configuration.API_VERSION} with: kubestow config convert {file}", err=True
-            )
+            version = configuration.API_VERSION
+            click.echo(f"{file}: convert it to {version} with: kubestow config convert {file}", err=True)
         if not errors and output == "text":
             click.echo(f"{file}: valid")
     if output != "text":
-        print_data([{"file": file, "errors": list(map(_as_data, errors))} for file, errors in found.items()], output)
+        documents = ((file, [structs.asdict(error) for error in errors]) for file, errors in found.items())
+        print_data([{"file": file, "errors": errors} for file, errors in documents], output)
     return int(any(found.values()))
 
 
@@ -87,15 +90,6 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
     document = unwrap_config_map(parse_document(source))
     loaded = configuration.load(source, gates=gates)
     return [document.located(error) for error in argument_errors(loaded, registry)]
-
-
-def _located(file: str, error: FieldError) -> str:
-    location = f"{file}:{error.line}:{error.column}" if error.line else file
-    return f"{location}: {error.path}: {error.message}" if error.path else f"{location}: {error.message}"
-
-
-def _as_data(error: FieldError) -> dict[str, Any]:
-    return {"path": error.path, "message": error.message, "line": error.line, "column": error.column}
 
 
 @config.command("show")
@@ -184,8 +178,11 @@ def _read(file: str) -> bytes:
 
 def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
     """The plugins of each profile and extension point in call order, with the weights of scores."""
-    from kubestow.config import expand
+    from kubestow.config import ExtensionPoint, expand
+    from kubestow.config.configuration import Plugins
 
+    fields = (field.encode_name for field in structs.fields(Plugins))
+    in_call_order = [ExtensionPoint(name) for name in fields if name != "multiPoint"]
     points = {}
     for profile in configuration.profiles:
         expanded = expand(profile, implements)
@@ -194,7 +191,7 @@ def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -
                 {"name": plugin.name, "weight": plugin.weight} if point.scores else {"name": plugin.name}
                 for plugin in expanded[point]
             ]
-            for point in _in_call_order()
+            for point in in_call_order
         }
     return points
 
@@ -209,11 +206,3 @@ def _points_table(points: dict[str, dict[str, Any]]) -> str:
             ]
             lines.append(f"  {point + ':':<19}{', '.join(names) or '-'}")
     return "\n".join(lines) + "\n"
-
-
-def _in_call_order() -> tuple[ExtensionPoint, ...]:
-    from kubestow.config import ExtensionPoint as Point
-
-    before = (Point.PRE_ENQUEUE, Point.QUEUE_SORT, Point.PRE_FILTER, Point.FILTER, Point.POST_FILTER, Point.PRE_SCORE)
-    after = (Point.SCORE, Point.RESERVE, Point.PERMIT, Point.PRE_BIND, Point.BIND, Point.POST_BIND)
-    return (*before, *after, Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,6 @@ from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from kubestow.descheduling.descheduler_policy import DeschedulerPolicy
     from kubestow.descheduling.dry_run.loop_report import LoopReport
     from kubestow.descheduling.dry_run.rescheduling import Mode
@@ -34,12 +30,14 @@ def deschedule(flags: Flags) -> int:
     With --dry-run nothing is evicted: the report names the pods that would be, from where and why, and where the
     scheduler would put those that come back. The cluster of a dry run is a dump, or the live one of a kubeconfig.
     """
+    from kubestow.descheduling.descheduler_policy import load_policy
     from kubestow.descheduling.strategies.plugin_registry import find_plugins
+    from kubestow.files import read_file
 
     if flags["policy-config-file"] is None:
         raise InputError("--policy-config-file", "must be set")
-    registry = find_plugins(flags["plugin"])
-    policy = _policy(flags["policy-config-file"], registry)
+    registry, file = find_plugins(flags["plugin"]), flags["policy-config-file"]
+    policy = load_policy(read_file(file), registry=registry, subject=str(file))
     if flags["cluster"] and not flags["dry-run"]:
         raise InputError("--cluster", "a cluster of a file can only be descheduled with --dry-run")
     interval = flags["descheduling-interval"].nanoseconds
@@ -49,19 +47,13 @@ def deschedule(flags: Flags) -> int:
         raise InputError("--cluster", "a cluster of a file does not change, so there is no --descheduling-interval")
     if flags["now"] and not flags["cluster"]:
         raise InputError("--now", "is for a dry run with --cluster; a live cluster is descheduled at the present time")
-    if flags["cluster"]:
-        return _report(flags, _dry_run(flags, policy, registry))
-    return _run(flags, policy, registry)
-
-
-def _policy(file: Path, registry: dict[str, type[DeschedulingPlugin]]) -> DeschedulerPolicy:
-    from kubestow.descheduling.descheduler_policy import load_policy
-
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise InputError(str(file), f"cannot be read: {error.strerror}") from None
-    return load_policy(text, registry=registry, subject=str(file))
+    if not flags["cluster"]:
+        return _run(flags, policy, registry)
+    run = _dry_run(flags, policy, registry)
+    for error in run.result.errors:
+        click.echo(f"kubestow: {error}", err=True)
+    _print(flags, run)
+    return 1 if run.result.errors else 0
 
 
 # -- live --------------------------------------------------------------------------------------------------------------
@@ -73,23 +65,17 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
     The exit status is 1 if a plugin failed in the last loop.
     """
     from kubestow.cli import effective_flags
+    from kubestow.cli.ending import run_until, wait_for_signal
     from kubestow.client.leader_election import LeaseTimings
     from kubestow.client.rest.transport import RateLimit
     from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
-    from kubestow.observability import logs
 
-    logs.set_up(
-        verbosity=flags["v"],
-        json_format=flags["logging-format"] == "json",
-        by_file=flags["vmodule"],
-        split_stream=flags["log-json-split-stream" if flags["logging-format"] == "json" else "log-text-split-stream"],
-    )
+    effective_flags.set_up_logs(flags)
     lease = None
     if flags["leader-elect"]:
         if flags["leader-elect-resource-lock"] != "leases":
-            raise InputError(
-                "--leader-elect-resource-lock", f"expected leases, got {flags['leader-elect-resource-lock']}"
-            )
+            lock = flags["leader-elect-resource-lock"]
+            raise InputError("--leader-elect-resource-lock", f"expected leases, got {lock}")
         durations = (flags[f"leader-elect-{name}"] for name in ("lease-duration", "renew-deadline", "retry-period"))
         lease = LeaseOptions(
             flags["leader-elect-resource-namespace"],
@@ -122,20 +108,8 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         master=flags["master"],
         context=flags["context"],
     )
-    asyncio.run(_until_signal(running))
+    asyncio.run(run_until(running, wait_for_signal()))
     return status
-
-
-async def _until_signal(running: Coroutine[Any, Any, None]) -> None:
-    from kubestow.cli.ending import wait_for_signal
-
-    task, stopping = asyncio.create_task(running), asyncio.create_task(wait_for_signal())
-    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if task.done():
-        task.result()
-    task.cancel()
-    await asyncio.wait((task,))
 
 
 # -- dry run -----------------------------------------------------------------------------------------------------------
@@ -199,13 +173,6 @@ def _seed(text: str) -> int:
         return int(text)
     except ValueError:
         raise InputError("--seed", f'expected an integer, got "{text}"') from None
-
-
-def _report(flags: Flags, run: LoopReport) -> int:
-    for error in run.result.errors:
-        click.echo(f"kubestow: {error}", err=True)
-    _print(flags, run)
-    return 1 if run.result.errors else 0
 
 
 def _print(flags: Flags, run: LoopReport) -> None:

@@ -11,20 +11,15 @@ from kubestow.cli.flag_values import BOOL, DURATION, FLOAT, INT, PATH, STRING, S
 from kubestow.cli.scheduler_flags import SECTIONS, Flag, FlagCatalog
 from kubestow.config import Duration
 
-
-def _seconds(seconds: int) -> Duration:
-    return Duration.of(seconds=seconds)
-
-
 _IGNORED = "Accepted and ignored."
 #: Flags whose defaults are not kube-scheduler's.
 _DEFAULTS = {
     "secure-port": 10258,
     "authorization-always-allow-paths": ("/healthz", "/readyz", "/livez", "/metrics"),
     "leader-elect": False,
-    "leader-elect-lease-duration": _seconds(137),
-    "leader-elect-renew-deadline": _seconds(107),
-    "leader-elect-retry-period": _seconds(26),
+    "leader-elect-lease-duration": Duration.of(seconds=137),
+    "leader-elect-renew-deadline": Duration.of(seconds=107),
+    "leader-elect-retry-period": Duration.of(seconds=26),
     "leader-elect-resource-name": "descheduler",
 }
 

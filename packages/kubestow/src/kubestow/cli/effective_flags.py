@@ -17,10 +17,11 @@ from msgspec import structs
 from kubestow import config
 from kubestow.cli.flag_command import Flags
 from kubestow.errors import ConfigurationError, InputError
-from kubestow.files import write_private
+from kubestow.files import read_file, write_private
 from kubestow.flight_record.writer import DEFAULT_SIZE, parse_size
 from kubestow.http.tls import CIPHER_SUITES, TLSOptions
 from kubestow.log_fields import fields
+from kubestow.observability import logs
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
@@ -65,8 +66,10 @@ def configured(
         connection = structs.replace(configuration.client_connection, **_overrides(flags, _CONNECTION))
         result = structs.replace(result, client_connection=connection, **_overrides(flags, _TOP_LEVEL))
     else:
-        _warn_about_ignored(flags, configuration)
         connection = configuration.client_connection
+        for name in sorted(flags.changed & {*_CONNECTION, *_TOP_LEVEL}):
+            if name != "kubeconfig" or connection.kubeconfig:
+                _log.warning("Flag is ignored because --config is set", extra=fields(flag=f"--{name}"))
         kubeconfig = connection.kubeconfig or str(flags["kubeconfig"])
         result = structs.replace(result, client_connection=structs.replace(connection, kubeconfig=kubeconfig))
     errors = config.validate(result, gates)
@@ -79,10 +82,11 @@ def _overrides(flags: Flags, fields_of: dict[str, str]) -> dict[str, Any]:
     return {field: flags[name] for name, field in fields_of.items() if name in flags.changed}
 
 
-def _warn_about_ignored(flags: Flags, configuration: config.KubeSchedulerConfiguration) -> None:
-    for name in sorted(flags.changed & {*_CONNECTION, *_TOP_LEVEL}):
-        if name != "kubeconfig" or configuration.client_connection.kubeconfig:
-            _log.warning("Flag is ignored because --config is set", extra=fields(flag=f"--{name}"))
+def set_up_logs(flags: Flags) -> None:
+    """Log in the format and with the verbosity of the flags."""
+    as_json = flags["logging-format"] == "json"
+    split = flags["log-json-split-stream" if as_json else "log-text-split-stream"]
+    logs.set_up(verbosity=flags["v"], json_format=as_json, by_file=flags["vmodule"], split_stream=split)
 
 
 def feature_gates(flags: Flags) -> str:
@@ -127,9 +131,7 @@ def _manifest(file: Path | None) -> dict[str, str]:
         return {}
     subject = str(file)
     try:
-        content = yaml.safe_load(file.read_bytes())
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror}") from None
+        content = yaml.safe_load(read_file(file))
     except yaml.YAMLError as error:
         raise InputError(subject, f"invalid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
@@ -196,16 +198,11 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
 def write_configuration(configuration: config.KubeSchedulerConfiguration, file: Path) -> None:
     """Write the effective configuration as v1 YAML, keys of extenders included, with mode 0600. Raises InputError."""
     text = yaml.safe_dump(config.render(configuration), sort_keys=False).encode()
-    if file.exists() and not file.is_file():
-        _write_to_device(file, text)
+    if file.exists() and not file.is_file():  # a terminal or pipe, such as /dev/stdout
+        try:
+            file.write_bytes(text)
+        except OSError as error:
+            raise InputError(str(file), f"cannot be written: {error.strerror}") from None
     else:
         write_private(file, text)
     _log.info("Wrote configuration", extra=fields(file=str(file)))
-
-
-def _write_to_device(file: Path, text: bytes) -> None:
-    """Write to a terminal or pipe, such as /dev/stdout."""
-    try:
-        file.write_bytes(text)
-    except OSError as error:
-        raise InputError(str(file), f"cannot be written: {error.strerror}") from None

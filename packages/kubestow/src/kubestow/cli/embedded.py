@@ -26,7 +26,7 @@ import msgspec
 from msgspec import structs
 
 from kubestow import gc_tuning
-from kubestow.cli.ending import wait_for_signal
+from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 from kubestow.log_fields import fields
 from kubestow.process import stop_process
@@ -64,14 +64,16 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
         from kubestow.cli.scheduler_app import SchedulerApp
 
         app = SchedulerApp.create(
-            plugin_references=self.plugins,
-            source=self.config_file,
-            feature_gates=self.feature_gates,
-            seed=self.seed,
+            plugin_references=self.plugins, source=self.config_file, feature_gates=self.feature_gates, seed=self.seed
         )
         if self.flight_record is not None:
             app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))
-        return _for_embedded_server(app)
+        # The server names its own kubeconfig; its one scheduler needs neither a rate limit nor leader election.
+        configuration = app.configuration
+        connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
+        election = structs.replace(configuration.leader_election, leader_elect=False)
+        configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
+        return replace(app, configuration=configuration)
 
     def suits_own_process(self) -> bool:
         """Whether a process of its own is better: with a second CPU, unless a debugger may stop in a plugin."""
@@ -127,15 +129,6 @@ async def run_in_process(app: SchedulerApp, files: SchedulerFiles, on_ready: OnR
     await app.run(
         kubeconfig=files.kubeconfig, master="", on_ready=lambda scheduler: on_ready(ReadyScheduler.of(scheduler))
     )
-
-
-def _for_embedded_server(app: SchedulerApp) -> SchedulerApp:
-    """Ignore the configured kubeconfig, and disable the client rate limit and leader election."""
-    configuration = app.configuration
-    connection = structs.replace(configuration.client_connection, kubeconfig="", qps=-1.0)
-    election = structs.replace(configuration.leader_election, leader_elect=False)
-    configuration = structs.replace(configuration, client_connection=connection, leader_election=election)
-    return replace(app, configuration=configuration)
 
 
 # The parent
@@ -262,16 +255,7 @@ async def _schedule(app: SchedulerApp, reports: int) -> None:
     if not line:
         return
     files = msgspec.json.decode(line, type=SchedulerFiles)
-    scheduling = asyncio.create_task(run_in_process(app, files, lambda scheduler: _report(scheduler, reports)))
-    parent = asyncio.create_task(reader.read())
-    try:
-        await asyncio.wait((scheduling, parent), return_when=asyncio.FIRST_COMPLETED)
-        if scheduling.done():
-            await scheduling
-    finally:
-        parent.cancel()
-        scheduling.cancel()
-        await asyncio.gather(scheduling, return_exceptions=True)
+    await run_until(run_in_process(app, files, lambda scheduler: _report(scheduler, reports)), reader.read())
 
 
 def _report(report: StartRefusal | ReadyScheduler | None, reports: int) -> None:

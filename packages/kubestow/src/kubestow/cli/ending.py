@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
 
 import click
 
@@ -48,3 +48,23 @@ async def wait_for_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()
+
+
+async def run_until(
+    running: Coroutine[Any, Any, None], *endings: Coroutine[Any, Any, object], seconds: float | None = None
+) -> None:
+    """Run a coroutine until it ends, another one does, or for some seconds; then all are cancelled.
+
+    Raises what the coroutine raises.
+    """
+    import asyncio
+
+    task, *others = (asyncio.create_task(program) for program in (running, *endings))
+    try:
+        await asyncio.wait((task, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
+        for one in (task, *others):
+            one.cancel()
+        await asyncio.gather(task, *others, return_exceptions=True)

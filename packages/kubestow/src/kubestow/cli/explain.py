@@ -55,7 +55,12 @@ def explain(
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
-    comparison = None if versus is None else _compare(found, node, versus)
+    comparison = None
+    if versus is not None:
+        one = node or found.bound_to or next((best.node for best in found.best(1)), "")
+        if not one:
+            raise click.UsageError("--versus needs --node, because the pod has no node and fits on none")
+        comparison = found.compare(one, versus)
     for form, target in outputs:
         if form == "html":
             from kubestow.engine.explanation.explanation_report import explanation_report
@@ -71,11 +76,3 @@ def explain(
 
 def _with_comparison(found: Explanation, comparison: NodeComparison) -> dict[str, Any]:
     return found.document() | {"comparison": comparison.document()}
-
-
-def _compare(found: Explanation, node: str | None, versus: str) -> NodeComparison:
-    """The given node, the pod's, or the best one, and another one. Raises InputError for an unknown node."""
-    one = node or found.bound_to or next((best.node for best in found.best(1)), "")
-    if not one:
-        raise click.UsageError("--versus needs --node, because the pod has no node and fits on none")
-    return found.compare(one, versus)

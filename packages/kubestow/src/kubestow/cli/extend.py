@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.ending import wait_for_signal
+from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import is_loopback
 
 if TYPE_CHECKING:
@@ -72,20 +71,23 @@ def extend(
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
     from kubestow.extender.extender_app import server_tls
+    from kubestow.extender.profile_extender import config_snippet
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
         raise click.UsageError("--bind-pods requires --cache: binding needs a connection to the API server")
-    app = _build(
-        plugins, config_file, profile_name, node_cache_capable=cache, binds=bind_pods, gates_text=feature_gates
-    )
+    app = _build(plugins, config_file, profile_name, cache=cache, binds=bind_pods, gates_text=feature_gates)
     tls = server_tls(tls_cert_file, tls_private_key_file, client_ca_file)
     if not is_loopback(bind_address) and not client_ca_file:
         click.echo("warning: reachable from other machines: all clients have full access", err=True)
 
     def print_snippet(actual_port: int) -> None:
         host = f"[{bind_address}]" if ":" in bind_address else bind_address
-        _print_snippet(app, url or f"{'https' if tls else 'http'}://{host}:{actual_port}")
+        prefix = url or f"{'https' if tls else 'http'}://{host}:{actual_port}"
+        click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
+        click.echo(config_snippet(app.capabilities, prefix))
+        if names := ", ".join(app.partially_served()):
+            click.echo(f"warning: only Filter and Score of these plugins are served: {names}", err=True)
 
     running = app.run(
         host=bind_address,
@@ -97,17 +99,12 @@ def extend(
         on_listening=print_snippet,
         on_ready=lambda: click.echo("ready"),
     )
-    asyncio.run(_until_interrupted(running))
+    asyncio.run(run_until(running, wait_for_signal()))
+    click.echo("stopped")
 
 
 def _build(
-    plugins: tuple[str, ...],
-    config_file: Path | None,
-    profile_name: str,
-    *,
-    node_cache_capable: bool,
-    binds: bool,
-    gates_text: str,
+    plugins: tuple[str, ...], config_file: Path | None, profile_name: str, *, cache: bool, binds: bool, gates_text: str
 ) -> ExtenderApp:
     """Build the extender. Raises InputError."""
     from kubestow import config
@@ -130,28 +127,6 @@ def _build(
         registry,
         gates,
         pod_group_apis=find_pod_group_apis(),
-        node_cache_capable=node_cache_capable,
+        node_cache_capable=cache,
         binds=binds,
     )
-
-
-def _print_snippet(app: ExtenderApp, url: str) -> None:
-    from kubestow.extender.profile_extender import config_snippet
-
-    click.echo(f"serving {', '.join(app.capabilities.verbs)}; add to the configuration of kube-scheduler:\n")
-    click.echo(config_snippet(app.capabilities, url))
-    if app.partially_served():
-        names = ", ".join(app.partially_served())
-        click.echo(f"warning: only Filter and Score of these plugins are served: {names}", err=True)
-
-
-async def _until_interrupted(running: Coroutine[Any, Any, None]) -> None:
-    serving = asyncio.create_task(running)
-    stopping = asyncio.create_task(wait_for_signal())
-    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if serving.done():
-        serving.result()
-    serving.cancel()
-    await asyncio.wait((serving,))
-    click.echo("stopped")

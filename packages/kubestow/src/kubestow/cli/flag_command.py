@@ -33,7 +33,11 @@ class Flags:
         by_name = catalog.by_name
         values = {name: flag.default for name, flag in by_name.items()}
         for name, texts in arguments.items():
-            values[name] = _parse(by_name[name], texts)
+            try:
+                values[name] = by_name[name].type.parse(texts)
+            except ValueError as error:
+                problem = f"invalid argument {_quoted(texts[-1])}: expected {error}"
+                raise InputError(f"--{name}", problem) from None
         return cls(values, frozenset(arguments), catalog)
 
     def __getitem__(self, name: str) -> Any:
@@ -44,13 +48,6 @@ class Flags:
         return {name: self.catalog.by_name[name].type.format(value) for name, value in self.values.items()}
 
 
-def _parse(flag: Flag, texts: Sequence[str]) -> Any:
-    try:
-        return flag.type.parse(texts)
-    except ValueError as error:
-        raise InputError(f"--{flag.name}", f"invalid argument {_quoted(texts[-1])}: expected {error}") from None
-
-
 class FlagCommand(click.Command):
     """Calls its function with :class:`Flags`; invalid flags, and invalid files that they name, exit with status 1."""
 
@@ -58,13 +55,18 @@ class FlagCommand(click.Command):
         self._catalog = catalog
         settings = {"allow_extra_args": True, "help_option_names": ["-h", "--help"]}
         super().__init__(name, context_settings=settings, **options)
-        self.params += [*map(_option, catalog.by_name.values()), version_option()]
+        for flag in catalog.by_name.values():
+            short = [f"-{flag.short}"] if flag.short and flag.short != flag.name else []
+            self.params.append(click.Option([f"--{flag.name}", *short, _parameter(flag)], multiple=True))
+        self.params.append(version_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             rest = super().parse_args(ctx, [_to_click_syntax(argument, self._catalog) for argument in args])
         except click.NoSuchOption as error:
-            raise FlagError(_unknown(error, self._catalog)) from None
+            name, instead = error.option_name, self._catalog.removed.get(error.option_name.removeprefix("--"))
+            removed = f"{name}: {self._catalog.program} no longer has this flag: {instead}"
+            raise FlagError(usage_error_text(error) if instead is None else removed) from None
         except click.UsageError as error:
             raise FlagError(usage_error_text(error)) from None
         if ctx.args:
@@ -112,11 +114,6 @@ class FlagError(click.ClickException):
     exit_code = 1
 
 
-def _option(flag: Flag) -> click.Option:
-    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short and flag.short != flag.name else [])]
-    return click.Option([*names, _parameter(flag)], multiple=True)
-
-
 def _parameter(flag: Flag) -> str:
     return "flag_" + flag.name.replace("-", "_")
 
@@ -139,13 +136,6 @@ def _to_click_syntax(argument: str, catalog: FlagCatalog) -> str:
     if argument.startswith("-v"):
         return f"--v={argument[2:].removeprefix('=')}" if argument != "-v" else "--v"
     return argument
-
-
-def _unknown(error: click.NoSuchOption, catalog: FlagCatalog) -> str:
-    instead = catalog.removed.get(error.option_name.removeprefix("--"))
-    if instead is None:
-        return usage_error_text(error)
-    return f"{error.option_name}: {catalog.program} no longer has this flag: {instead}"
 
 
 def _quoted(text: str) -> str:

@@ -42,25 +42,26 @@ def _bool(text: str) -> bool:
     return text in _TRUE
 
 
-def _int(text: str) -> int:
-    try:
-        return int(text, 10)
-    except ValueError:
-        raise ValueError("an integer") from None
+def _expecting(expected: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser that describes what it expects, if ``parse`` raises ValueError."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError:
+            raise ValueError(expected) from None
+
+    return parsed
+
+
+_int = _expecting("an integer", int)
 
 
 def _port(text: str) -> int:
-    port = _int(text)
+    port: int = _int(text)
     if not 0 <= port <= 65535:
         raise ValueError("a number between 0 and 65535, where 0 disables the secure port")
     return port
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("a number") from None
 
 
 def _duration(text: str) -> Duration:
@@ -70,19 +71,8 @@ def _duration(text: str) -> Duration:
         raise ValueError(f'a duration such as "1m30s" ({error})') from None
 
 
-def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise ValueError("an IP address") from None
-
-
 def _strings(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for text in texts for part in text.split(",") if part)
-
-
-def _ints(texts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(_int(part) for part in _strings(texts))
 
 
 def _map(texts: Sequence[str]) -> dict[str, str]:
@@ -110,10 +100,6 @@ def _split_pairs(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _sni(texts: Sequence[str]) -> tuple[SNICertificate, ...]:
-    return tuple(_sni_pair(text) for text in texts)
-
-
 def _sni_pair(text: str) -> SNICertificate:
     files, _, names = text.partition(":")
     certificate, comma, key = files.partition(",")
@@ -126,22 +112,22 @@ def _listed(values: Sequence[Any]) -> str:
     return "[" + ",".join(map(str, values)) + "]"
 
 
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
-
-
 STRING = FlagType("string", _last(str))
-PATH = FlagType("string", _last(_path), lambda path: "" if path is None else str(path))
+PATH = FlagType("string", _last(lambda text: Path(text) if text else None), lambda path: str(path or ""))
 BOOL = FlagType("", _last(_bool), lambda value: str(value).lower())
 INT = FlagType("int", _last(_int))
 PORT = FlagType("int", _last(_port))
-FLOAT = FlagType("float", _last(_float), lambda value: f"{value:g}")
+FLOAT = FlagType("float", _last(_expecting("a number", float)), lambda value: f"{value:g}")
 DURATION = FlagType("duration", _last(_duration))
-ADDRESS = FlagType("ip", _last(_address))
+ADDRESS = FlagType("ip", _last(_expecting("an IP address", lambda text: str(ipaddress.ip_address(text)))))
 STRINGS = FlagType("strings", _strings, _listed)
-INTS = FlagType("ints", _ints, _listed)
+INTS = FlagType("ints", lambda texts: tuple(map(_int, _strings(texts))), _listed)
 MAP = FlagType("mapStringString", _map, lambda pairs: ",".join(f"{name}={value}" for name, value in pairs.items()))
-SNI = FlagType("namedCertKey", _sni, lambda pairs: _listed([f"{pair.certificate},{pair.key}" for pair in pairs]))
+SNI = FlagType(
+    "namedCertKey",
+    lambda texts: tuple(map(_sni_pair, texts)),
+    lambda pairs: _listed([f"{pair.certificate},{pair.key}" for pair in pairs]),
+)
 
 
 def one_of(*choices: str, name: str = "string") -> FlagType:

@@ -83,13 +83,10 @@ connection_options = grouped_options("connection", ClusterConnection, CONNECTION
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterInput:
+class ClusterInput(ClusterConnection):
     """The files of a cluster, or where a live one is."""
 
-    clusters: tuple[str, ...]
-    kubeconfig: str
-    context: str
-    master: str
+    clusters: tuple[str, ...] = ()
 
     def read(self, *, strict: bool = False) -> ClusterObjects:
         """The cluster; problems of the input are printed on standard error.
@@ -98,10 +95,9 @@ class ClusterInput:
         """
         from kubestow.engine.input.cluster_objects import ClusterObjects
 
-        connection = ClusterConnection(self.kubeconfig, self.context, self.master)
-        if self.clusters and connection.is_given:
+        if self.clusters and self.is_given:
             raise click.UsageError("--cluster excludes --kubeconfig, --context and --master")
-        cluster = ClusterObjects.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(connection)
+        cluster = ClusterObjects.load(*self.clusters, strict=strict) if self.clusters else fetch_cluster(self)
         if cluster.summary.problems:
             print_input("cluster", cluster.summary)
         return cluster
@@ -228,15 +224,14 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
     """List the objects of a cluster, as :func:`fetch_cluster` does."""
     import asyncio
 
-    return asyncio.run(_fetch(connection))
-
-
-async def _fetch(connection: ClusterConnection) -> LiveObjects:
     from kubestow.client.rest.transport import Transport
     from kubestow.process import WallClock
 
-    async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-        return await list_objects(transport)
+    async def fetch() -> LiveObjects:
+        async with Transport(await connection.credentials(), clock=WallClock()) as transport:
+            return await list_objects(transport)
+
+    return asyncio.run(fetch())
 
 
 async def list_objects(transport: Transport) -> LiveObjects:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
-from kubestow.cli.ending import bad_input_is_status_1, wait_for_signal
+from kubestow.cli.ending import bad_input_is_status_1, run_until, wait_for_signal
 from kubestow.cli.inputs import (
     ClusterConnection,
     PodName,
@@ -60,12 +60,12 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     explanation = explain(found.cluster(str(connection)), str(pod), options)
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
-    print_result(lambda: _without_nodes(explanation.document()), "\n".join(explanation.summary()), output)
+
+    def document() -> dict[str, Any]:
+        return {key: value for key, value in explanation.document().items() if key != "byNode"}
+
+    print_result(document, "\n".join(explanation.summary()), output)
     return 0
-
-
-def _without_nodes(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key != "byNode"}
 
 
 async def _read(connection: ClusterConnection, namespace: str, name: str) -> dict[str, Any] | LiveObjects:
@@ -148,8 +148,6 @@ def snapshot(connection: ClusterConnection, output: str) -> int:
 
 def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     """A List of all objects, one per line, and their numbers by kind."""
-    import msgspec
-
     from kubestow.engine.input.documents import Problems, parse_objects
     from kubestow.engine.input.redaction import redacted
 
@@ -221,15 +219,8 @@ async def _record(
     recorder = ClusterRecorder(writer, WallClock(), with_custom(api.kind for api in find_pod_group_apis()))
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         await client.wait_for_api_server()
-        stopped = asyncio.create_task(wait_for_signal())
-        recording = asyncio.create_task(recorder.run(client))
         try:
-            await asyncio.wait((stopped, recording), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if recording.done():
-                recording.result()
+            await run_until(recorder.run(client), wait_for_signal(), seconds=seconds)
         finally:
-            for task in (stopped, recording):
-                task.cancel()
-            await asyncio.gather(stopped, recording, return_exceptions=True)
             writer.close(recorder.journal.dropped)
     return dict(recorder.events), recorder.journal.dropped

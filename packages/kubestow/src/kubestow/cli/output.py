@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -21,14 +21,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def output_option(*formats: str) -> Callable[[_Command], _Command]:
     """Add ``-o``/``--output``, which the command gets as ``output``; the first of ``formats`` is the default."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Output format.",
-    )
+    choice = click.Choice(formats)
+    return click.option("-o", "--output", type=choice, default=formats[0], show_default=True, help="Output format.")
 
 
 def print_data(data: Any, output: str) -> None:
@@ -53,12 +47,9 @@ class OutputForms(click.ParamType):  # type: ignore[type-arg]
         form, equals, target = value.partition("=")
         known = form in self._texts or (target and form in (*self._files, *self._folders))
         if not known or bool(equals) != bool(target):
-            self._refuse(value, param, ctx)
+            targets = (*(f"{name}=FILE" for name in self._files), *(f"{name}=FOLDER" for name in self._folders))
+            self.fail(f"{value!r} is not one of {', '.join((*self._texts, *targets))}", param, ctx)
         return form, target
-
-    def _refuse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
-        targets = (*(f"{name}=FILE" for name in self._files), *(f"{name}=FOLDER" for name in self._folders))
-        self.fail(f"{value!r} is not one of {', '.join((*self._texts, *targets))}", param, ctx)
 
 
 def emit(text: str, target: str) -> None:

@@ -38,15 +38,8 @@ def run_scheduler(
     ``on_ready`` is called when scheduling begins.
     """
     from kubestow.cli import effective_flags
-    from kubestow.observability import logs
 
-    split = flags["log-json-split-stream" if flags["logging-format"] == "json" else "log-text-split-stream"]
-    logs.set_up(
-        verbosity=flags["v"],
-        json_format=flags["logging-format"] == "json",
-        by_file=flags["vmodule"],
-        split_stream=split,
-    )
+    effective_flags.set_up_logs(flags)
     app = _scheduler_app(flags, plugins, source)
     if flags["write-config-to"] is not None:
         effective_flags.write_configuration(app.configuration, flags["write-config-to"])
@@ -59,9 +52,12 @@ def run_scheduler(
         _log.info("Scheduling", extra=fields(nodes=nodes, profiles=profiles))
         on_ready(scheduler)
 
+    def new_leader(identity: str) -> None:
+        _log.info("New leader elected", extra=fields(identity=identity))
+
     kubeconfig = app.configuration.client_connection.kubeconfig
     where = {"kubeconfig": kubeconfig, "master": flags["master"], "context": flags["context"]}
-    app.run_on_new_loop(app.run(**where, on_ready=ready, on_new_leader=_log_leader))
+    app.run_on_new_loop(app.run(**where, on_ready=ready, on_new_leader=new_leader))
     _log.info("Stopped")
 
 
@@ -92,8 +88,3 @@ def _scheduler_app(
     )
     configuration = effective_flags.configured(app.configuration, flags, app.gates)
     return replace(app, configuration=configuration, options=options)
-
-
-def _log_leader(identity: str) -> None:
-
-    _log.info("New leader elected", extra=fields(identity=identity))

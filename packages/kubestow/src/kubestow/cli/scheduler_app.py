@@ -132,13 +132,9 @@ class SchedulerApp:
         raw_objects = RawObjectCache.for_extenders(extender_settings)
         http_extenders = _http_extenders(extender_settings, raw_objects)
         _log.info("Starting kubestow", extra=fields(version=VERSION, kubernetes=KUBERNETES_VERSION))
-        if self.gates.without_effect:
-            gates = ", ".join(self.gates.without_effect)
-            _log.warning(
-                "Feature gates are enabled but not implemented, so they have no effect: %s",
-                gates,
-                extra=fields(gates=gates),
-            )
+        if gates := ", ".join(self.gates.without_effect):
+            problem = "Feature gates are enabled but not implemented, so they have no effect: %s"
+            _log.warning(problem, gates, extra=fields(gates=gates))
         loop = type(asyncio.get_running_loop())
         settings = {"python": platform.python_version(), "platform": platform.platform()}
         _log.info("Python settings", extra=fields(**settings, eventLoop=f"{loop.__module__}.{loop.__qualname__}"))
@@ -204,13 +200,8 @@ class SchedulerApp:
 
             component = ComponentInfo(self.configuration, self.gates, options.flags)
             routes = SchedulerRoutes(component, observability, clock)
-            server = SecureServer(
-                options.serving,
-                routes.mux(),
-                observability.metrics,
-                clock=clock,
-                before_stop=routes.dashboard.close,
-            )
+            mux, metrics, close = routes.mux(), observability.metrics, routes.dashboard.close
+            server = SecureServer(options.serving, mux, metrics, clock=clock, before_stop=close)
             await stack.enter_async_context(server)
         if options.dashboard_socket is not None:
             # Imported here because few schedulers have one.

@@ -245,6 +245,3 @@ REMOVED: Mapping[str, str] = {
 
 RUN = FlagCatalog("kube-scheduler", SECTIONS, REMOVED)
 """The flags of ``kubestow run``."""
-
-BY_NAME: Mapping[str, Flag] = RUN.by_name
-"""The flags of ``kubestow run`` by name."""

@@ -15,29 +15,18 @@ from kubestow.api.formats.duration import Duration
 from kubestow.config.configuration import (
     API_VERSION,
     KIND,
-    ClientConnectionConfiguration,
     Extender,
-    ExtenderManagedResource,
     ExtenderTLSConfig,
     ExtensionPoint,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LeaderElectionConfiguration,
-    PluginConfig,
     PluginEntry,
-    Plugins,
-    PluginSet,
 )
-from kubestow.config.defaults import default_plugins, merge_plugins
+from kubestow.config.defaults import default_plugins
 from kubestow.config.diagnosis import diagnose
-from kubestow.config.expansion import (
-    EnabledPlugin,
-    Implements,
-    apply_ignored_resources,
-    construction_errors,
-    expand,
-)
-from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, FeatureSpec, Stage
+from kubestow.config.expansion import Implements, apply_ignored_resources, construction_errors, expand
+from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, Stage
 from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import render
@@ -47,24 +36,17 @@ __all__ = [
     "API_VERSION",
     "FEATURE_SPECS",
     "KIND",
-    "ClientConnectionConfiguration",
     "Duration",
-    "EnabledPlugin",
     "Extender",
-    "ExtenderManagedResource",
     "ExtenderTLSConfig",
     "ExtensionPoint",
     "FeatureGates",
-    "FeatureSpec",
     "FieldError",
     "Implements",
     "KubeSchedulerConfiguration",
     "KubeSchedulerProfile",
     "LeaderElectionConfiguration",
-    "PluginConfig",
     "PluginEntry",
-    "PluginSet",
-    "Plugins",
     "Source",
     "Stage",
     "apply_ignored_resources",
@@ -75,7 +57,6 @@ __all__ = [
     "diagnose",
     "expand",
     "load",
-    "merge_plugins",
     "render",
     "validate",
 ]

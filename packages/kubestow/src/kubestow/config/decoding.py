@@ -72,7 +72,7 @@ class Decoder:
         for name, item in data.items():
             if name not in known:
                 self._unknown(path, str(name), list(known))
-            elif item is not None or _rejects_null(known[name].type):
+            elif item is not None or getattr(known[name].type, "cls", None) is Duration:  # which must not be null
                 value = self._value(item, known[name].type, child(path, name))
                 if value is not _INVALID:
                     values[known[name].name] = value
@@ -174,8 +174,3 @@ def describe_value(data: Any) -> str:
 @cache
 def _type_info(kind: type[msgspec.Struct]) -> inspect.Type:
     return inspect.type_info(kind)
-
-
-def _rejects_null(kind: inspect.Type) -> bool:
-    """Whether null is an error for a field of this type: only for a required duration."""
-    return isinstance(kind, inspect.StructType) and kind.cls is Duration

@@ -33,7 +33,6 @@ from kubestow.config.plugin_args import (
     DynamicResourcesArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PluginArgs,
     PodTopologySpreadArgs,
     ResourceSpec,
     UtilizationShapePoint,
@@ -107,10 +106,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 
 T = TypeVar("T", ClientConnectionConfiguration, LeaderElectionConfiguration)
 
-_FREE_CAPACITY_SHAPE = (
-    UtilizationShapePoint(utilization=0, score=10),
-    UtilizationShapePoint(utilization=100, score=0),
-)
+_FREE_CAPACITY_SHAPE = (UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0))
 
 
 def set_data_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,19 +163,14 @@ def _default_args(args: Any, gates: FeatureGates) -> Any:
             return structs.replace(args, defaulting_type="System")
         case VolumeBindingArgs() if not args.shape and gates.enabled("StorageCapacityScoring"):
             return structs.replace(args, shape=_FREE_CAPACITY_SHAPE)
-        case DynamicResourcesArgs():
-            return _default_timeouts(args, gates)
+        case DynamicResourcesArgs(filter_timeout=filter_timeout, binding_timeout=binding_timeout):
+            if filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
+                filter_timeout = Duration.of(seconds=10)
+            if binding_timeout is None and gates.enabled("DRADeviceBindingConditions"):
+                binding_timeout = Duration.of(seconds=600)
+            return structs.replace(args, filter_timeout=filter_timeout, binding_timeout=binding_timeout)
     return args
 
 
 def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     return tuple(structs.replace(r, weight=r.weight or 1) for r in resources) or CPU_AND_MEMORY
-
-
-def _default_timeouts(args: DynamicResourcesArgs, gates: FeatureGates) -> PluginArgs:
-    filter_timeout, binding_timeout = args.filter_timeout, args.binding_timeout
-    if filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
-        filter_timeout = Duration.of(seconds=10)
-    if binding_timeout is None and gates.enabled("DRADeviceBindingConditions"):
-        binding_timeout = Duration.of(seconds=600)
-    return structs.replace(args, filter_timeout=filter_timeout, binding_timeout=binding_timeout)

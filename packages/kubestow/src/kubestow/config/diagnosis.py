@@ -48,18 +48,12 @@ def diagnose(
     except DocumentError:
         return staged
     data = document.data
-    if not _is_meant_as_configuration(data):
+    if not isinstance(data, Mapping) or data.get("kind") not in (None, "", KIND):
+        return staged
+    if data.get("apiVersion") in LEGACY_VERSIONS:
         return staged
     errors = [document.located(error) for error in _errors(document, data, gates, implements)]
     return sorted(dict.fromkeys(errors), key=lambda error: (error.line or 0, error.column or 0)) or staged
-
-
-def _is_meant_as_configuration(data: Any) -> bool:
-    return (
-        isinstance(data, Mapping)
-        and data.get("kind") in (None, "", KIND)
-        and data.get("apiVersion") not in LEGACY_VERSIONS
-    )
 
 
 def _errors(
@@ -78,39 +72,27 @@ def _errors(
     yield from field_errors
     if implements is not None:
         invalid_paths |= {error.path for error in field_errors}
-        yield from _plugin_errors(decoded, configuration, implements, invalid_paths)
-
-
-def _plugin_errors(
-    decoded: KubeSchedulerConfiguration,
-    configuration: KubeSchedulerConfiguration,
-    implements: Implements,
-    invalid_paths: set[str],
-) -> Iterator[FieldError]:
-    """Errors of building a scheduler, at what the text has of the plugin; ``decoded`` has no defaults."""
-    for error in plugin_errors(configuration, implements):
-        for found in _located(decoded, error):
-            if _is_independent(found.path or "profiles", invalid_paths):
-                yield found
+        for error in plugin_errors(configuration, implements):
+            for found in _located(decoded, error):
+                if _is_independent(found.path or "profiles", invalid_paths):
+                    yield found
 
 
 def _located(decoded: KubeSchedulerConfiguration, error: ConstructionError) -> Iterator[FieldError]:
-    """An error of building a scheduler at its path; one of several arguments as an error of each."""
+    """An error of building a scheduler, at what the text has of the plugin; one of several arguments, at each.
+
+    ``decoded`` has no defaults. Of several arguments of a plugin the last ones count.
+    """
     if error.profile is None:
         yield FieldError("", error.message)
         return
-    arguments = _arguments(decoded, error.profile, error.plugin)
+    configs = decoded.profiles[error.profile].plugin_config
+    given = [index for index, one in enumerate(configs) if one.name == error.plugin and one.args is not None]
+    arguments = f"profiles[{error.profile}].pluginConfig[{given[-1]}].args" if given else ""
     if not error.details or not arguments:
         yield FieldError(_entry(decoded, error.profile, error.plugin), error.message)
     for detail in error.details if arguments else ():
         yield FieldError(child(arguments, detail.path), detail.message)
-
-
-def _arguments(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> str:
-    """The path of the arguments of a plugin that count, the last of several; empty if the text has none."""
-    configs = decoded.profiles[profile].plugin_config
-    indices = [index for index, found in enumerate(configs) if found.name == plugin and found.args is not None]
-    return f"profiles[{profile}].pluginConfig[{indices[-1]}].args" if indices else ""
 
 
 def _entry(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> str:
@@ -128,15 +110,13 @@ def _entry(decoded: KubeSchedulerConfiguration, profile: int, plugin: str) -> st
 
 
 def _is_independent(path: str, invalid_paths: set[str]) -> bool:
-    return not any(_concerns(path, invalid) for invalid in invalid_paths)
-
-
-def _concerns(path: str, invalid: str) -> bool:
-    """Whether an error at ``path`` can be a consequence of an error at ``invalid``."""
-    if _contains(path, invalid) or _contains(invalid, path):
-        return True
-    parent, _, name = invalid.rpartition(".")
-    return any(name in fields and path in {child(parent, field) for field in fields} for fields in _COMPARED)
+    """Whether an error at ``path`` cannot be a consequence of an error at one of the others."""
+    for invalid in invalid_paths:
+        parent, _, name = invalid.rpartition(".")
+        compared = {child(parent, field) for fields in _COMPARED if name in fields for field in fields}
+        if path in compared or _contains(path, invalid) or _contains(invalid, path):
+            return False
+    return True
 
 
 def _contains(outer: str, inner: str) -> bool:

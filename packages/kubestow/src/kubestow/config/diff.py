@@ -49,14 +49,10 @@ def diff(configuration: Mapping[str, Any], default: Mapping[str, Any]) -> Iterat
     """The fields of a rendered configuration that differ from the rendered ``default``, in order."""
     for name, value in configuration.items():
         if name == "profiles":
-            yield from _diff_profiles(value, default[name][0])
+            for index, profile in enumerate(value):
+                yield from _diff_mapping(profile, default[name][0], f"profiles[{index}]")
         else:
             yield from _diff_member(value, default, name, name)
-
-
-def _diff_profiles(profiles: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> Iterator[FieldDiff]:
-    for index, profile in enumerate(profiles):
-        yield from _diff_mapping(profile, default, f"profiles[{index}]")
 
 
 def _diff_member(value: Any, default: Mapping[str, Any], name: str, path: str) -> Iterator[FieldDiff]:

@@ -122,7 +122,10 @@ def parse_document(source: str | bytes | Mapping[str, Any]) -> Document:
     """Parse YAML or JSON text; parsed data passes through. Raises DocumentError."""
     if isinstance(source, Mapping):
         return Document(source)
-    text = _text(source)
+    try:
+        text = source if isinstance(source, str) else source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(FieldError("", f"invalid UTF-8: {error.reason} at byte {error.start}")) from None
     if not text.lstrip().startswith("{"):
         return _YAMLParser().parse(text)
     try:
@@ -134,15 +137,6 @@ def parse_document(source: str | bytes | Mapping[str, Any]) -> Document:
             raise not_json from None
 
 
-def _text(source: str | bytes) -> str:
-    if isinstance(source, str):
-        return source
-    try:
-        return source.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(FieldError("", f"invalid UTF-8: {error.reason} at byte {error.start}")) from None
-
-
 # JSON ----------------------------------------------------------------------------------------------------------------
 
 
@@ -151,26 +145,20 @@ class _ObjectPairs(list[tuple[str, Any]]):
 
 
 def _read_json(text: str) -> Document:
+    duplicates: list[FieldError] = []
     try:
-        duplicates: list[FieldError] = []
-        data = _merged(
-            json.loads(text, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant), "", duplicates
-        )
+        members = json.loads(text, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant)
+        data = _merged(members, "", duplicates)
     except json.JSONDecodeError as error:
         text = f"invalid JSON: {error.msg} (column {error.colno})"
         raise DocumentError(FieldError("", text, error.lineno, error.colno)) from None
     except RecursionError:
         raise DocumentError(FieldError("", "invalid JSON: nested too deeply")) from None
-    return _with_positions(Document(data, duplicates=tuple(duplicates), text=text))
-
-
-def _with_positions(document: Document) -> Document:
-    """The document of a JSON text with positions, as far as the text is also YAML: it is, except for tabs."""
-    try:
-        located = _YAMLParser().parse(document.text.replace("\t", " "))
+    try:  # the text is also YAML, whose nodes have positions, except for tabs
+        located = _YAMLParser().parse(text.replace("\t", " "))
     except DocumentError:
-        return document
-    return Document(document.data, located.positions, located.duplicates, document.text)
+        return Document(data, duplicates=tuple(duplicates), text=text)
+    return Document(data, located.positions, located.duplicates, text)
 
 
 def _reject_constant(name: str) -> Any:
@@ -232,7 +220,11 @@ class _YAMLParser:
 
     def parse(self, text: str) -> Document:
         try:
-            node = _first_document(text)
+            loader = _Loader(text)
+            try:
+                node = loader.get_node() if loader.check_node() else None
+            finally:
+                loader.dispose()
             data = None if node is None else self._value(node, "")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -253,17 +245,16 @@ class _YAMLParser:
         if id(node) in self._ancestors:
             raise DocumentError(FieldError(path, "invalid YAML: anchor contains itself", *_position(node)))
         self._ancestors.add(id(node))
-        value = self._sequence(node, path) if isinstance(node, SequenceNode) else self._mapping(node, path)
+        value: Any = []
+        if isinstance(node, SequenceNode):
+            for index, item in enumerate(node.value):
+                item_path = f"{path}[{index}]"
+                self._positions.setdefault(item_path, _position(item))
+                value.append(self._value(item, item_path))
+        else:
+            value = self._mapping(node, path)
         self._ancestors.discard(id(node))
         return value
-
-    def _sequence(self, node: SequenceNode, path: str) -> list[Any]:
-        items = []
-        for index, item in enumerate(node.value):
-            item_path = f"{path}[{index}]"
-            self._positions.setdefault(item_path, _position(item))
-            items.append(self._value(item, item_path))
-        return items
 
     def _mapping(self, node: Node, path: str) -> dict[str, Any]:
         members: dict[str, Any] = {}
@@ -282,21 +273,12 @@ class _YAMLParser:
         return {**merged, **members}
 
 
-def _first_document(text: str) -> Node | None:
-    loader = _Loader(text)
-    try:
-        return loader.get_node() if loader.check_node() else None
-    finally:
-        loader.dispose()
-
-
 def _mappings(node: Node) -> Iterator[Node]:
     """The mappings that a merge key ("<<") refers to."""
     for candidate in node.value if isinstance(node, SequenceNode) else [node]:
         if not isinstance(candidate, MappingNode):
-            raise DocumentError(
-                FieldError("", "invalid YAML: a merge key takes a mapping or a list of mappings", *_position(node))
-            )
+            text = "invalid YAML: a merge key takes a mapping or a list of mappings"
+            raise DocumentError(FieldError("", text, *_position(node)))
         yield candidate
 
 
@@ -317,18 +299,14 @@ def _scalar(node: ScalarNode) -> Any:
             case "bool":
                 return text.lower() in _TRUE
             case "int":
-                return _integer(text.replace("_", ""))
+                octal = re.fullmatch(r"([-+]?)0([0-7]+)", text.replace("_", ""))
+                return int(f"{octal[1]}0o{octal[2]}" if octal else text.replace("_", ""), 0)
             case "float":
                 number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else number
     except ValueError:
         raise DocumentError(FieldError("", f'invalid YAML: "{text}" is not a number', *_position(node))) from None
     return text
-
-
-def _integer(text: str) -> int:
-    octal = re.fullmatch(r"([-+]?)0([0-7]+)", text)
-    return int(f"{octal[1]}0o{octal[2]}", 0) if octal else int(text, 0)
 
 
 def _position(node: Node) -> Position:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import structs
@@ -44,7 +43,12 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     errors = list(_profile_errors(profile, implements))
     if errors:
         raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error.message) for error in errors])
-    return MappingProxyType({point: _weighted(profile, point, implements) for point in ExtensionPoint})
+    plugins = {}
+    for point in ExtensionPoint:
+        weights = _weights(profile, point) if point.scores else {}
+        names = _expanded(profile, point, implements)
+        plugins[point] = tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
+    return plugins
 
 
 def construction_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[FieldError]:
@@ -66,7 +70,7 @@ class ConstructionError(NamedTuple):
 
 def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[ConstructionError]:
     """As :func:`construction_errors`, with the profiles and plugins that are concerned."""
-    if not _extenders_can_be_built(configuration):
+    if _ignored_resources(configuration) and not all(_FIT in profile.args for profile in configuration.profiles):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
         return [ConstructionError(text)]
     configuration = apply_ignored_resources(configuration)
@@ -94,27 +98,21 @@ def apply_ignored_resources(configuration: KubeSchedulerConfiguration) -> KubeSc
     ignored = _ignored_resources(configuration)
     if not ignored:
         return configuration
-    profiles = tuple(_with_ignored_resources(profile, ignored) for profile in configuration.profiles)
-    return structs.replace(configuration, profiles=profiles)
+    profiles = []
+    for profile in configuration.profiles:
+        configs = tuple(
+            structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
+            if isinstance(config.args, NodeResourcesFitArgs)
+            else config
+            for config in profile.plugin_config
+        )
+        profiles.append(structs.replace(profile, plugin_config=configs))
+    return structs.replace(configuration, profiles=tuple(profiles))
 
 
 def _ignored_resources(configuration: KubeSchedulerConfiguration) -> tuple[str, ...]:
     resources = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in resources if resource.ignored_by_scheduler)
-
-
-def _with_ignored_resources(profile: KubeSchedulerProfile, ignored: tuple[str, ...]) -> KubeSchedulerProfile:
-    configs = tuple(
-        structs.replace(config, args=structs.replace(config.args, ignored_resources=ignored))
-        if isinstance(config.args, NodeResourcesFitArgs)
-        else config
-        for config in profile.plugin_config
-    )
-    return structs.replace(profile, plugin_config=configs)
-
-
-def _extenders_can_be_built(configuration: KubeSchedulerConfiguration) -> bool:
-    return not _ignored_resources(configuration) or all(_FIT in p.args for p in configuration.profiles)
 
 
 # Ordering ------------------------------------------------------------------------------------------------------------
@@ -139,14 +137,6 @@ def _expanded(profile: KubeSchedulerProfile, point: ExtensionPoint, implements: 
     return overridden + [n for n in expanded if n not in own] + [n for n in own if n not in expanded]
 
 
-def _weighted(
-    profile: KubeSchedulerProfile, point: ExtensionPoint, implements: Implements
-) -> tuple[EnabledPlugin, ...]:
-    names = _expanded(profile, point, implements)
-    weights = _weights(profile, point) if point.scores else {}
-    return tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
-
-
 def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, int]:
     """Each plugin's weight: from its entry at the point, else at multiPoint; unset and 0 mean 1."""
     entries: tuple[PluginEntry, ...] = (*profile.plugins.at(point).enabled, *profile.plugins.multi_point.enabled)
@@ -162,21 +152,16 @@ def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, 
 def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
     """The errors of one profile in kube-scheduler's order; each plugin is reported once."""
     first_of_kind: dict[tuple[str, str], ConstructionError] = {}
-    for error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
-        reported = ConstructionError(error.message, plugin=error.plugin)
-        first_of_kind.setdefault((error.plugin, error.kind), reported)
+    for kind, error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
+        first_of_kind.setdefault((error.plugin, kind), error)
     yield from first_of_kind.values() or map(ConstructionError, _composition_errors(profile, implements))
 
 
-class _PluginError(NamedTuple):
-    """An error of one plugin; of several of one kind only the first is reported."""
-
-    plugin: str
-    kind: str
-    message: str
+_OfKind = tuple[str, ConstructionError]
+"""An error of one plugin, with its kind; of several of one kind only the first is reported."""
 
 
-def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
+def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_OfKind]:
     for point in ExtensionPoint:
         seen: set[str] = set()
         for entry in profile.plugins.at(point).enabled:
@@ -184,13 +169,14 @@ def _point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iter
             if name not in implements:
                 yield _not_registered(name, point)
             elif point not in implements[name]:
-                yield _PluginError(name, f"extend {point}", f'plugin "{name}" does not extend {point.interface} plugin')
+                problem = f'plugin "{name}" does not extend {point.interface} plugin'
+                yield f"extend {point}", ConstructionError(problem, plugin=name)
             elif name in seen:
                 yield _registered_twice(name, point)
             seen.add(name)
 
 
-def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_PluginError]:
+def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[_OfKind]:
     for point in ExtensionPoint:
         at_point = profile.plugins.at(point)
         if "*" in at_point.disabled_names:
@@ -206,12 +192,12 @@ def _multi_point_errors(profile: KubeSchedulerProfile, implements: Implements) -
                 seen.add(entry.name)
 
 
-def _not_registered(name: str, point: ExtensionPoint) -> _PluginError:
-    return _PluginError(name, "missing", f'{point.interface} "{name}" does not exist')
+def _not_registered(name: str, point: ExtensionPoint) -> _OfKind:
+    return "missing", ConstructionError(f'{point.interface} "{name}" does not exist', plugin=name)
 
 
-def _registered_twice(name: str, point: ExtensionPoint) -> _PluginError:
-    return _PluginError(name, "twice", f'plugin "{name}" already registered as "{point.interface}"')
+def _registered_twice(name: str, point: ExtensionPoint) -> _OfKind:
+    return "twice", ConstructionError(f'plugin "{name}" already registered as "{point.interface}"', plugin=name)
 
 
 def _composition_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:

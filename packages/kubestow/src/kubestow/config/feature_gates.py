@@ -11,83 +11,16 @@ A gate that is locked cannot be set to the other value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
+
+import msgspec
 
 from kubestow.errors import InputError
 
-_SWITCHES = """
-    AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth
-    AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion APIResponseCompression APIServerIdentity
-    APIServingWithRoutine AtomicFIFO AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage
-    ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation ClientsAllowCBOR ClientsAllowTLSCacheGC
-    ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
-    ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode ConstrainedImpersonation
-    ContainerCheckpoint ContainerRestartRules ContainerStopSignals ContextualLogging
-    ControllerManagerReleaseLeaderElectionLockOnExit CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
-    CRDObservedGenerationTracking CRIListStreaming CrossNamespaceVolumeDataSource CSIVolumeHealth
-    CustomCPUCFSQuotaPeriod DeclarativeValidationBeta DeclarativeValidationTakeover
-    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DisableCPUQuotaWithExclusiveCPUs
-    DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus EnvFiles EventedPLEG ExtendWebSocketsToKubelet
-    GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride HPAConfigurableTolerance
-    HPAScaleToZero ImageVolumeWithDigest InformerResourceVersion InOrderInformersBatchProcess
-    InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
-    InPlacePodVerticalScalingInitContainers KMSv1 KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-    KubeletInUserNamespace KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
-    KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
-    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
-    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MutablePodResourcesForSuspendedJobs
-    MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy OpenAPIEnums
-    PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI PodCertificateRequest
-    PodDeletionCost PodLevelResourceManagers PodLogsQuerySplitStreams PodReadyToStartContainersCondition PodsAPI
-    PodTopologyLabelsAdmission PortForwardWebsockets PreventStaticPodAPIReferences QOSReserved
-    ReduceDefaultCrashLoopBackOffDecay RelaxedServiceNameValidation ReloadKubeletClientCAFile
-    ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus ResourceHealthStatusMessage
-    RestartAllContainersOnContainerExits RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxMount
-    ServiceAccountNodeAudienceRestriction ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate
-    StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
-    StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageNamespaceIndex
-    StorageVersionAPI StorageVersionHash StorageVersionMigrator StrictIPCIDRValidation
-    StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
-    TokenRequestServiceAccountUIDValidation TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-    UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport WatchCacheInitializationPostStartHook WatchList
-    WatchListClient WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadWithJob
-"""
-
-_LOCKED_ON = """
-    AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints AnyVolumeDataSource APIServerTracing
-    AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache ConsistentListFromCache
-    CPUManagerPolicyOptions CRDValidationRatcheting CSIServiceAccountTokenSecrets CustomResourceFieldSelectors
-    DeclarativeValidation DisableAllocatorDualWrite DisableNodeKubeProxyVersion ExecProbeTimeout
-    ExternalServiceAccountTokenSigner ImageMaximumGCAge InOrderInformers JobBackoffLimitPerIndex JobManagedBy
-    JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz
-    KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletPSI KubeletTracing LogarithmicScaleDown
-    MultiCIDRServiceAllocator MutableCSINodeAllocatableCount NFTablesProxyMode NodeLogQuery NodeSwap
-    OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PreferSameTrafficDistribution
-    ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts RelaxedDNSSearchValidation
-    RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization RetryGenerateName SELinuxChangePolicy
-    SELinuxMountReadWriteOncePod SeparateTaintEvictionController ServiceAccountTokenJTI
-    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
-    StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration
-    SupplementalGroupsPolicy TopologyManagerPolicyOptions UserNamespacesSupport WinDSR WinOverlay
-"""
-
-_LOCKED_OFF = """
-    AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC
-"""
-
-OTHER_COMPONENT_FEATURES: Mapping[str, bool | None] = MappingProxyType(
-    {
-        **dict.fromkeys(_SWITCHES.split()),
-        **dict.fromkeys(_LOCKED_ON.split(), True),
-        **dict.fromkeys(_LOCKED_OFF.split(), False),
-    }
-)
-"""The value that each gate is locked to; None if it can be set."""
-
-
+_MINOR_VERSION = 36
+_FILE = Path(__file__).with_name("feature_gates.json")
 _FLAG = "--feature-gates"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -99,10 +32,10 @@ class Stage(StrEnum):
     ALPHA = "ALPHA"
     BETA = "BETA"
     GA = "GA"
+    DEPRECATED = "DEPRECATED"
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureSpec:
+class FeatureSpec(msgspec.Struct, frozen=True):
     """A gate: its stage, its default, whether it is locked to the default, and the gates it depends on."""
 
     stage: Stage
@@ -111,72 +44,37 @@ class FeatureSpec:
     dependencies: tuple[str, ...] = ()
 
 
-def _alpha(*dependencies: str) -> FeatureSpec:
-    return FeatureSpec(Stage.ALPHA, default=False, dependencies=dependencies)
+class _Gate(msgspec.Struct):
+    """Each version: the minor version from which it holds, the stage, the default, whether it is locked to it."""
+
+    versions: list[tuple[int, Stage, bool, bool]]
+    dependencies: tuple[str, ...] = ()
 
 
-def _beta(*dependencies: str, default: bool = True) -> FeatureSpec:
-    return FeatureSpec(Stage.BETA, default=default, dependencies=dependencies)
+class _Gates(msgspec.Struct):
+    """``feature_gates.json``, which ``tools/schema/feature_gates.py`` generates."""
+
+    scheduling: dict[str, _Gate]
+    others: dict[str, _Gate]
 
 
-def _ga(*dependencies: str, lock_to_default: bool = True) -> FeatureSpec:
-    return FeatureSpec(Stage.GA, default=True, lock_to_default=lock_to_default, dependencies=dependencies)
+def _specs(gates: Mapping[str, _Gate]) -> Mapping[str, FeatureSpec]:
+    """The gates that exist in the minor version, each as it is there."""
+    specs = {}
+    for name, gate in gates.items():
+        if versions := [version for version in gate.versions if version[0] <= _MINOR_VERSION]:
+            _, stage, default, lock_to_default = versions[-1]
+            specs[name] = FeatureSpec(stage, default, lock_to_default, gate.dependencies)
+    return MappingProxyType(specs)
 
 
-_DRA = "DynamicResourceAllocation"
+_GATES = msgspec.json.decode(_FILE.read_bytes(), type=_Gates)
 
-FEATURE_SPECS: Mapping[str, FeatureSpec] = MappingProxyType(
-    {
-        "ClearingNominatedNodeNameAfterBinding": _beta(),
-        "ComponentFlagz": _beta(),
-        "ComponentStatusz": _beta(),
-        "CoordinatedLeaderElection": _beta(default=False),
-        "DRAAdminAccess": _ga(_DRA),
-        "DRAConsumableCapacity": _beta(_DRA),
-        "DRADeviceBindingConditions": _beta(_DRA, "DRAResourceClaimDeviceStatus"),
-        "DRADeviceTaintRules": _beta(_DRA, "DRADeviceTaints", default=False),
-        "DRADeviceTaints": _beta(_DRA),
-        "DRAExtendedResource": _beta(_DRA),
-        "DRAListTypeAttributes": _alpha(_DRA),
-        "DRANodeAllocatableResources": _alpha(_DRA),
-        "DRAPartitionableDevices": _beta(_DRA),
-        "DRAPrioritizedList": _ga(_DRA, lock_to_default=False),
-        "DRAResourceClaimDeviceStatus": _beta(_DRA),
-        "DRASchedulerFilterTimeout": _beta(_DRA),
-        "DRAWorkloadResourceClaims": _alpha(_DRA, "GenericWorkload"),
-        "DynamicResourceAllocation": _ga(),
-        "GangScheduling": _alpha("GenericWorkload"),
-        "GenericWorkload": _alpha(),
-        "ImageVolume": _ga(),
-        "InPlacePodLevelResourcesVerticalScaling": _beta(
-            "InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"
-        ),
-        "InPlacePodVerticalScaling": _ga(),
-        "MatchLabelKeysInPodAffinity": _ga(),
-        "MatchLabelKeysInPodTopologySpread": _beta(),
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge": _beta("MatchLabelKeysInPodTopologySpread"),
-        "NativeHistograms": _alpha(),
-        "NodeDeclaredFeatures": _beta(),
-        "NodeInclusionPolicyInPodTopologySpread": _ga(),
-        "NominatedNodeNameForExpectation": _beta(),
-        "OpportunisticBatching": _beta(),
-        "PodLevelResources": _beta(),
-        "PodObservedGenerationTracking": _ga(),
-        "PodSchedulingReadiness": _ga(),
-        "SchedulerAsyncAPICalls": _beta(default=False),
-        "SchedulerAsyncPreemption": _beta(),
-        "SchedulerPopFromBackoffQ": _beta(),
-        "SchedulerQueueingHints": _ga(),
-        "SidecarContainers": _ga(),
-        "StorageCapacityScoring": _alpha(),
-        "TaintTolerationComparisonOperators": _alpha(),
-        "TopologyAwareWorkloadScheduling": _alpha("GenericWorkload"),
-        "VolumeAttributesClass": _ga(),
-        "VolumeLimitScaling": _alpha(),
-        "WorkloadAwarePreemption": _alpha("GangScheduling"),
-    }
-)
+FEATURE_SPECS = _specs(_GATES.scheduling)
 """Every gate that affects scheduling, by name."""
+
+OTHER_COMPONENT_FEATURES = _specs(_GATES.others)
+"""The gates that mean nothing to scheduling, by name."""
 
 NOT_IMPLEMENTED = frozenset(
     {
@@ -191,7 +89,7 @@ NOT_IMPLEMENTED = frozenset(
 )
 """The gates of scheduling that have no effect, because what they enable is not implemented."""
 
-_STAGE_GATES = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+_STAGE_OVERRIDES = MappingProxyType({Stage.ALPHA: "AllAlpha", Stage.BETA: "AllBeta"})
 
 
 class FeatureGates:
@@ -207,7 +105,18 @@ class FeatureGates:
         overrides = overrides or {}
         _raise_if(subject, _override_errors(overrides))
         self._enabled = frozenset(name for name, spec in FEATURE_SPECS.items() if _effective(name, spec, overrides))
-        _raise_if(subject, self._dependency_errors())
+        unmet = {
+            name: " ".join(n for n in FEATURE_SPECS[name].dependencies if n not in self._enabled)
+            for name in sorted(self._enabled)
+        }
+        _raise_if(
+            subject,
+            [
+                f"{name} is enabled, but depends on features that are disabled: [{missing}]"
+                for name, missing in unmet.items()
+                if missing
+            ],
+        )
 
     @classmethod
     def parse(cls, text: str, *, subject: str = _FLAG) -> FeatureGates:
@@ -241,44 +150,21 @@ class FeatureGates:
         }
         return f"FeatureGates({differing})"
 
-    def _dependency_errors(self) -> list[str]:
-        unmet = {
-            name: [n for n in FEATURE_SPECS[name].dependencies if n not in self._enabled]
-            for name in sorted(self._enabled)
-        }
-        return [
-            f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
-            for name, missing in unmet.items()
-            if missing
-        ]
-
 
 def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -> bool:
-    if name in overrides:
-        return overrides[name]
-    for group, stage in _STAGE_GATES.items():
-        if feature.stage is stage and group in overrides:
-            return overrides[group]
-    return feature.default
+    group = _STAGE_OVERRIDES.get(feature.stage, name)
+    return overrides.get(name, overrides.get(group, feature.default))
 
 
 def _override_errors(overrides: Mapping[str, bool]) -> list[str]:
-    known = {*FEATURE_SPECS, *_STAGE_GATES, *OTHER_COMPONENT_FEATURES}
-    unknown = [f"unrecognized feature gate: {name}" for name in overrides if name not in known]
-    if unknown:
-        return unknown
+    specs = {**FEATURE_SPECS, **OTHER_COMPONENT_FEATURES}
+    if unknown := [name for name in overrides if name not in specs and name not in _STAGE_OVERRIDES.values()]:
+        return [f"unrecognized feature gate: {name}" for name in unknown]
     return [
         f"cannot set feature gate {name} to {_go_bool(value)}, feature is locked to {_go_bool(not value)}"
         for name, value in overrides.items()
-        if _locked_value(name) is (not value)
+        if name in specs and specs[name].lock_to_default and specs[name].default is not value
     ]
-
-
-def _locked_value(name: str) -> bool | None:
-    """The value that a gate is locked to, or None."""
-    if name in FEATURE_SPECS:
-        return FEATURE_SPECS[name].default if FEATURE_SPECS[name].lock_to_default else None
-    return OTHER_COMPONENT_FEATURES.get(name)
 
 
 def _parse_assignment(part: str, subject: str) -> tuple[str, bool]:

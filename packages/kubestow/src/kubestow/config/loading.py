@@ -11,14 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubestow.config.configuration import (
-    API_VERSION,
-    GROUP,
-    KIND,
-    KubeSchedulerConfiguration,
-    KubeSchedulerProfile,
-    PluginConfig,
-)
+from kubestow.config.configuration import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig
 from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import set_data_defaults, set_defaults
 from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
@@ -78,8 +71,7 @@ def _load(source: Source, gates: FeatureGates) -> tuple[KubeSchedulerConfigurati
     except DocumentError as failure:
         return None, [failure.error]
     try:
-        decoded = _decode(document)
-        configuration = set_defaults(decoded, gates)
+        configuration = set_defaults(_decode(document), gates)
         _raise_if(validate(configuration, gates))
     except _StageFailed as failed:
         return None, [document.located(error) for error in failed.errors]
@@ -116,19 +108,14 @@ def _decode(document: Document) -> KubeSchedulerConfiguration:
 
 def decode_args(decoded: KubeSchedulerConfiguration, decoder: Decoder) -> KubeSchedulerConfiguration:
     """The configuration with the arguments of in-tree plugins decoded; their errors are added to the decoder's."""
-    profiles = tuple(
-        _decode_profile_args(profile, decoder, f"profiles[{index}].pluginConfig")
-        for index, profile in enumerate(decoded.profiles)
-    )
-    return structs.replace(decoded, profiles=profiles)
-
-
-def _decode_profile_args(profile: KubeSchedulerProfile, decoder: Decoder, path: str) -> KubeSchedulerProfile:
-    configs = tuple(
-        structs.replace(config, args=_typed_args(config, decoder, f"{path}[{index}].args"))
-        for index, config in enumerate(profile.plugin_config)
-    )
-    return structs.replace(profile, plugin_config=configs)
+    profiles = []
+    for number, profile in enumerate(decoded.profiles):
+        configs = tuple(
+            structs.replace(config, args=_typed_args(config, decoder, f"profiles[{number}].pluginConfig[{index}].args"))
+            for index, config in enumerate(profile.plugin_config)
+        )
+        profiles.append(structs.replace(profile, plugin_config=configs))
+    return structs.replace(decoded, profiles=tuple(profiles))
 
 
 def _typed_args(config: PluginConfig, decoder: Decoder, path: str) -> Any:

@@ -8,7 +8,6 @@ depend on a feature gate or on another field are in :mod:`kubestow.config.defaul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
@@ -130,17 +129,15 @@ class NodeSamplingArgs(PluginArgs, frozen=True):
     adaptive: bool = False
 
 
-ARGS_TYPES: Mapping[str, type[PluginArgs]] = MappingProxyType(
-    {
-        "DefaultPreemption": DefaultPreemptionArgs,
-        "DynamicResources": DynamicResourcesArgs,
-        "InterPodAffinity": InterPodAffinityArgs,
-        "NodeAffinity": NodeAffinityArgs,
-        "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
-        "NodeResourcesFit": NodeResourcesFitArgs,
-        NODE_SAMPLING: NodeSamplingArgs,
-        "PodTopologySpread": PodTopologySpreadArgs,
-        "VolumeBinding": VolumeBindingArgs,
-    }
-)
+ARGS_TYPES: Mapping[str, type[PluginArgs]] = {
+    "DefaultPreemption": DefaultPreemptionArgs,
+    "DynamicResources": DynamicResourcesArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
+    "NodeResourcesFit": NodeResourcesFitArgs,
+    NODE_SAMPLING: NodeSamplingArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
+    "VolumeBinding": VolumeBindingArgs,
+}
 """The args type of each in-tree plugin that takes arguments, and of node sampling."""

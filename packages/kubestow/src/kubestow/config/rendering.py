@@ -7,7 +7,6 @@ configuration. Empty fields that decode to the same empty value are omitted.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -32,7 +31,14 @@ def rendered(value: Any) -> Any:
             type_meta = {"apiVersion": API_VERSION, "kind": type(args).__name__}
             return {"name": value.name, "args": {**type_meta, **rendered(args)}}
         case msgspec.Struct():
-            return dict(_rendered_fields(value))
+            fields = {}
+            for field in structs.fields(value):
+                given = getattr(value, field.name)
+                default = field.default if field.default is not msgspec.NODEFAULT else []
+                item = rendered(given)
+                if given != default or item not in (None, "", [], {}):
+                    fields[field.encode_name] = item
+            return fields
         case bytes():
             return base64.b64encode(value).decode()
         case list() | tuple():
@@ -40,12 +46,3 @@ def rendered(value: Any) -> Any:
         case float() if value.is_integer():
             return int(value)
     return value
-
-
-def _rendered_fields(struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:
-    for field in structs.fields(struct):
-        value = getattr(struct, field.name)
-        default = field.default if field.default is not msgspec.NODEFAULT else []
-        item = rendered(value)
-        if value != default or item not in (None, "", [], {}):
-            yield field.encode_name, item

@@ -7,7 +7,6 @@ kube-scheduler rejects what is not registered in its scheme.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubestow.config.configuration import API_VERSION, GROUP, KIND
@@ -21,7 +20,7 @@ LEGACY_VERSIONS = (
     *(f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")),
 )
 
-ARGS_KINDS: Mapping[str, type[PluginArgs]] = MappingProxyType({kind.__name__: kind for kind in ARGS_TYPES.values()})
+ARGS_KINDS: Mapping[str, type[PluginArgs]] = {kind.__name__: kind for kind in ARGS_TYPES.values()}
 """The types of plugin arguments by kind."""
 
 
@@ -41,9 +40,8 @@ def split_type_meta(data: Any, *, default_kind: str = "", path: str = "") -> Typ
     given = {name: data.get(name) for name in ("apiVersion", "kind")}
     wrong = [name for name, value in given.items() if not isinstance(value, str | None)]
     if wrong:
-        return TypedObject(
-            "", {}, [FieldError(child(path, n), f"expected a string, got {describe_value(given[n])}") for n in wrong]
-        )
+        texts = {name: f"expected a string, got {describe_value(given[name])}" for name in wrong}
+        return TypedObject("", {}, [FieldError(child(path, name), text) for name, text in texts.items()])
     kind, version = given["kind"] or default_kind, given["apiVersion"] or ""
     error = _unknown_type(kind, version, path, default_kind)
     if error:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
-from types import MappingProxyType
+from itertools import pairwise
 from typing import Any
 
-from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
+from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.names import is_extended_resource, label_value_errors, qualified_name_errors
 from kubestow.config.configuration import (
     API_VERSION,
-    ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
     KubeSchedulerConfiguration,
@@ -36,35 +34,25 @@ from kubestow.config.plugin_args import (
     NodeResourcesFitArgs,
     PluginArgs,
     PodTopologySpreadArgs,
-    ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
+from kubestow.errors import InvalidSelector
+from kubestow.rules.matching import field_requirement
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_FIELD_OPERATORS = ("In", "NotIn")
 _INT64 = range(-(2**63), 2**63)
-
-
-def selector_errors(selector: NodeSelector, path: str) -> Iterator[FieldError]:
-    """The errors of a required node selector."""
-    for index, term in enumerate(selector.node_selector_terms):
-        yield from _term_errors(term, f"{path}.nodeSelectorTerms[{index}]")
-
-
-def preferred_term_errors(terms: Sequence[PreferredSchedulingTerm], path: str) -> Iterator[FieldError]:
-    """The errors of preferred terms. As in kube-scheduler, their paths omit "preference"."""
-    for index, term in enumerate(terms):
-        if term.weight != 0:
-            yield from _term_errors(term.preference, f"{path}[{index}]")
 
 
 def _term_errors(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.match_expressions):
         yield from _expression_errors(requirement, f"{path}.matchExpressions[{index}]")
     for index, requirement in enumerate(term.match_fields):
-        yield from _field_errors(requirement, f"{path}.matchFields[{index}]")
+        try:
+            field_requirement(requirement, f"{path}.matchFields[{index}]")
+        except InvalidSelector as error:
+            yield FieldError(error.path, error.problem)
 
 
 def _expression_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
@@ -97,29 +85,13 @@ def _value_count_errors(requirement: NodeSelectorRequirement, path: str) -> Iter
                     yield invalid(f"{path}[{index}]", value, detail)
 
 
-def _field_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[FieldError]:
-    if requirement.operator not in _FIELD_OPERATORS:
-        yield unsupported(f"{path}.operator", requirement.operator, _FIELD_OPERATORS)
-    elif len(requirement.values) != 1:
-        yield invalid(f"{path}.values", requirement.values or None, "must have one element")
-
-
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _DEFAULTING_TYPES = ("System", "List")
 _WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
-def args_errors(args: PluginArgs, gates: FeatureGates, path: str) -> list[FieldError]:
-    """The errors of a plugin's arguments that kube-scheduler reports when it loads the file.
-
-    The arguments of NodeResourcesFit are validated later, when a profile is built (:func:`node_resources_fit_errors`).
-    """
-    rule = _RULES.get(type(args))
-    return list(rule(args, gates, path)) if rule else []
-
-
 def node_resources_fit_errors(args: NodeResourcesFitArgs, path: str) -> Iterator[FieldError]:
-    """The errors of NodeResourcesFit's arguments."""
+    """The errors of NodeResourcesFit's arguments, which are validated when a profile is built."""
     for index, name in enumerate(args.ignored_resources):
         yield from _name_errors(f"{child(path, 'ignoredResources')}[{index}]", name)
     for index, group in enumerate(args.ignored_resource_groups):
@@ -155,11 +127,12 @@ def _strategy_errors(strategy: ScoringStrategy, path: str) -> Iterator[FieldErro
 def _shape_errors(shape: tuple[UtilizationShapePoint, ...], path: str) -> Iterator[FieldError]:
     if not shape:
         yield required(path, "at least one point must be specified")
-    unsorted = (i for i in range(1, len(shape)) if shape[i - 1].utilization >= shape[i].utilization)
-    for index in unsorted:
-        field_path = f"{path}[{index}].utilization"
-        yield invalid(field_path, shape[index].utilization, "values must be sorted in increasing order")
-        break
+    for index, (before, point) in enumerate(pairwise(shape), start=1):
+        if before.utilization >= point.utilization:
+            yield invalid(
+                f"{path}[{index}].utilization", point.utilization, "values must be sorted in increasing order"
+            )
+            break
     for index, point in enumerate(shape):
         if not 0 <= point.utilization <= 100:
             yield invalid(f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
@@ -190,10 +163,13 @@ def _node_affinity(args: NodeAffinityArgs, gates: FeatureGates, path: str) -> It
     if affinity is None:
         return
     selector = affinity.required_during_scheduling_ignored_during_execution
-    if selector is not None:
-        yield from selector_errors(selector, f"{field_path}.requiredDuringSchedulingIgnoredDuringExecution")
-    terms = affinity.preferred_during_scheduling_ignored_during_execution
-    yield from preferred_term_errors(terms, f"{field_path}.preferredDuringSchedulingIgnoredDuringExecution")
+    for index, term in enumerate(selector.node_selector_terms if selector is not None else ()):
+        place = f"{field_path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{index}]"
+        yield from _term_errors(term, place)
+    for index, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
+        if preferred.weight != 0:  # as in kube-scheduler, the path omits "preference"
+            place = f"{field_path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            yield from _term_errors(preferred.preference, place)
 
 
 def _balanced_allocation(
@@ -201,15 +177,11 @@ def _balanced_allocation(
 ) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, resource in enumerate(args.resources):
-        yield from _balanced_resource(resource, f"{path}.resources[{index}]", seen)
+        if resource.name in seen:
+            yield duplicate(f"{path}.resources[{index}].name", resource.name)
+        if resource.weight != 1:
+            yield invalid(f"{path}.resources[{index}].weight", resource.weight, "must be 1")
         seen.add(resource.name)
-
-
-def _balanced_resource(resource: ResourceSpec, path: str, seen: set[str]) -> Iterator[FieldError]:
-    if resource.name in seen:
-        yield duplicate(f"{path}.name", resource.name)
-    if resource.weight != 1:
-        yield invalid(f"{path}.weight", resource.weight, "must be 1")
 
 
 def _pod_topology_spread(args: PodTopologySpreadArgs, gates: FeatureGates, path: str) -> Iterator[FieldError]:
@@ -231,9 +203,8 @@ def _pod_topology_spread(args: PodTopologySpreadArgs, gates: FeatureGates, path:
         elif constraint.when_unsatisfiable not in _WHEN_UNSATISFIABLE:
             yield unsupported(f"{field_path}.whenUnsatisfiable", constraint.when_unsatisfiable, _WHEN_UNSATISFIABLE)
         if constraint.label_selector is not None:
-            yield forbidden(
-                f"{field_path}.labelSelector", "constraint must not define a selector, as they deduced for each pod"
-            )
+            detail = "constraint must not define a selector, as they deduced for each pod"
+            yield forbidden(f"{field_path}.labelSelector", detail)
         identity = (constraint.topology_key, constraint.when_unsatisfiable)
         if identity in seen:
             yield duplicate(field_path, f"{{{identity[0]}, {identity[1]}}}")
@@ -260,24 +231,21 @@ def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates, path: st
     timeout, field_path = args.binding_timeout, f"{path}.bindingTimeout"
     supported = gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
     if timeout is not None and not supported:
-        yield forbidden(
-            field_path, "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
-        )
+        detail = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+        yield forbidden(field_path, detail)
     elif timeout is not None and timeout < Duration.of(seconds=1):
         yield invalid(field_path, timeout, "must be at least 1 second")
 
 
-_RULES: Mapping[type[PluginArgs], Callable[[Any, FeatureGates, str], Iterator[FieldError]]] = MappingProxyType(
-    {
-        DefaultPreemptionArgs: _default_preemption,
-        DynamicResourcesArgs: _dynamic_resources,
-        InterPodAffinityArgs: _inter_pod_affinity,
-        NodeAffinityArgs: _node_affinity,
-        NodeResourcesBalancedAllocationArgs: _balanced_allocation,
-        PodTopologySpreadArgs: _pod_topology_spread,
-        VolumeBindingArgs: _volume_binding,
-    }
-)
+_RULES: Mapping[type[PluginArgs], Callable[[Any, FeatureGates, str], Iterator[FieldError]]] = {
+    DefaultPreemptionArgs: _default_preemption,
+    DynamicResourcesArgs: _dynamic_resources,
+    InterPodAffinityArgs: _inter_pod_affinity,
+    NodeAffinityArgs: _node_affinity,
+    NodeResourcesBalancedAllocationArgs: _balanced_allocation,
+    PodTopologySpreadArgs: _pod_topology_spread,
+    VolumeBindingArgs: _volume_binding,
+}
 
 
 _REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
@@ -287,21 +255,24 @@ _PLACEMENT = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
 
 def validate(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldError]:
     """All errors of a configuration whose defaults are set; empty if it is valid."""
-    errors = chain(
-        _client_connection(configuration.client_connection, "clientConnection"),
-        _leader_election(configuration.leader_election, "leaderElection"),
-        _parallelism(configuration),
-        _profiles(configuration.profiles, gates),
-        _percentage(configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore"),
-        _backoff(configuration),
-        _extenders(configuration.extenders),
-    )
-    return list(dict.fromkeys(errors))
+    return list(dict.fromkeys(_configuration_errors(configuration, gates)))
 
 
-def _client_connection(connection: ClientConnectionConfiguration, path: str) -> Iterator[FieldError]:
-    if connection.burst < 0:
-        yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
+def _configuration_errors(configuration: KubeSchedulerConfiguration, gates: FeatureGates) -> Iterator[FieldError]:
+    burst, parallelism = configuration.client_connection.burst, configuration.parallelism
+    if burst < 0:
+        yield invalid("clientConnection.burst", burst, "must be non-negative")
+    yield from _leader_election(configuration.leader_election, "leaderElection")
+    if parallelism <= 0:
+        yield invalid("parallelism", parallelism, "should be an integer value greater than zero")
+    yield from _profiles(configuration.profiles, gates)
+    yield from _percentage(configuration.percentage_of_nodes_to_score, "percentageOfNodesToScore")
+    initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
+    if initial <= 0:
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    if longest < initial:
+        yield invalid("podMaxBackoffSeconds", longest, "must be greater than or equal to PodInitialBackoffSeconds")
+    yield from _extenders(configuration.extenders)
 
 
 def _leader_election(election: LeaderElectionConfiguration, path: str) -> Iterator[FieldError]:
@@ -327,22 +298,9 @@ def _leader_election(election: LeaderElectionConfiguration, path: str) -> Iterat
         yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
 
 
-def _parallelism(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
-    if configuration.parallelism <= 0:
-        yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
-
-
 def _percentage(percentage: int | None, path: str) -> Iterator[FieldError]:
     if percentage is not None and not 0 <= percentage <= 100:
         yield invalid(path, percentage, "not in valid range [0-100]")
-
-
-def _backoff(configuration: KubeSchedulerConfiguration) -> Iterator[FieldError]:
-    initial, longest = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
-    if initial <= 0:
-        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
-    if longest < initial:
-        yield invalid("podMaxBackoffSeconds", longest, "must be greater than or equal to PodInitialBackoffSeconds")
 
 
 # Profiles ------------------------------------------------------------------------------------------------------------
@@ -374,8 +332,8 @@ def _profile(profile: KubeSchedulerProfile, gates: FeatureGates, path: str) -> I
         seen.add(config.name)
         if config.name in _REMOVED_PLUGINS:
             yield invalid(field_path, config.name, _REMOVED)
-        elif isinstance(config.args, PluginArgs):
-            yield from args_errors(config.args, gates, f"{field_path}.args")
+        elif rule := _RULES.get(type(config.args)):
+            yield from rule(config.args, gates, f"{field_path}.args")
 
 
 def _removed_plugins(profile: KubeSchedulerProfile, path: str) -> Iterator[FieldError]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -23,20 +23,10 @@ class Deadlock(AssertionError):
     """All tasks wait and no timer is scheduled."""
 
 
-class _NoSleep(selectors.BaseSelector):
+class _NoSleep(selectors.SelectSelector):
     """Never blocks: advances the loop's clock by the timeout instead."""
 
-    def __init__(self) -> None:
-        self.loop: VirtualTimeLoop | None = None
-        self._keys: dict[Any, selectors.SelectorKey] = {}
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
-        self._keys[fileobj] = key
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj)
+    loop: VirtualTimeLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
@@ -45,9 +35,6 @@ class _NoSleep(selectors.BaseSelector):
             assert self.loop is not None
             self.loop.advance(timeout)
         return []
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

@@ -30,7 +30,6 @@ from kubestow.http.certificates import KeyPair
 from kubestow.http.tls import ServerTLS, TLSOptions
 from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import WATCHED, watched
-from kubestow.scheduling.interfaces import Resource
 
 
 def minimal_configuration(names: list[str]) -> dict[str, object]:
@@ -71,9 +70,8 @@ class ExtenderApp:
         built = build_profile(profile, registry, handle)
         capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)
         if not capabilities.verbs:
-            raise InputError(
-                f"profile {profile.scheduler_name}", "has neither Filter nor Score plugins, nothing to serve"
-            )
+            problem = "has neither Filter nor Score plugins, nothing to serve"
+            raise InputError(f"profile {profile.scheduler_name}", problem)
         return cls(cache, built, capabilities, random, handle)
 
     def partially_served(self) -> list[str]:
@@ -113,14 +111,10 @@ class ExtenderApp:
             server = ExtenderServer(extender, self.cache, self.capabilities, binder.bind)
             on_listening(await stack.enter_async_context(server.listen(host, port, tls)))
             self.cache.on_synced = on_ready
-            additional = self._additional_resources()
+            kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
+            additional = [resource for resource in watched(kinds) if resource not in WATCHED]
             self.cache.expect(additional)
             await cluster.subscribe((*WATCHED, *additional), self.cache)
-
-    def _additional_resources(self) -> list[Resource]:
-        """The resources that plugins watch in addition to the default ones. Raises KubestowError."""
-        kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
-        return [resource for resource in watched(kinds) if resource not in WATCHED]
 
 
 def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext | None:

@@ -101,12 +101,8 @@ class ExtenderServer:
     async def _call(self, name: str, incoming: web.BaseRequest) -> HTTPResponse:
         if not self._is_ready():
             return HTTPResponse.text(_NOT_SYNCED, 503)
-        verbs: Mapping[str, Verb] = {
-            "filter": self.filter,
-            "prioritize": self.prioritize,
-            "preempt": self.preempt,
-            "bind": self.bind,
-        }
+        verbs: dict[str, Verb] = {"filter": self.filter, "prioritize": self.prioritize}
+        verbs |= {"preempt": self.preempt, "bind": self.bind}
         try:
             async with self._body(incoming) as body:
                 result = await verbs[name](body)
@@ -189,7 +185,10 @@ class ExtenderServer:
         args = wire.read(wire.PreemptionArgs, body)
         victims = args.node_name_to_meta_victims
         if victims is None:
-            victims = {name: _meta(full) for name, full in (args.node_name_to_victims or {}).items()}
+            victims = {}
+            for name, full in (args.node_name_to_victims or {}).items():
+                pods = [wire.MetaPod(uid=wire.uid_of(pod)) for pod in full.pods]
+                victims[name] = wire.MetaVictims(pods=pods, num_pdb_violations=full.num_pdb_violations)
         return wire.PreemptionResult(node_name_to_meta_victims=self._extender.preempt(decode(Pod, args.pod), victims))
 
     async def bind(self, body: bytes) -> wire.BindingResult:
@@ -214,8 +213,3 @@ class ExtenderServer:
         if not self._capabilities.node_cache_capable:
             self._cache.set_nodes(nodes)
         return list(nodes), nodes
-
-
-def _meta(victims: wire.Victims) -> wire.MetaVictims:
-    pods = [wire.MetaPod(uid=wire.uid_of(pod)) for pod in victims.pods]
-    return wire.MetaVictims(pods=pods, num_pdb_violations=victims.num_pdb_violations)

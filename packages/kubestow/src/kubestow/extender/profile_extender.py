@@ -52,14 +52,8 @@ class ExtenderCapabilities:
         evaluations = profile.evaluations
         filters = evaluations.has_filters
         weight = evaluations.max_total // interface.MAX_SCORE
-        return cls(
-            filters,
-            weight > 0,
-            filters and node_cache_capable,
-            binds and node_cache_capable,
-            node_cache_capable,
-            weight,
-        )
+        cached = node_cache_capable
+        return cls(filters, weight > 0, filters and cached, binds and cached, cached, weight)
 
     @property
     def verbs(self) -> list[str]:
@@ -157,15 +151,14 @@ class ProfileExtender:
             return {}
         rows = np.array(sorted(known.values()), np.intp)
         names = [self._cluster.nodes.names[row] for row in rows.tolist()]
-        changes = [self._without(row, victims[name]) for row, name in zip(rows.tolist(), names, strict=True)]
+        changes = []
+        for row, name in zip(rows.tolist(), names, strict=True):
+            pods = self._cluster.nodes.pods[row]
+            changes.append(NodeChange(removed=tuple(pods[one.uid] for one in victims[name].pods if one.uid in pods)))
         mask = np.ones(len(self._cluster.nodes), np.bool_)
         for rejection in feasible.filters.rejections(HypotheticalNodes(self._cluster.nodes, rows, changes)):
             mask &= ~rejection.where
         return {name: victims[name] for name, row in zip(names, rows.tolist(), strict=True) if mask[row]}
-
-    def _without(self, row: int, victims: MetaVictims) -> NodeChange:
-        pods = self._cluster.nodes.pods[row]
-        return NodeChange(removed=tuple(pods[pod.uid] for pod in victims.pods if pod.uid in pods))
 
     def _evaluate(self, pod: Pod) -> tuple[PodInfo, Evaluation, Feasibility]:
         """Run the filters for all nodes."""

@@ -6,7 +6,7 @@ nodes of the last request and no pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -24,19 +24,18 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import WATCHED
-from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, Resource
+from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference
 
 
-class WatchCache:
+class WatchCache(EventHandlers):
     """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
 
     def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = ()) -> None:
-        self.cluster = Cluster(pod_group_apis)
+        self.cluster, self._pods = Cluster(pod_group_apis), PodStore()
         self.synced = False
         #: Called once, when all initial lists have been received.
         self.on_synced: Callable[[], None] = lambda: None
-        self._pods = PodStore()
-        self._handlers = EventHandlers(
+        super().__init__(
             self.cluster,
             self._pods,
             _NoQueue(),
@@ -45,35 +44,9 @@ class WatchCache:
             listener=_CacheListener(self),
         )
 
-    def expect(self, resources: Iterable[Resource]) -> None:
-        """Register resources that are watched in addition to the default ones."""
-        self._handlers.expect(resources)
-
-    def set_synced(self) -> None:
-        """Mark the cache as synced; called when all initial lists have been received."""
-        if not self.synced:
-            self.synced = True
-            self.on_synced()
-
     def known(self, uid: str) -> PodInfo | None:
         """The pod with this UID as last received from the API server, or None."""
         return self._pods.get(uid)
-
-    # -- with an API server ----------------------------------------------------------------------------------------
-
-    def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        """Apply a list of all objects of a resource."""
-        self._handlers.replace(resource, objects)
-
-    def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        """Apply a watch event."""
-        self._handlers.apply(resource, event_type, obj)
-
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """Log an object that cannot be decoded."""
-        self._handlers.unreadable(resource, subject, problem)
-
-    # -- without an API server -------------------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Mapping[str, Raw]) -> None:
         """Replace all nodes, given by name as JSON. Raises InvalidObject.
@@ -121,7 +94,9 @@ class _CacheListener(WatchListener):
         self._cache.cluster.forget(uid)
 
     def synced(self) -> None:
-        self._cache.set_synced()
+        if not self._cache.synced:
+            self._cache.synced = True
+            self._cache.on_synced()
 
 
 class _AnySchedulerName(Container[str]):

@@ -8,7 +8,8 @@ The development cluster, simulations, the scheduler and the test cluster call th
     claims                      the claims that are created for pods
     volumes                     which volume a claim gets, and what binding writes
     disruption                  evictions within PodDisruptionBudgets
-    pods, pod_defaults          qualities and defaults of pods
+    defaults, admission         what the API server and its admission plugins fill in
+    pods                        terminal phases, QoS class and host ports of a pod
     requests, resource_lists    requests and allocatable resources
-    matching, node_with_pods    node selectors, taints and tolerations
+    matching                    node selectors, taints and tolerations
 """

@@ -71,15 +71,12 @@ def tolerate_unreachable_nodes(spec: Object) -> None:
     The rule is that of "Taint based Evictions".
     """
     tolerations: list[Object] = list(spec.get("tolerations") or ())
+    opinions = {one.get("key") for one in tolerations if (one.get("effect") or "NoExecute") == "NoExecute"}
     for key in _UNREACHABLE_TAINTS:
-        if not any(_tolerates_no_execute(toleration, key) for toleration in tolerations):
+        if not opinions & {key, "", None}:
             toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
             tolerations.append(toleration | {"tolerationSeconds": _TOLERATION_SECONDS})
     spec["tolerations"] = tolerations
-
-
-def _tolerates_no_execute(toleration: Object, key: str) -> bool:
-    return (toleration.get("key") or key) == key and (toleration.get("effect") or "NoExecute") == "NoExecute"
 
 
 # -- RuntimeClass ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ the API server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kubestow.rules.resource_lists import pod_resources
@@ -27,7 +27,7 @@ def default_pod_spec(spec: Object) -> None:
     It applies to pods and to templates (SetDefaults_PodSpec, SetDefaults_Pod of the API reference).
     """
     spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
-    for container in _containers(spec):
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
             port["protocol"] = port.get("protocol") or "TCP"
             if spec.get("hostNetwork") and not port.get("hostPort") and port.get("containerPort"):
@@ -35,11 +35,6 @@ def default_pod_spec(spec: Object) -> None:
         resources = container.get("resources") or {}
         if limits := resources.get("limits"):
             container["resources"] = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
-
-
-def _containers(spec: Object) -> Iterator[Object]:
-    yield from spec.get("initContainers") or ()
-    yield from spec.get("containers") or ()
 
 
 def default_pod_level_requests(spec: Object) -> None:

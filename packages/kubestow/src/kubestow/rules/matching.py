@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
-from kubestow.api.resource import DeviceTaint, DeviceToleration
 from kubestow.api.selectors import Requirement, go_int64
 from kubestow.errors import InvalidSelector
 
@@ -80,10 +79,8 @@ def label_requirement(requirement: NodeSelectorRequirement, path: str) -> Requir
             if len(values) != 1:
                 raise _invalid_values(values, "for 'Gt', 'Lt' operators, exactly one value is required", path)
             if go_int64(values[0]) is None:
-                problem = (
-                    f"Invalid value: {_as_json(values[0])}: for 'Gt', 'Lt' operators, the value must be an integer"
-                )
-                raise InvalidSelector(problem, path=f"{path}.values[0]")
+                problem = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise InvalidSelector(f"Invalid value: {_as_json(values[0])}: {problem}", path=f"{path}.values[0]")
         case unknown:
             raise _unsupported(unknown, _LABEL_OPERATORS, path)
     return Requirement(requirement.key, requirement.operator, frozenset(values))
@@ -119,9 +116,7 @@ def _as_json(value: object) -> str:
 # -- taints and tolerations, of nodes and of devices -----------------------------------------------------------------
 
 
-def tolerates(
-    toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, comparisons: bool = False
-) -> bool:
+def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
     """Whether a toleration tolerates a taint (semantics 8.5).
 
     ``comparisons`` enables the operators ``Lt`` and ``Gt`` (feature gate TaintTolerationComparisonOperators).
@@ -136,16 +131,12 @@ def tolerates(
         case "Exists":
             return True
         case "Lt" | "Gt" if comparisons:
-            return _compares(toleration, taint)
+            bound, value = go_int64(toleration.value), go_int64(taint.value)
+            if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
+                return False  # numbers must be canonical: not "+5", not "05"
+            return value < bound if toleration.operator == "Lt" else value > bound
         case _:
             return False
-
-
-def _compares(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
-    bound, value = go_int64(toleration.value), go_int64(taint.value)
-    if bound is None or value is None or str(bound) != toleration.value or str(value) != taint.value:
-        return False  # numbers must be canonical: not "+5", not "05"
-    return value < bound if toleration.operator == "Lt" else value > bound
 
 
 def untolerated(

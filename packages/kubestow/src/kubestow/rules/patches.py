@@ -67,23 +67,16 @@ def json_patch(original: Object, operations: Any) -> Object:
         try:
             if operation["op"] == "copy":
                 copied += len(msgspec.json.encode(_get(document, _pointer(operation["from"]))))
-                _check_copied(copied)
+                if copied > MAX_COPIED:  # copies of copies double the document with every operation
+                    problem = "Unable to complete the copy, the accumulated size increase of copy is"
+                    message = f"Request entity too large: {problem} {copied}, exceeding the limit {MAX_COPIED}"
+                    raise APIError(413, "RequestEntityTooLarge", message)
             document = _operate(document, operation)
         except (KeyError, IndexError, ValueError, TypeError):
             raise _rejected() from None
     if not isinstance(document, dict):
         raise _rejected()
     return document
-
-
-def _check_copied(copied: int) -> None:
-    """Copies of copies double the document with every operation. Raises APIError (413)."""
-    if copied > MAX_COPIED:
-        message = (
-            "Request entity too large: Unable to complete the copy, the accumulated size increase of copy is"
-            f" {copied}, exceeding the limit {MAX_COPIED}"
-        )
-        raise APIError(413, "RequestEntityTooLarge", message)
 
 
 def _operate(document: Any, operation: Object) -> Any:

@@ -61,13 +61,9 @@ def _resources_of(owner: Mapping[str, Any]) -> _Resources:
 def _by_resources(pod_level: _Resources, containers: Sequence[_Resources]) -> QOSClass:
     has_pod_level = any(is_pod_level(name) for amounts in pod_level for name in amounts)
     owners = [pod_level] if has_pod_level else containers
-    if not any(map(_sets_any, owners)):
+    if not any(_value(amounts.get(name, 0)) > 0 for owner in owners for amounts in owner for name in _COMPUTE):
         return QOSClass.BEST_EFFORT
     return QOSClass.GUARANTEED if all(map(_is_guaranteed, owners)) else QOSClass.BURSTABLE
-
-
-def _sets_any(resources: _Resources) -> bool:
-    return any(_value(amounts.get(name, 0)) > 0 for amounts in resources for name in _COMPUTE)
 
 
 def _is_guaranteed(resources: _Resources) -> bool:

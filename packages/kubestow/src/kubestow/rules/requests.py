@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -142,13 +142,10 @@ class _RequestSum:
         init_containers = []
         for position, container in enumerate(spec.init_containers):
             path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
-            request = self._container(container, path) if is_sidecar else self._by_spec(container, path)
-            init_containers.append((is_sidecar, request))
+            by_spec = {**self.defaults, **_spec_request(container, path)}
+            init_containers.append((is_sidecar, self._container(container, path) if is_sidecar else by_spec))
         overhead = _exact(spec.overhead, "spec.overhead")
         return whole_pod(containers, init_containers, self.pod_level, overhead, added=_added, greatest=_greatest)
-
-    def _by_spec(self, container: Container, path: str) -> _Exact:
-        return {**self.defaults, **_spec_request(container, path)}
 
     def _container(self, container: Container, path: str) -> _Exact:
         request = _spec_request(container, path)
@@ -184,16 +181,6 @@ def _pod_level_requests(pod: Pod, *, running: bool) -> _Exact:
     return {name: pod_level[name] for name in named if name in pod_level}
 
 
-def _container_defaults(pod_level: Mapping[str, int], total: Mapping[str, int]) -> _Exact:
-    """The defaults for containers; with pod-level requests only those of resources without any request."""
-    return {name: value for name, value in _DEFAULT_NANOS.items() if not pod_level or name not in total}
-
-
-def _cpu_and_memory(total: _Exact) -> tuple[int, int]:
-    amounts = _amounts(total)
-    return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-
-
 def requests_by_spec(pod: Pod) -> Amounts:
     """A pod's requests. Raises InvalidQuantity with the path of the container."""
     return _amounts(_RequestSum(pod, {}, {}, _pod_level_requests(pod, running=False)).total())
@@ -206,14 +193,9 @@ def limits_by_spec(pod: Pod) -> Amounts:
     """
     limited = [_limited(container) for container in pod.spec.containers]
     init = [_limited(container) for container in pod.spec.init_containers]
-    whole = pod.spec.resources
-    spec = msgspec.structs.replace(
-        pod.spec,
-        containers=limited,
-        init_containers=init,
-        resources=None if whole is None else ResourceRequirements(requests=whole.limits),
-    )
-    without_overhead = Pod(metadata=pod.metadata, spec=msgspec.structs.replace(spec, overhead={}))
+    whole = None if pod.spec.resources is None else ResourceRequirements(requests=pod.spec.resources.limits)
+    limits: dict[str, Any] = {"containers": limited, "init_containers": init, "resources": whole, "overhead": {}}
+    without_overhead = Pod(metadata=pod.metadata, spec=msgspec.structs.replace(pod.spec, **limits))
     try:
         amounts = requests_by_spec(without_overhead)
     except InvalidQuantity as error:  # of limits that stand in place of requests
@@ -244,6 +226,7 @@ def placed_requests(pod: Pod) -> tuple[Amounts, tuple[int, int]]:
     statuses = {status.name: status for status in reported if status.resources is not None}
     pod_level = _pod_level_requests(pod, running=True)
     total = _RequestSum(pod, statuses, {}, pod_level).total()
-    return _amounts(total), _cpu_and_memory(
-        _RequestSum(pod, statuses, _container_defaults(pod_level, total), pod_level).total()
-    )
+    # With pod-level requests, only resources without any request have defaults.
+    defaults = {name: value for name, value in _DEFAULT_NANOS.items() if not pod_level or name not in total}
+    scored = _amounts(_RequestSum(pod, statuses, defaults, pod_level).total())
+    return _amounts(total), (scored.get(CPU, 0), scored.get(MEMORY, 0))

@@ -23,7 +23,8 @@ def added(*lists: ResourceList) -> ResourceList:
 
 def subtracted(minuend: ResourceList, subtrahend: ResourceList) -> ResourceList:
     """The difference of each resource of either list."""
-    return added(minuend, {name: _negated(quantity) for name, quantity in subtrahend.items()})
+    negated = {name: one[1:] if one.startswith("-") else f"-{one}" for name, one in subtrahend.items()}
+    return added(minuend, negated)
 
 
 def greatest(*lists: ResourceList) -> ResourceList:
@@ -63,7 +64,3 @@ def pod_resources(
     if field == "limits":
         overhead = {name: quantity for name, quantity in overhead.items() if name in resources}
     return added(resources, overhead)
-
-
-def _negated(quantity: str) -> str:
-    return quantity.removeprefix("-") if quantity.startswith("-") else f"-{quantity}"

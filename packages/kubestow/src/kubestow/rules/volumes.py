@@ -160,16 +160,16 @@ class VolumeIndex:
         if reserved_only:
             return None
         unbound = self._groups.get(want.storage_class, {}).values()
-        return min((volume for volume in unbound if is_available_for(volume, want)), key=_preference, default=None)
+        return min(
+            (volume for volume in unbound if is_available_for(volume, want)),
+            key=lambda volume: (len(set(volume.spec.access_modes)), capacity_of(volume), volume.metadata.name),
+            default=None,
+        )
 
 
 def _group_of(volume: PersistentVolume) -> str | tuple[str, str]:
     reference = volume.spec.claim_ref
     return volume.storage_class if reference is None else (reference.namespace, reference.name)
-
-
-def _preference(volume: PersistentVolume) -> tuple[int, int, str]:
-    return len(set(volume.spec.access_modes)), capacity_of(volume), volume.metadata.name
 
 
 # -- what binding writes -------------------------------------------------------------------------------------------

@@ -99,18 +99,13 @@ def node(
     status: Object | None = None,
 ) -> Node:
     """A node with its hostname label. Taints can be ``key=value:Effect``; images are sizes in bytes by name."""
-    topology = {"kubernetes.io/hostname": name}
+    topology = {"kubernetes.io/hostname": name, **(labels or {})}
     if zone is not None:
-        topology["topology.kubernetes.io/zone"] = zone
+        topology.setdefault("topology.kubernetes.io/zone", zone)
     return convert(
         Node,
         {
-            "metadata": {
-                "name": name,
-                "uid": f"uid-{name}",
-                "labels": topology | dict(labels or {}),
-                **(metadata or {}),
-            },
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": topology, **(metadata or {})},
             "spec": {"unschedulable": unschedulable, "taints": [_taint(taint) for taint in taints]},
             "status": {
                 "allocatable": {"cpu": cpu, "memory": memory, "pods": str(max_pods), **(allocatable or {})},

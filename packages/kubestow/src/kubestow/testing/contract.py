@@ -101,11 +101,9 @@ class _Subject:
         self._args = msgspec.to_builtins(args) if isinstance(args, msgspec.Struct) else args
         self._registry: Registry = in_tree_registry() | {kind.name: kind}
         bound = [pod for pod in pods if pod.spec.node_name]
-        self._pending = [
-            replace(pod, spec=replace(pod.spec, scheduler_name="default-scheduler"))
-            for pod in pods
-            if not pod.spec.node_name
-        ] or _DEFAULT_PODS
+        unbound = (pod for pod in pods if not pod.spec.node_name)
+        pending = [replace(pod, spec=replace(pod.spec, scheduler_name="default-scheduler")) for pod in unbound]
+        self._pending = pending or _DEFAULT_PODS
         self._random = random
         #: The nodes, other objects and pods it was made from.
         self.examples = [*nodes, *objects, *bound, *self._pending]
@@ -133,11 +131,8 @@ class _Subject:
 
     @cached_property
     def _minimal_profile(self) -> config.KubeSchedulerProfile:
-        others = [
-            name
-            for name, base in (("PrioritySort", QueueSortPlugin), ("DefaultBinder", BindPlugin))
-            if not issubclass(self.kind, base)
-        ]
+        mandatory = {"PrioritySort": QueueSortPlugin, "DefaultBinder": BindPlugin}
+        others = [name for name, base in mandatory.items() if not issubclass(self.kind, base)]
         enabled = [{"name": name} for name in (self.kind.name, *others)]
         profile = self.profile_document({"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}})
         document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": [profile]}
@@ -339,9 +334,8 @@ class _Contract:
             binders = [name] if self._subject.kind.name == "DefaultBinder" else [name, {"name": "DefaultBinder"}]
             plugins["bind"] = {"enabled": binders, "disabled": [{"name": "*"}]}
         objects = [*self._subject.examples, pod("too-large", cpu="1000")]
-        messages = _scheduler_errors(
-            objects, plugin=self._subject.kind, profile=self._subject.profile_document(plugins)
-        )
+        profile = self._subject.profile_document(plugins)
+        messages = _scheduler_errors(objects, plugin=self._subject.kind, profile=profile)
         errors = [message for message in messages if self._subject.kind.name in message]
         if errors:
             raise AssertionError(f"plugin {self._subject.kind.name!r} in a running scheduler: {errors[0]}")
@@ -367,8 +361,6 @@ def _scheduler_errors(objects: Iterable[Any], *, plugin: type[Plugin], profile: 
 
 
 class _ErrorHandler(logging.Handler):
-    """Collects logged errors."""
-
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.messages: list[str] = []

@@ -69,11 +69,8 @@ class PluginHarness(BaseHandle):
         #: Pods that plugins activated.
         self.activated: list[PodInfo] = []
         registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
-        document = {
-            "apiVersion": config.API_VERSION,
-            "kind": config.KIND,
-            "profiles": [{"schedulerName": "default-scheduler", **(profile or {})}],
-        }
+        profiles = [{"schedulerName": "default-scheduler", **(profile or {})}]
+        document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": profiles}
         configuration = config.load(document, subject="profile", gates=self._gates)
         self.profiles = {p.scheduler_name: build_profile(p, registry, self) for p in configuration.profiles}
         self.pipeline = DecisionPipeline(self.cluster, self.profiles, FirstByName())

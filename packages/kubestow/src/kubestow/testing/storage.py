@@ -136,15 +136,9 @@ def storage_class(
     """A storage class; ``waits`` is WaitForFirstConsumer, Immediate or unset. ``zones`` are its allowedTopologies."""
     mode = {True: "WaitForFirstConsumer", False: "Immediate", None: None}[waits]
     topologies = [{"matchLabelExpressions": [{"key": _ZONE, "values": list(zones)}]}] if zones else []
-    return convert(
-        StorageClass,
-        {
-            "metadata": {"name": name, "resourceVersion": "1"},
-            "provisioner": provisioner,
-            "volumeBindingMode": mode,
-            "allowedTopologies": topologies,
-        },
-    )
+    metadata = {"name": name, "resourceVersion": "1"}
+    how = {"provisioner": provisioner, "volumeBindingMode": mode, "allowedTopologies": topologies}
+    return convert(StorageClass, {"metadata": metadata, **how})
 
 
 def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -> CSINode:
@@ -173,16 +167,10 @@ def capacity(
 ) -> CSIStorageCapacity:
     """The capacity of a storage class for the nodes of a zone, or for all nodes."""
     topology: dict[str, Any] = {"matchLabels": {_ZONE: zone}} if zone else {}
-    return convert(
-        CSIStorageCapacity,
-        {
-            "metadata": {"name": name, "namespace": "kube-system"},
-            "storageClassName": storage_class,
-            "nodeTopology": topology,
-            "capacity": available,
-            "maximumVolumeSize": largest,
-        },
-    )
+    where = {"storageClassName": storage_class, "nodeTopology": topology}
+    metadata = {"name": name, "namespace": "kube-system"}
+    amounts = {"capacity": available, "maximumVolumeSize": largest}
+    return convert(CSIStorageCapacity, {"metadata": metadata, **where, **amounts})
 
 
 def attachment(name: str, *, node: str, volume: str, driver: str = DRIVER) -> VolumeAttachment:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from kubestow.config import FEATURE_SPECS, FeatureGates, Stage
+from kubestow.config import FEATURE_SPECS, FeatureGates, Stage, feature_gates
 from kubestow.config.feature_gates import OTHER_COMPONENT_FEATURES
 from kubestow.errors import InputError
 
@@ -89,6 +92,7 @@ def test_gates_of_other_components_are_accepted_and_ignored() -> None:
         "CRDObservedGenerationTracking=true,ShardedListAndWatch=true",  # the API servers
         "CloudControllerManagerWebhook=true,ControllerManagerReleaseLeaderElectionLockOnExit=true",
         "ContextualLogging=false,LoggingAlphaOptions=true",
+        "SystemdWatchdog=true,RuntimeClassInImageCriApi=true",
     ],
 )
 def test_one_flag_serves_all_components(text: str) -> None:
@@ -100,6 +104,7 @@ def test_one_flag_serves_all_components(text: str) -> None:
     [
         ("NodeSwap=false", "cannot set feature gate NodeSwap to false, feature is locked to true"),
         ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
+        ("SystemdWatchdog=false", "cannot set feature gate SystemdWatchdog to false, feature is locked to true"),
         ("HonorPVReclaimPolicy=true", "unrecognized feature gate: HonorPVReclaimPolicy"),  # not in v1.36 any more
     ],
 )
@@ -116,3 +121,16 @@ def test_gates_that_were_enabled_without_effect_are_known() -> None:
     assert FeatureGates().without_effect == ()  # OpportunisticBatching is on by default
     enabled = FeatureGates.parse("NativeHistograms=true,DRADeviceTaintRules=true,CoordinatedLeaderElection=false")
     assert enabled.without_effect == ("DRADeviceTaintRules", "NativeHistograms")
+
+
+def test_the_data_have_the_history_of_each_gate() -> None:
+    file = Path(feature_gates.__file__).with_name("feature_gates.json")
+    data = json.loads(file.read_bytes())
+    for name, gate in (data["scheduling"] | data["others"]).items():
+        minors = [version[0] for version in gate["versions"]]
+        assert minors == sorted(set(minors)), name
+    assert data["scheduling"]["SchedulerQueueingHints"]["versions"] == [
+        [28, "BETA", False, False],
+        [32, "BETA", True, False],
+        [34, "GA", True, True],
+    ]

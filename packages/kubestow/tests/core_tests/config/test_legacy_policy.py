@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core_tests.config.builders import IN_TREE
 from kubestow import config
 from kubestow.config import ExtensionPoint, legacy
-from kubestow.config.legacy.policy_names import (
+from kubestow.config.legacy.policy import (
     DEFAULT_PREDICATES,
     DEFAULT_PRIORITIES,
     FILTER_PLUGINS,

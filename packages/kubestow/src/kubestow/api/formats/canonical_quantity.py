@@ -43,7 +43,11 @@ def _formatted(value: Fraction, *, like: str) -> str:
     if like.endswith("i") and value.denominator == 1 and abs(value) >= 1024:
         return _with_suffix(value, _BINARY, 1024, 0)
     if "e" in like or ("E" in like and not like.endswith("E")):
-        return _with_exponent(value)
+        mantissa, exponent = value * 10**9, -9
+        while mantissa.numerator % 1000 == 0:  # exponents are multiples of three, like suffixes
+            mantissa /= 1000
+            exponent += 3
+        return f"{mantissa.numerator}e{exponent}" if exponent else f"{mantissa.numerator}"
     return _with_suffix(value, _DECIMAL, 1000, -3)
 
 
@@ -54,12 +58,3 @@ def _with_suffix(value: Fraction, suffixes: list[str], base: int, lowest: int) -
         mantissa /= base
         step += 1
     return f"{mantissa.numerator}{suffixes[step]}"
-
-
-def _with_exponent(value: Fraction) -> str:
-    """Exponents are multiples of three, like suffixes."""
-    mantissa, exponent = value * 10**9, -9
-    while mantissa.numerator % 1000 == 0:
-        mantissa /= 1000
-        exponent += 3
-    return f"{mantissa.numerator}e{exponent}" if exponent else f"{mantissa.numerator}"

@@ -23,6 +23,7 @@ _NAME, _LABEL_VALUE = re.compile(_NAME_PATTERN), re.compile(_LABEL_VALUE_PATTERN
 _LABEL, _LABEL_1035 = re.compile(_LABEL_PATTERN), re.compile(_LABEL_1035_PATTERN)
 _SUBDOMAIN = re.compile(_SUBDOMAIN_PATTERN)
 
+_EMPTY = "must be non-empty"
 _EDGES = "and must start and end with an alphanumeric character"
 _NAME_RULE = (
     f"must consist of alphanumeric characters, '-', '_' or '.', {_EDGES} "
@@ -86,8 +87,14 @@ def qualified_name_errors(name: str) -> NameErrors:
     parts = name.split("/")
     if len(parts) > 2:
         return (_LABEL_KEY_RULE,)
-    prefix_errors = _prefix_errors(parts[0]) if len(parts) == 2 else ()
-    return prefix_errors + tuple(f"name part {error}" for error in _name_part_errors(parts[-1]))
+    errors = []
+    if len(parts) == 2:
+        prefix_errors = dns1123_subdomain_errors(parts[0]) if parts[0] else (_EMPTY,)
+        errors += [f"prefix part {error}" for error in prefix_errors]
+    name_errors = _length_errors(parts[-1], _MAX_LABEL_LENGTH) if parts[-1] else (_EMPTY,)
+    if not _NAME.fullmatch(parts[-1]):
+        name_errors = (*name_errors, _NAME_RULE)
+    return (*errors, *(f"name part {error}" for error in name_errors))
 
 
 @lru_cache(maxsize=16384)
@@ -102,16 +109,6 @@ def is_extended_resource(name: str) -> bool:
     """Whether a resource is an extended resource: not native, and valid as ``requests.<name>`` in a quota."""
     native = "/" not in name or "kubernetes.io/" in name
     return not native and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
-
-
-def _prefix_errors(prefix: str) -> NameErrors:
-    errors = dns1123_subdomain_errors(prefix) if prefix else ("must be non-empty",)
-    return tuple(f"prefix part {error}" for error in errors)
-
-
-def _name_part_errors(name: str) -> NameErrors:
-    errors = _length_errors(name, _MAX_LABEL_LENGTH) if name else ("must be non-empty",)
-    return errors if _NAME.fullmatch(name) else (*errors, _NAME_RULE)
 
 
 def _length_errors(name: str, limit: int) -> NameErrors:

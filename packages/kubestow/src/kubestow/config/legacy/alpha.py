@@ -159,16 +159,13 @@ def _merged_configs(first: Any, second: Any) -> Any:
         return list(first) if second is None else second
     merged = list(first)
     for config in second:
-        index = next((i for i, before in enumerate(merged) if _have_args_of_one_plugin(before, config)), None)
-        if index is None:
-            merged.append(config)
+        args = config.get("args") if isinstance(config, Mapping) else None
+        for index, before in enumerate(merged):
+            if isinstance(args, Mapping) and isinstance(before, Mapping) and before.get("name") == config.get("name"):
+                former = before.get("args") or {}
+                if isinstance(former, Mapping):
+                    merged[index] = {**before, "args": {**former, **args}}
+                    break
         else:
-            before = merged[index]
-            merged[index] = {**before, "args": {**(before.get("args") or {}), **config["args"]}}
+            merged.append(config)
     return merged
-
-
-def _have_args_of_one_plugin(first: Any, second: Any) -> bool:
-    if not isinstance(first, Mapping) or not isinstance(second, Mapping) or first.get("name") != second.get("name"):
-        return False
-    return isinstance(first.get("args") or {}, Mapping) and isinstance(second.get("args"), Mapping)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubestow.config.field_errors import FieldError
@@ -24,13 +23,11 @@ class ConversionError(Exception):
         super().__init__("; ".join(map(str, errors)))
 
 
-STRATEGY_PLUGINS: Mapping[str, str] = MappingProxyType(
-    {
-        "NodeResourcesLeastAllocated": "LeastAllocated",
-        "NodeResourcesMostAllocated": "MostAllocated",
-        "RequestedToCapacityRatio": "RequestedToCapacityRatio",
-    }
-)
+STRATEGY_PLUGINS: Mapping[str, str] = {
+    "NodeResourcesLeastAllocated": "LeastAllocated",
+    "NodeResourcesMostAllocated": "MostAllocated",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+}
 """The strategy that replaces a score plugin of v1beta1 and earlier."""
 
 DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 0})

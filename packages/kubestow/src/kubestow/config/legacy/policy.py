@@ -18,22 +18,6 @@ from kubestow.config.configuration import API_VERSION, KIND, Extender, ExtenderT
 from kubestow.config.decoding import describe_value, is_list
 from kubestow.config.field_errors import FieldError, child, invalid
 from kubestow.config.legacy.conversion import DEFAULT_SHAPE, Conversion, ConversionError, Strategies
-from kubestow.config.legacy.policy_names import (
-    DEFAULT_PREDICATES,
-    DEFAULT_PRIORITIES,
-    EVEN_PODS_SPREAD_PRIORITY,
-    FILTER_PLUGINS,
-    MANDATORY_PREDICATES,
-    PRE_FILTER_PLUGINS,
-    PRE_SCORE_PLUGINS,
-    PREDICATES,
-    PRIORITIES,
-    REMOVED_PREDICATES,
-    REMOVED_PRIORITIES,
-    SCORE_PLUGINS,
-    SELECTOR_SPREAD_PRIORITIES,
-    STRATEGIES,
-)
 
 _KNOWN = {
     "apiVersion",
@@ -46,6 +30,95 @@ _KNOWN = {
 }
 _EXTENDER_FIELDS = tuple(field.encode_name for field in structs.fields(Extender))
 _TLS_FIELDS = tuple(field.encode_name for field in structs.fields(ExtenderTLSConfig))
+
+# The names are those of all releases from Kubernetes 1.13 to 1.22.
+
+PREDICATES: Mapping[str, tuple[str, ...]] = {
+    "CheckNodeUnschedulable": ("NodeUnschedulable",),
+    "CheckVolumeBinding": ("VolumeBinding",),
+    "EvenPodsSpread": ("PodTopologySpread",),
+    "GeneralPredicates": ("NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity"),
+    "HostName": ("NodeName",),
+    "MatchInterPodAffinity": ("InterPodAffinity",),
+    "MatchNodeSelector": ("NodeAffinity",),
+    "MaxCSIVolumeCountPred": ("NodeVolumeLimits",),
+    "NoDiskConflict": ("VolumeRestrictions",),
+    "NoVolumeZoneConflict": ("VolumeZone",),
+    "PodFitsHostPorts": ("NodePorts",),
+    "PodFitsPorts": ("NodePorts",),
+    "PodFitsResources": ("NodeResourcesFit",),
+    "PodToleratesNodeNoExecuteTaints": ("TaintToleration",),
+    "PodToleratesNodeTaints": ("TaintToleration",),
+}
+"""The Filter plugins that implement a predicate."""
+
+MANDATORY_PREDICATES = ("PodToleratesNodeTaints", "CheckNodeUnschedulable")
+"""Predicates that apply whether a Policy names them or not."""
+
+DEFAULT_PREDICATES = (
+    "NoVolumeZoneConflict",
+    "MaxCSIVolumeCountPred",
+    "MatchInterPodAffinity",
+    "NoDiskConflict",
+    "GeneralPredicates",
+    "CheckVolumeBinding",
+    "EvenPodsSpread",
+)
+"""The predicates of a Policy without a list of predicates, besides the mandatory ones."""
+
+REMOVED_PREDICATES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCinderVolumeCount"),
+        "these volumes have been migrated to CSI drivers, whose limits NodeVolumeLimits enforces",
+    ),
+    **dict.fromkeys(
+        ("CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodeDiskPressure", "CheckNodePIDPressure"),
+        "node conditions are represented by taints, which TaintToleration checks",
+    ),
+}
+"""Predicates without a plugin, and why they are not needed."""
+
+PRIORITIES: Mapping[str, str] = {
+    "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
+    "ImageLocalityPriority": "ImageLocality",
+    "InterPodAffinityPriority": "InterPodAffinity",
+    "NodeAffinityPriority": "NodeAffinity",
+    "TaintTolerationPriority": "TaintToleration",
+}
+"""The Score plugin that implements a priority. The priorities of the next two constants share a plugin."""
+
+STRATEGIES: Mapping[str, str] = {"LeastRequestedPriority": "LeastAllocated", "MostRequestedPriority": "MostAllocated"}
+"""The scoring strategy of NodeResourcesFit that implements a priority."""
+
+EVEN_PODS_SPREAD_PRIORITY = "EvenPodsSpreadPriority"
+SELECTOR_SPREAD_PRIORITIES = ("SelectorSpreadPriority", "ServiceSpreadingPriority")
+"""Spreading by the pod's own constraints, and by its service or controller: both are PodTopologySpread in v1."""
+
+REMOVED_PRIORITIES: Mapping[str, str] = {
+    "EqualPriority": "it gives every node the same score",
+    "NodePreferAvoidPodsPriority": "its annotation is no longer read, use PreferNoSchedule taints instead",
+}
+"""Priorities without a plugin, and why they are not needed."""
+
+DEFAULT_PRIORITIES: Mapping[str, int] = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    EVEN_PODS_SPREAD_PRIORITY: 2,
+}
+"""The priorities, with weights, of a Policy without a list of priorities."""
+
+FILTER_PLUGINS = tuple(dict.fromkeys(plugin for plugins in PREDICATES.values() for plugin in plugins))
+SCORE_PLUGINS = (*PRIORITIES.values(), "NodeResourcesFit", "PodTopologySpread")
+"""The plugins that a Policy can select, for Filter and for Score."""
+
+PRE_FILTER_PLUGINS = frozenset({"NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"})
+PRE_SCORE_PLUGINS = frozenset(SCORE_PLUGINS) - {"ImageLocality"}
+"""Those of the Filter and Score plugins that implement PreFilter, and those of the Score plugins with PreScore."""
 
 
 def convert_policy(policy: Mapping[str, Any]) -> Conversion:
@@ -82,15 +155,14 @@ class _PolicyConverter:
     def convert(self, policy: Mapping[str, Any]) -> None:
         self._predicates(policy.get("predicates"))
         self._priorities(policy.get("priorities"))
-        self._hard_affinity(policy.get("hardPodAffinitySymmetricWeight"))
+        weight = policy.get("hardPodAffinitySymmetricWeight")
+        if isinstance(weight, bool) or weight not in (None, 0):  # which mean the default
+            self.args["InterPodAffinity"] = {"hardPodAffinityWeight": weight}
         for entry, path in self._entries(policy.get("extenders"), "extenders"):
             self.extenders.append(self._extender(entry, path))
         if policy.get("alwaysCheckAllPredicates"):
-            self.warnings.append(
-                FieldError(
-                    "alwaysCheckAllPredicates", "omitted: Filter always stops at the first plugin that rejects the node"
-                )
-            )
+            text = "omitted: Filter always stops at the first plugin that rejects the node"
+            self.warnings.append(FieldError("alwaysCheckAllPredicates", text))
         self.errors += [FieldError(str(name), "unknown field of a Policy") for name in policy if name not in _KNOWN]
 
     def _entries(self, given: Any, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -190,17 +262,11 @@ class _PolicyConverter:
         self.warnings += self._strategies.balance(path, ("LeastRequestedPriority", "MostRequestedPriority"))
         strategies = self._strategies.selected()
         if len(strategies) > 1:
-            self.errors.append(
-                FieldError(path, f"NodeResourcesFit supports one scoring strategy, got {_listed(strategies)}")
-            )
+            text = f"NodeResourcesFit supports one scoring strategy, got {' and '.join(sorted(strategies))}"
+            self.errors.append(FieldError(path, text))
         for name, weight in strategies.items():
             self.scores["NodeResourcesFit"] = weight
             self.args["NodeResourcesFit"] = {"scoringStrategy": self._strategies.scoring_strategy(name)}
-
-    def _hard_affinity(self, weight: Any) -> None:
-        """Null and 0 mean the default; any other value is checked as the argument it becomes."""
-        if isinstance(weight, bool) or weight not in (None, 0):
-            self.args["InterPodAffinity"] = {"hardPodAffinityWeight": weight}
 
     # Extenders -------------------------------------------------------------------------------------------------------
 
@@ -240,10 +306,6 @@ def _unsupported_priority(name: str, argument: Mapping[str, Any]) -> str:
     if "serviceAntiAffinity" in argument or name == "ServiceAntiAffinityPriority":
         return "serviceAntiAffinity is no longer supported, use PodTopologySpread instead"
     return f'priority type not found for "{name}"'
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return " and ".join(sorted(names))
 
 
 def _plugin_sets(filters: set[str], scores: Mapping[str, int]) -> dict[str, Any]:

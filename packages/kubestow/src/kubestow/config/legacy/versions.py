@@ -13,7 +13,6 @@ so that scores do not change. Until v1beta2 plugins are enabled per extension po
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from kubestow.config.configuration import API_VERSION, GROUP
@@ -26,42 +25,33 @@ from kubestow.config.type_meta import LEGACY_VERSIONS
 _ALPHA, _WITH_STRATEGY_PLUGINS, _WITH_SMALL_WEIGHTS = LEGACY_VERSIONS[:3], LEGACY_VERSIONS[:4], LEGACY_VERSIONS[:5]
 _FIT = "NodeResourcesFit"
 
-_REMOVED_PLUGINS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            ("SelectorSpread", "DefaultPodTopologySpread"),
-            "PodTopologySpread's default constraints spread the pods of a service or controller",
-        ),
-        "NodePreferAvoidPods": "its annotation is no longer read, use PreferNoSchedule taints instead",
-        **dict.fromkeys(
-            ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"),
-            "these volumes have been migrated to CSI drivers, whose limits NodeVolumeLimits enforces",
-        ),
-    }
-)
-_UNSUPPORTED_PLUGINS: Mapping[str, str] = MappingProxyType(
-    {
-        "NodeLabel": "use addedAffinity of NodeAffinity",
-        "NodeResourceLimits": "remove it, NodeResourcesFit scores requests, not limits",
-        "ServiceAffinity": "use pod affinity or PodTopologySpread",
-    }
-)
+_REMOVED_PLUGINS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("SelectorSpread", "DefaultPodTopologySpread"),
+        "PodTopologySpread's default constraints spread the pods of a service or controller",
+    ),
+    "NodePreferAvoidPods": "its annotation is no longer read, use PreferNoSchedule taints instead",
+    **dict.fromkeys(
+        ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"),
+        "these volumes have been migrated to CSI drivers, whose limits NodeVolumeLimits enforces",
+    ),
+}
+_UNSUPPORTED_PLUGINS: Mapping[str, str] = {
+    "NodeLabel": "use addedAffinity of NodeAffinity",
+    "NodeResourceLimits": "remove it, NodeResourcesFit scores requests, not limits",
+    "ServiceAffinity": "use pod affinity or PodTopologySpread",
+}
 """Plugins whose effect would be lost, and what to use."""
-_EARLIER_POINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "componentconfig/v1alpha1": {"postFilter": "preScore", "unreserve": "reserve"},
-        f"{GROUP}/v1alpha1": {"postFilter": "preScore", "unreserve": "reserve"},
-        f"{GROUP}/v1alpha2": {"unreserve": "reserve"},
-    }
-)
+_EARLIER_POINTS: Mapping[str, Mapping[str, str]] = {
+    "componentconfig/v1alpha1": {"postFilter": "preScore", "unreserve": "reserve"},
+    f"{GROUP}/v1alpha1": {"postFilter": "preScore", "unreserve": "reserve"},
+    f"{GROUP}/v1alpha2": {"unreserve": "reserve"},
+}
 """Extension points by the name that they have in v1."""
-_REMOVED_FIELDS: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(
-        ("healthzBindAddress", "metricsBindAddress"),
-        "removed: the secure port (--bind-address, --secure-port) serves this",
-    )
+_REMOVED_FIELDS: Mapping[str, str] = dict.fromkeys(
+    ("healthzBindAddress", "metricsBindAddress"), "removed: the secure port (--bind-address, --secure-port) serves this"
 )
-_SMALL_WEIGHTS: Mapping[str, int] = MappingProxyType({"InterPodAffinity": 1, "NodeAffinity": 1, "TaintToleration": 1})
+_SMALL_WEIGHTS: Mapping[str, int] = {"InterPodAffinity": 1, "NodeAffinity": 1, "TaintToleration": 1}
 """The score plugins whose default weight is larger in v1 (2, 2 and 3)."""
 
 
@@ -73,10 +63,10 @@ def convert_version(data: Mapping[str, Any], read_file: ReadFile | None = None) 
     version = data["apiVersion"]
     warnings = [FieldError(name, _REMOVED_FIELDS[name]) for name in data if name in _REMOVED_FIELDS]
     is_flat = version in _ALPHA and not data.get("profiles")
-    has_policy = (
-        version in _ALPHA and isinstance(data.get("algorithmSource"), Mapping) and "policy" in data["algorithmSource"]
-    )
+    has_policy = False
     if version in _ALPHA:
+        algorithm = data.get("algorithmSource")
+        has_policy = isinstance(algorithm, Mapping) and "policy" in algorithm
         data = with_profiles(data, warnings, read_file)
     converted = {name: value for name, value in data.items() if name not in _REMOVED_FIELDS}
     converted["apiVersion"] = API_VERSION
@@ -102,12 +92,8 @@ def _leader_election(election: Mapping[str, Any], warnings: list[FieldError]) ->
     lock = election.get("resourceLock", "leases")
     if lock not in ("endpointsleases", "configmapsleases"):
         return dict(election)
-    warnings.append(
-        FieldError(
-            "leaderElection.resourceLock",
-            f"{lock} is replaced by leases: do not run old and new replicas at the same time",
-        )
-    )
+    text = f"{lock} is replaced by leases: do not run old and new replicas at the same time"
+    warnings.append(FieldError("leaderElection.resourceLock", text))
     return {**election, "resourceLock": "leases"}
 
 
@@ -171,10 +157,15 @@ class _ProfileConverter:
         kept = []
         for index, config in enumerate(configs):
             name, place = _name(config), f"{path}[{index}]"
+            args = config.get("args") if isinstance(config, Mapping) else None
             if name in _REMOVED_PLUGINS:
                 self._warnings.append(_removed_plugin(name, place))
-            elif name not in _UNSUPPORTED_PLUGINS:
-                kept.append(_with_v1_args(config))
+            elif name in _UNSUPPORTED_PLUGINS:
+                continue
+            elif isinstance(args, Mapping) and args.get("apiVersion") in LEGACY_VERSIONS:
+                kept.append({**config, "args": {**args, "apiVersion": API_VERSION}})
+            else:
+                kept.append(config)
         if self._version in _WITH_STRATEGY_PLUGINS:
             _set_defaulting_types(kept)
         return kept
@@ -191,7 +182,10 @@ class _ProfileConverter:
         profile["pluginConfig"], args = _split_strategy_args(configs)
         off = {_name(entry) for entry in disabled}
         weights = {} if off & {"*", "NodeResourcesLeastAllocated"} else {"LeastAllocated": 1}
-        weights |= {STRATEGY_PLUGINS[_name(e)]: _weight(e) for e in enabled if _name(e) in STRATEGY_PLUGINS}
+        for entry in enabled:
+            if strategy := STRATEGY_PLUGINS.get(_name(entry)):
+                weight = entry.get("weight")
+                weights[strategy] = weight if isinstance(weight, int) and weight else 1
         strategies = Strategies(weights, args)
         self._warnings += strategies.balance(path, ("NodeResourcesLeastAllocated", "NodeResourcesMostAllocated"))
         selected = strategies.selected()
@@ -242,26 +236,13 @@ def _set_strategy(configs: list[Any], strategy: dict[str, Any]) -> None:
     configs.append({"name": _FIT, "args": {"scoringStrategy": strategy}})
 
 
-def _weight(entry: Mapping[str, Any]) -> int:
-    weight = entry.get("weight")
-    return weight if isinstance(weight, int) and weight else 1
-
-
-def _with_v1_args(config: Any) -> Any:
-    args = config.get("args") if isinstance(config, Mapping) else None
-    if not isinstance(args, Mapping):
-        return config
-    converted = dict(args)
-    if args.get("apiVersion") in LEGACY_VERSIONS:
-        converted["apiVersion"] = API_VERSION
-    return {**config, "args": converted}
-
-
 def _set_default_weights(sets: dict[str, Any], path: str, warnings: list[FieldError]) -> None:
     """Set the v1beta2 default weight of score plugins that the profile does not configure."""
     score = {} if sets.get("score") is None else sets["score"]
-    if not isinstance(score, Mapping) or not all(_is_list_or_null(score.get(side)) for side in ("enabled", "disabled")):
+    if not isinstance(score, Mapping):
         return  # reported by the decoder
+    if not all(score.get(side) is None or is_list(score[side]) for side in ("enabled", "disabled")):
+        return
     configured = {_name(entry) for side in ("enabled", "disabled") for entry in score.get(side) or ()}
     defaults = {} if "*" in configured else {n: w for n, w in _SMALL_WEIGHTS.items() if n not in configured}
     if defaults:
@@ -269,10 +250,6 @@ def _set_default_weights(sets: dict[str, Any], path: str, warnings: list[FieldEr
         sets["score"] = {**score, "enabled": [*(score.get("enabled") or ()), *added]}
         text = f"the default weights of v1beta2 are set explicitly: {', '.join(defaults)} (larger in v1)"
         warnings.append(FieldError(child(path, "plugins.score"), text))
-
-
-def _is_list_or_null(value: Any) -> bool:
-    return value is None or is_list(value)
 
 
 def _removed_plugin(name: str, path: str) -> FieldError:

@@ -34,7 +34,8 @@ class VersionedStore(Generic[T]):
     def put(self, obj: T, /) -> T:
         """Create or replace an object; returns it with its new resourceVersion."""
         old = self.get(obj.metadata.namespace, obj.metadata.name)
-        self._version = max(self._version, 0 if old is None else _number(old)) + 1
+        known = "" if old is None else old.metadata.resource_version
+        self._version = max(self._version, int(known) if known.isdigit() else 0) + 1
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self._version))
         written: T = msgspec.structs.replace(obj, metadata=metadata)  # type: ignore[type-var]
         self._catalog.put(written)
@@ -66,8 +67,3 @@ def check_preconditions(resource: Resource, current: ObjectMeta, *, uid: str, re
     if resource_version not in ("", current.resource_version):
         text = "the object has been modified; please apply your changes to the latest version and try again"
         raise APIError(409, "Conflict", f"{failed}: {text}")
-
-
-def _number(obj: KubernetesObject) -> int:
-    version = obj.metadata.resource_version
-    return int(version) if version.isdigit() else 0

@@ -113,11 +113,8 @@ def with_own_claims(created: Pod, replaced: Pod, find: Find) -> tuple[Pod, list[
     for volume in created.spec.volumes:
         if volume.ephemeral is None:
             continue
-        old = find(
-            PersistentVolumeClaim,
-            replaced.metadata.namespace,
-            ephemeral_claim_name(replaced.metadata.name, volume.name),
-        )
+        former_name = ephemeral_claim_name(replaced.metadata.name, volume.name)
+        old = find(PersistentVolumeClaim, replaced.metadata.namespace, former_name)
         if old is not None and belongs_to(old, {replaced.metadata.uid}):
             spec = msgspec.structs.replace(old.spec, volume_name="")
             name = ephemeral_claim_name(created.metadata.name, volume.name)

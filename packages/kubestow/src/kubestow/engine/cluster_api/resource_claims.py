@@ -67,13 +67,9 @@ class InMemoryResourceClaims:
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
         """Patch a claim. Raises APIError (404, 409) if it does not exist or a precondition fails."""
         current = await self.read(claim.metadata.namespace, claim.metadata.name)
-        preconditions = patch.get("metadata", {})
-        check_preconditions(
-            _CLAIMS,
-            current.metadata,
-            uid=preconditions.get("uid", ""),
-            resource_version=preconditions.get("resourceVersion", ""),
-        )
+        given = patch.get("metadata", {})
+        uid, resource_version = given.get("uid", ""), given.get("resourceVersion", "")
+        check_preconditions(_CLAIMS, current.metadata, uid=uid, resource_version=resource_version)
         parts = {subresource, "metadata"} if subresource else set(patch) - {"status"}
         change = {part: value for part, value in patch.items() if part in parts}
         patched = convert(ResourceClaim, strategic_merge_patch(msgspec.to_builtins(current), change, _CLAIM_SCHEMA))

@@ -7,6 +7,5 @@
 :mod:`.evaluated_nodes` holds what all plugins returned for all nodes about a pod that
 :class:`~kubestow.engine.pipeline.offline_scheduler.OfflineScheduler` decided about; :mod:`.explain` makes an
 :mod:`.explanation` of both. :mod:`.remedies` estimates what each node lacks, and :mod:`.counterfactuals` makes
-:mod:`.changes` of it, which the pipeline verifies. :mod:`.trace` lists the calls of one pod's way through the
-scheduler.
+:mod:`.changes` of it, which the pipeline verifies.
 """

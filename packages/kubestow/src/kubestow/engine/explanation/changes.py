@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import msgspec
 
-from kubestow.api.core import Container, Node, Pod, PodSpec, Taint, Toleration
+from kubestow.api.core import Container, Pod, PodSpec, Taint, Toleration
 from kubestow.api.formats.quantity import millis, units
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.cluster.cache import Cluster as ClusterCache
@@ -29,10 +29,14 @@ Size = tuple[int, int, float]
 the share that is given up, 1 for a toleration, 2 for a constraint of the pod."""
 
 
+@dataclass(frozen=True, slots=True)
 class Change:
     """One change. ``kind`` is its name in documents, ``text`` says what to do in one line."""
 
     kind: ClassVar[str]
+    #: The size of a change that is one edit.
+    intrusion: ClassVar[int] = _POD
+    weight: ClassVar[float] = 0.0
 
     @property
     def text(self) -> str:
@@ -42,11 +46,11 @@ class Change:
     @property
     def size(self) -> Size:
         """How small the change is: smaller ones sort first."""
-        raise NotImplementedError
+        return 1, self.intrusion, self.weight
 
     def document(self) -> Mapping[str, Any]:
         """The fields of the change as plain data."""
-        raise NotImplementedError
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def idea(self) -> frozenset[str]:
@@ -150,15 +154,12 @@ class Tolerate(Change):
     """A toleration of one taint."""
 
     kind = "toleration"
+    weight = 1.0
     taint: Taint
 
     @property
     def text(self) -> str:
         return f"tolerate the taint {taint_text(self.taint)}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _POD, 1.0
 
     @property
     def idea(self) -> frozenset[str]:
@@ -178,16 +179,13 @@ class AlterPod(Change):
     """A constraint of the pod removed or relaxed, which ``alter`` does to the spec."""
 
     kind = "pod constraint"
+    weight = 2.0
     what: str
     alter: Callable[[PodSpec], PodSpec]
 
     @property
     def text(self) -> str:
         return self.what
-
-    @property
-    def size(self) -> Size:
-        return 1, _POD, 2.0
 
     @property
     def idea(self) -> frozenset[str]:
@@ -210,32 +208,26 @@ class AlterNode(Change):
     kind = "node"
     node: str
     labels: Mapping[str, str]
-    uncordons: bool = False
+    uncordon: bool = False
 
     @property
     def text(self) -> str:
-        parts = ["uncordon node " + self.node] if self.uncordons else []
+        parts = ["uncordon node " + self.node] if self.uncordon else []
         labels = " ".join(f"{key}={value}" for key, value in self.labels.items())
         return ", ".join([*parts, *([f"label node {self.node} with {labels}"] if labels else [])])
 
     @property
     def size(self) -> Size:
-        return len(self.labels) + self.uncordons, _NODE, 0.0
-
-    def document(self) -> Mapping[str, Any]:
-        return {"node": self.node, "labels": dict(self.labels), "uncordon": self.uncordons}
-
-    def _altered(self, node: Node) -> Node:
-        metadata = replace(node.metadata, labels={**node.metadata.labels, **self.labels})
-        if not self.uncordons:
-            return replace(node, metadata=metadata)
-        taints = [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]
-        return replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False, taints=taints))
+        return len(self.labels) + self.uncordon, _NODE, 0.0
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
         node = cache.nodes.objects[cache.nodes.rows[self.node]]
-        cache.update_node(self._altered(node))
+        altered = replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, **self.labels}))
+        if self.uncordon:
+            taints = [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]
+            altered = replace(altered, spec=replace(node.spec, unschedulable=False, taints=taints))
+        cache.update_node(altered)
         try:
             yield
         finally:
@@ -247,18 +239,12 @@ class AddNode(Change):
     """An empty node with the labels, taints and allocatable amounts of another one."""
 
     kind = "one more node"
+    intrusion = _NEW_NODE
     like: str
 
     @property
     def text(self) -> str:
         return f"add one more node like {self.like}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _NEW_NODE, 0.0
-
-    def document(self) -> Mapping[str, Any]:
-        return {"like": self.like}
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
@@ -313,6 +299,7 @@ class RaiseBudget(Change):
     """More disruptions allowed by a PodDisruptionBudget, so that a preemption violates none."""
 
     kind = "disruption budget"
+    intrusion = _BUDGET
     namespace: str
     name: str
     by: int
@@ -321,13 +308,6 @@ class RaiseBudget(Change):
     def text(self) -> str:
         count = "1 more disruption" if self.by == 1 else f"{self.by} more disruptions"
         return f"allow {count} by the disruption budget {self.namespace}/{self.name}"
-
-    @property
-    def size(self) -> Size:
-        return 1, _BUDGET, 0.0
-
-    def document(self) -> Mapping[str, Any]:
-        return {"namespace": self.namespace, "name": self.name, "by": self.by}
 
     @contextmanager
     def on_cluster(self, cache: ClusterCache) -> Iterator[None]:
@@ -354,14 +334,11 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount (millicores, bytes or counts) as a quantity."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    for suffix, unit in _BINARY:
-        if amount and amount % unit == 0 and not _is_count(resource):
+    is_count = "/" in resource or resource == "pods"
+    for suffix, unit in _BINARY if amount and not is_count else ():
+        if amount % unit == 0:
             return f"{amount // unit}{suffix}"
     return str(amount)
-
-
-def _is_count(resource: str) -> bool:
-    return "/" in resource or resource == "pods"
 
 
 def taint_text(taint: Taint) -> str:

@@ -17,17 +17,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.core import Pod
 from kubestow.api.policy import PodDisruptionBudget
 from kubestow.api.selectors import compile_selector
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.explanation.changes import (
-    AddNode,
-    AlterPod,
-    Change,
-    CombinedChange,
-    RaiseBudget,
-    RemovePods,
-)
+from kubestow.engine.explanation.changes import AddNode, AlterPod, Change, CombinedChange, RaiseBudget, RemovePods
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes
 from kubestow.engine.explanation.remedies import Remedy, pod_alterations, remedies
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, unbound
@@ -116,7 +110,9 @@ class CounterfactualSearch:
             candidates: Iterable[Change] = [self._ungate]
         else:
             gone = self._pods_gone(feasibility)  # first, because the feasibility is that of the last cycle
-            candidates = self._with_gates_removed([*self._repairs(), *self._alterations(), *gone, *self._new_nodes()])
+            candidates = [*self._repairs(), *self._alterations(), *gone, *self._new_nodes()]
+            if self._ungate is not None:
+                candidates = [CombinedChange((self._ungate, change)) for change in candidates]
         found: list[Counterfactual] = []
         unique = {change.text: change for change in candidates}
         for change in sorted(unique.values(), key=lambda change: change.size)[:_MOST_TRIED]:
@@ -127,24 +123,24 @@ class CounterfactualSearch:
                 found += [] if counterfactual is None else [counterfactual]
         return tuple(found)
 
-    def _with_gates_removed(self, changes: Iterable[Change]) -> Iterator[Change]:
-        for change in changes:
-            yield change if self._ungate is None else CombinedChange((self._ungate, change))
-
     def _verify(self, change: Change) -> Counterfactual | None:
         """Decide again with the change; None if the pod still does not fit."""
-        scheduler = self._scheduler
-        try:
-            info = scheduler.cache.shapes.info(change.on_pod(self._pod.pod))
-        except InvalidObject:
-            return None
-        with change.on_cluster(scheduler.cache):
-            if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
-                return None
-            decision = scheduler.pipeline.decide(info, self._scope)
-            if not isinstance(decision, Scheduled):
+        with change.on_cluster(self._scheduler.cache):
+            decision = self._decide(change, self._pod.pod)
+            if decision is None:
                 return None
             return Counterfactual(change, decision.node_name, decision.feasibility.count)
+
+    def _decide(self, change: Change, pod: Pod) -> Scheduled | None:
+        """Decide about a pod with the change; None if it does not fit."""
+        try:
+            info = self._scheduler.cache.shapes.info(change.on_pod(pod))
+        except InvalidObject:
+            return None
+        if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
+            return None
+        decision = self._scheduler.pipeline.decide(info, self._scope)
+        return decision if isinstance(decision, Scheduled) else None
 
     def count_helped(self, change: Change, pods: Sequence[PodInfo]) -> int:
         """How many of some pods of the same profile fit beside each other with a change. Raises PluginError."""
@@ -157,18 +153,13 @@ class CounterfactualSearch:
     def _place(self, change: Change, pod: PodInfo, undo: ExitStack) -> bool:
         """Place one pod in a simulation; False if it does not fit."""
         cache, runtime = self._scheduler.cache, self._profile.runtime
-        try:
-            info = cache.shapes.info(change.on_pod(unbound(pod.pod)))
-        except InvalidObject:
+        decision = self._decide(change, unbound(pod.pod))
+        if decision is None:
             return False
-        if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
-            return False
-        decision = self._scheduler.pipeline.decide(info, self._scope)
-        if not isinstance(decision, Scheduled):
-            return False
-        cache.assume(info, decision.node_name)
-        undo.callback(runtime.run_unreserve_plugins, decision.state, info, decision.node_name)
-        if runtime.run_reserve_plugins(decision.state, info, decision.node_name).ok:
+        info, node_name = decision.pod, decision.node_name
+        cache.assume(info, node_name)
+        undo.callback(runtime.run_unreserve_plugins, decision.state, info, node_name)
+        if runtime.run_reserve_plugins(decision.state, info, node_name).ok:
             return True
         cache.forget(info.uid)
         return False
@@ -215,24 +206,13 @@ class CounterfactualSearch:
             return []
         cache = self._scheduler.cache
         order = np.lexsort((cache.nodes.name_rank()[rows], self._nodes.pod_count[rows]))
-        budgets = DisruptionBudgets(cache.catalog(PodDisruptionBudget))
-        run = dry_run(
-            feasibility.filters,
-            cache.nodes,
-            rows[order[:_MOST_DRY_RUNS]],
-            may_evict=below(_SYSTEM_CRITICAL),
-            budgets=budgets,
-        )
+        rows, budgets = rows[order[:_MOST_DRY_RUNS]], DisruptionBudgets(cache.catalog(PodDisruptionBudget))
+        run = dry_run(feasibility.filters, cache.nodes, rows, may_evict=below(_SYSTEM_CRITICAL), budgets=budgets)
         counts = run.victims.lengths
         positions = np.flatnonzero((counts > 0) & (counts <= _MOST_PODS_GONE))
         positions = positions[np.argsort(counts[positions], kind="stable")][:_NODES_PER_COMBINATION]
-        return [
-            RemovePods(
-                cache.nodes.names[int(run.rows[position])],
-                {info.uid: info.key for info in run.victims.at(int(position))},
-            )
-            for position in positions
-        ]
+        gone = ((cache.nodes.names[run.rows[position]], run.victims.at(position)) for position in positions.tolist())
+        return [RemovePods(name, {info.uid: info.key for info in victims}) for name, victims in gone]
 
     def _resolvable(self) -> Rows:
         """The nodes whose rejections all could be resolved by taking pods away."""

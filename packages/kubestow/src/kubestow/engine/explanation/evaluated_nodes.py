@@ -21,12 +21,11 @@ from kubestow.errors import KubestowError
 from kubestow.framework.evaluation.evaluation import ScoreResult
 from kubestow.framework.evaluation.feasibility import Feasibility, FilterResult
 from kubestow.framework.profile import Profile
-from kubestow.framework.status import Code, Status
+from kubestow.framework.status import SUCCESS, Status
 
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.int64]
 
-_SUCCESS = Status(Code.SUCCESS)
 #: The codes of :class:`FilterColumn` that are no statuses.
 _NOT_RUN, _SKIPPED, _PASSED = -2, -1, 0
 
@@ -48,7 +47,7 @@ class PluginVerdict:
 
     plugin: str
     kind: VerdictKind
-    status: Status = _SUCCESS
+    status: Status = SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,11 @@ class _Filter:
         statuses = {key: verdict.legend(key) for key in np.unique(keys).tolist() if key}
         return cls(result.plugin, keys, statuses, result.ran.copy())
 
+    def at(self, row: int) -> PluginVerdict:
+        if key := int(self.keys[row]):
+            return PluginVerdict(self.plugin, VerdictKind.REJECTED, self.statuses[key].by(self.plugin))
+        return PluginVerdict(self.plugin, VerdictKind.PASSED if self.ran[row] else VerdictKind.NOT_RUN)
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedNodes:
@@ -178,7 +182,7 @@ class EvaluatedNodes:
         runs = np.split(rows[order], np.flatnonzero(np.diff(numbers[order])) + 1)
         merged: dict[tuple[PluginVerdict, ...], list[NDArray[np.intp]]] = {}
         for run in runs:  # plugins may have several keys for one status
-            merged.setdefault(self._rejections(int(run[0])), []).append(run)
+            merged.setdefault(self.at(int(run[0])).rejections, []).append(run)
         groups = [(rejections, np.sort(np.concatenate(found))) for rejections, found in merged.items()]
         return sorted(groups, key=lambda group: -len(group[1]))
 
@@ -188,18 +192,15 @@ class EvaluatedNodes:
             yield FilterColumn(self.left_out_status.plugin, self.left_out.astype(np.int32), [self.left_out_status])
         for plugin in self.filter_plugins:
             results = [result for result in self.filters if result.plugin == plugin]
-            yield self._column(plugin, results)
-
-    def _column(self, plugin: str, results: Sequence[_Filter]) -> FilterColumn:
-        codes = np.full(len(self), _NOT_RUN if results else _SKIPPED, np.int32)
-        codes[self.left_out] = _NOT_RUN
-        numbers: dict[Status, int] = {}
-        for result in results:
-            codes[result.ran & (codes < _PASSED)] = _PASSED
-            for key, status in result.statuses.items():
-                number = numbers.setdefault(status, len(numbers) + 1)
-                codes[(result.keys == key) & (codes <= _PASSED)] = number
-        return FilterColumn(plugin, codes, list(numbers))
+            codes = np.full(len(self), _NOT_RUN if results else _SKIPPED, np.int32)
+            codes[self.left_out] = _NOT_RUN
+            numbers: dict[Status, int] = {}
+            for result in results:
+                codes[result.ran & (codes < _PASSED)] = _PASSED
+                for key, status in result.statuses.items():
+                    number = numbers.setdefault(status, len(numbers) + 1)
+                    codes[(result.keys == key) & (codes <= _PASSED)] = number
+            yield FilterColumn(plugin, codes, list(numbers))
 
     def node(self, name: str) -> NodeEvaluation:
         """The evaluation of one node. Raises KeyError."""
@@ -219,9 +220,6 @@ class EvaluatedNodes:
         rank = 1 + int(np.count_nonzero(self.totals > self.totals[position]))
         return NodeEvaluation(self.names[row], verdicts, scores, int(self.totals[position]), rank)
 
-    def _rejections(self, row: int) -> tuple[PluginVerdict, ...]:
-        return tuple(verdict for verdict in self._verdicts(row) if verdict.kind is VerdictKind.REJECTED)
-
     def _verdicts(self, row: int) -> tuple[PluginVerdict, ...]:
         verdicts = []
         if self.left_out[row]:
@@ -230,18 +228,11 @@ class EvaluatedNodes:
         for result in self.filters:
             known = found.get(result.plugin)
             if known is None or known.kind is not VerdictKind.REJECTED:
-                found[result.plugin] = _verdict(result, row)
+                found[result.plugin] = result.at(row)
         for plugin in self.filter_plugins:
             missing = VerdictKind.NOT_RUN if self.left_out[row] else VerdictKind.SKIPPED
             verdicts.append(found.get(plugin) or PluginVerdict(plugin, missing))
         return tuple(verdicts)
-
-
-def _verdict(found: _Filter, row: int) -> PluginVerdict:
-    key = int(found.keys[row])
-    if key:
-        return PluginVerdict(found.plugin, VerdictKind.REJECTED, found.statuses[key].by(found.plugin))
-    return PluginVerdict(found.plugin, VerdictKind.PASSED if found.ran[row] else VerdictKind.NOT_RUN)
 
 
 def evaluate_nodes(cache: ClusterCache, profile: Profile, pod: PodInfo) -> tuple[EvaluatedNodes, Feasibility]:
@@ -259,12 +250,13 @@ def evaluate_nodes(cache: ClusterCache, profile: Profile, pod: PodInfo) -> tuple
     results = list(evaluation.score_by_plugin(pod, feasibility.rows)) if len(rows) else []
     totals = sum((result.weighted for result in results), start=np.zeros(len(rows), np.int64))
     order = np.lexsort((cache.nodes.name_rank()[rows], -totals))
-    left_out, status = _left_out(feasibility)
+    diagnosis = feasibility.diagnose()
+    status = diagnosis.absent_nodes_status
     evaluated = EvaluatedNodes(
         names=tuple(cache.nodes.names),
         positions=dict(cache.nodes.rows),
-        left_out=left_out,
-        left_out_status=status,
+        left_out=~diagnosis.filtered,
+        left_out_status=status if status.plugin else status.by(" ".join(diagnosis.narrowed_by)),
         rows=rows[order].copy(),
         totals=totals[order],
         filter_plugins=tuple(plugin.name for plugin in profile.runtime.plugins.filter),
@@ -272,10 +264,3 @@ def evaluate_nodes(cache: ClusterCache, profile: Profile, pod: PodInfo) -> tuple
         scores=[result._replace(raw=result.raw[order], normalized=result.normalized[order]) for result in results],
     )
     return evaluated, feasibility
-
-
-def _left_out(feasibility: Feasibility) -> tuple[Mask, Status]:
-    """The nodes on which PreFilter kept the filters from running (bool), and their status."""
-    diagnosis = feasibility.diagnose()
-    status = diagnosis.absent_nodes_status
-    return ~diagnosis.filtered, status if status.plugin else status.by(" ".join(diagnosis.narrowed_by))

@@ -13,13 +13,7 @@ from kubestow.engine.explanation.counterfactuals import Counterfactual, Counterf
 from kubestow.engine.explanation.evaluated_nodes import evaluate_nodes
 from kubestow.engine.explanation.explanation import Explanation, Preemption
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import (
-    OfflineScheduler,
-    SchedulerOptions,
-    find_pod,
-    similar,
-    unbound,
-)
+from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, find_pod, similar, unbound
 from kubestow.errors import InputError, KubestowError
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 

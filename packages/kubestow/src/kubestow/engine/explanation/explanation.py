@@ -12,12 +12,7 @@ from typing import Any
 
 from kubestow.engine.explanation.counterfactuals import Counterfactual
 from kubestow.engine.explanation.evaluated_nodes import EvaluatedNodes, NodeEvaluation, NodeGroup, PluginVerdict
-from kubestow.engine.explanation.node_tables import (
-    NodeComparison,
-    reason_text,
-    rejections_table,
-    verdicts_and_scores,
-)
+from kubestow.engine.explanation.node_tables import NodeComparison, reason_text, rejections_table, verdicts_and_scores
 from kubestow.engine.explanation.plain_words import number_of_nodes, plain_reason
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError
@@ -130,9 +125,8 @@ class Explanation(Displayed):
         elif self.message:
             lines.append(self.message)
         if (found := self.preemption) is not None:
-            text = f"preemption on {found.node} would evict {', '.join(found.victims)}"
             against = f", {found.violations} of them against a disruption budget" if found.violations else ""
-            lines.append(text + against)
+            lines.append(f"preemption on {found.node} would evict {', '.join(found.victims)}{against}")
         return lines
 
     def _own_node_text(self) -> str:
@@ -180,19 +174,12 @@ class Explanation(Displayed):
         }
         if self.gate:
             document["gate"] = self.gate
-        if (preemption := self.preemption) is not None:
-            document["preemption"] = {
-                "node": preemption.node,
-                "victims": list(preemption.victims),
-                "violations": preemption.violations,
-            }
+        if (found := self.preemption) is not None:
+            victims = list(found.victims)
+            document["preemption"] = {"node": found.node, "victims": victims, "violations": found.violations}
         return document | {
             "groups": [
-                {
-                    "count": len(group.nodes),
-                    "rejections": [_rejection(r) for r in group.rejections],
-                    "nodes": group.nodes,
-                }
+                {"count": len(group.nodes), "rejections": list(map(_rejection, group.rejections)), "nodes": group.nodes}
                 for group in self.groups()
             ],
             "counterfactualsFor": self.target,

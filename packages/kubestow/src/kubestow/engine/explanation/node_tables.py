@@ -80,7 +80,10 @@ def verdicts_and_scores(nodes: Sequence[NodeEvaluation], *, own: str = "") -> It
     """All verdicts, then all scores as ``raw → normalized × weight = weighted``; the ``own`` node is marked."""
     headings = [f"{node.node} (its node)" if node.node == own else node.node for node in nodes]
     filters = Table("filter", *headings, right=(), caption="Verdicts")
-    verdicts = [{verdict.plugin: _verdict(verdict) for verdict in node.verdicts} for node in nodes]
+    verdicts = [
+        {v.plugin: v.status.message if v.kind is VerdictKind.REJECTED else v.kind.value for v in node.verdicts}
+        for node in nodes
+    ]
     for plugin in dict.fromkeys(plugin for column in verdicts for plugin in column):
         cells = [column.get(plugin, VerdictKind.SKIPPED.value) for column in verdicts]
         if any(cell != VerdictKind.SKIPPED.value for cell in cells):
@@ -96,7 +99,3 @@ def verdicts_and_scores(nodes: Sequence[NodeEvaluation], *, own: str = "") -> It
         table.add(plugin, *(column.get(plugin, "-") for column in scores))
     table.add("total", *(f"{node.total} (rank {node.rank:,})" if node.rank else "-" for node in nodes))
     yield table
-
-
-def _verdict(verdict: PluginVerdict) -> str:
-    return verdict.status.message if verdict.kind is VerdictKind.REJECTED else verdict.kind.value

@@ -16,7 +16,6 @@ _ENTRY = re.compile(r"(?:^|, )(\d+) (?=\S)")
 #: What the pod needs, by a prefix of the reason; completes "on 3 nodes, …".
 _PLAIN = {
     "Too many pods": "the maximum number of pods is reached",
-    "node(s) had untolerated taint(s)": "there is a taint that the pod does not tolerate",
     "node(s) had untolerated taint": "there is a taint that the pod does not tolerate",
     "node(s) were unschedulable": "scheduling is disabled (cordoned)",
     "node(s) didn't match Pod's node affinity/selector": "the pod's nodeSelector or nodeAffinity does not match",
@@ -80,19 +79,11 @@ def explain_gate(plugin: str) -> str:
 def plain_reason(reason: str, *, too_small: bool = False) -> str:
     """A reason in plain words; ``too_small`` says that resources would be insufficient without any pod on the node."""
     if reason.startswith(_INSUFFICIENT):
-        resource = _resource(reason.removeprefix(_INSUFFICIENT))
+        name = reason.removeprefix(_INSUFFICIENT)
+        resource = {"cpu": "CPU", "ephemeral-storage": "ephemeral storage"}.get(name, name)
         return "the node is too small for the pod" if too_small else f"too little {resource} is free"
     for prefix, words in _PLAIN.items():
         if reason.startswith(prefix):
-            return words + _braces(reason)
+            in_braces = re.search(r"\{(.+?)\}", reason)  # such as the taint
+            return f"{words} ({in_braces[1].strip()})" if in_braces else words
     return reason
-
-
-def _resource(name: str) -> str:
-    return {"cpu": "CPU", "ephemeral-storage": "ephemeral storage"}.get(name, name)
-
-
-def _braces(reason: str) -> str:
-    """The part of a reason in braces, such as the taint."""
-    found = re.search(r"\{(.+?)\}", reason)
-    return f" ({found[1].strip()})" if found else ""

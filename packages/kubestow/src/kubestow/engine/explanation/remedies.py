@@ -28,14 +28,7 @@ from kubestow.api.core import (
 from kubestow.cluster.nodes.selectors import labels_match, matches_term
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.explanation.changes import (
-    UNSCHEDULABLE_TAINT,
-    AlterNode,
-    AlterPod,
-    Change,
-    LowerRequest,
-    Tolerate,
-)
+from kubestow.engine.explanation.changes import UNSCHEDULABLE_TAINT, AlterNode, AlterPod, Change, LowerRequest, Tolerate
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, required_terms, untolerated
 from kubestow.rules.requests import EPHEMERAL_STORAGE, MEMORY
@@ -84,9 +77,8 @@ class Remedy:
 
 def remedies(pod: PodInfo, nodes: Nodes) -> dict[str, list[Remedy]]:
     """The remedies by plugin; ``nodes`` are all nodes."""
-    found = [_lower_requests(pod, nodes), _tolerate(pod, nodes), _uncordon(nodes)]
-    label = _label(pod, nodes)
-    by_plugin = {remedy.plugin: [remedy] for remedy in (*found, *([label] if label is not None else []))}
+    found = [_lower_requests(pod, nodes), _tolerate(pod, nodes), _uncordon(nodes), *_label(pod, nodes)]
+    by_plugin = {remedy.plugin: [remedy] for remedy in found}
     for plugin, alterations in pod_alterations(pod.spec).items():
         by_plugin.setdefault(plugin, []).append(_anywhere(plugin, alterations, len(nodes)))
     return by_plugin
@@ -111,7 +103,7 @@ def _lower_requests(pod: PodInfo, nodes: Nodes) -> Remedy:
 
     def changes(row: int) -> Sequence[Change]:
         return [
-            LowerRequest(name, amount, _rounded(name, int(free[name][row])))
+            LowerRequest(name, amount, _in_whole_mebibytes(name, int(free[name][row])))
             for name, amount in requests.items()
             if free[name][row] < amount
         ]
@@ -120,11 +112,10 @@ def _lower_requests(pod: PodInfo, nodes: Nodes) -> Remedy:
     return Remedy("NodeResourcesFit", edits, share, changes)
 
 
-def _rounded(resource: str, amount: int) -> int:
-    """Bytes in whole mebibytes, so that they can be read."""
-    return (
-        amount // _MEBIBYTE * _MEBIBYTE if resource in (MEMORY, EPHEMERAL_STORAGE) and amount >= _MEBIBYTE else amount
-    )
+def _in_whole_mebibytes(resource: str, amount: int) -> int:
+    """An amount that can be read: bytes are rounded."""
+    is_large = resource in (MEMORY, EPHEMERAL_STORAGE) and amount >= _MEBIBYTE
+    return amount // _MEBIBYTE * _MEBIBYTE if is_large else amount
 
 
 def _tolerate(pod: PodInfo, nodes: Nodes) -> Remedy:
@@ -147,23 +138,19 @@ def _tolerate(pod: PodInfo, nodes: Nodes) -> Remedy:
 
 
 def _uncordon(nodes: Nodes) -> Remedy:
-    edits = np.where(nodes.unschedulable, 1.0, np.inf)
-
-    def changes(row: int) -> Sequence[Change]:
-        return [AlterNode(nodes.name(row), {}, uncordons=True)]
-
-    return Remedy("NodeUnschedulable", edits, np.zeros(len(nodes)), changes)
+    edits, share = np.where(nodes.unschedulable, 1.0, np.inf), np.zeros(len(nodes))
+    return Remedy("NodeUnschedulable", edits, share, lambda row: [AlterNode(nodes.name(row), {}, uncordon=True)])
 
 
 # -- labels of nodes -------------------------------------------------------------------------------------------------
 
 
-def _label(pod: PodInfo, nodes: Nodes) -> Remedy | None:
+def _label(pod: PodInfo, nodes: Nodes) -> Iterator[Remedy]:
     """Set the labels that the node selector and the cheapest term of the required affinity ask for."""
     spec = pod.spec
     terms = required_terms(spec)
     if not spec.node_selector and not terms:
-        return None
+        return
     edits = np.zeros(len(nodes))
     for key, value in spec.node_selector.items():
         cost = 1.0 if _is_settable(key) else np.inf
@@ -184,7 +171,7 @@ def _label(pod: PodInfo, nodes: Nodes) -> Remedy | None:
         return [AlterNode(nodes.name(row), labels)]
 
     edits[edits == 0] = np.inf
-    return Remedy("NodeAffinity", edits, np.zeros(len(nodes)), changes)
+    yield Remedy("NodeAffinity", edits, np.zeros(len(nodes)), changes)
 
 
 def _term_cost(nodes: Nodes, term: NodeSelectorTerm) -> Estimate:

@@ -86,7 +86,9 @@ class Admission:
         name, namespace = metadata.get("name") or "", metadata.get("namespace") or "default"
         match kind:
             case "PriorityClass":
-                self._add_priority_class(name, manifest)
+                if not isinstance(manifest.get("value", 0), int):
+                    raise InvalidObject("expected an integer", path="value")
+                self._priority_classes[name] = manifest
             case "LimitRange":
                 convert(_LimitRange, manifest)
                 limits = (manifest.get("spec") or {}).get("limits") or ()
@@ -100,11 +102,6 @@ class Admission:
                 self._runtime_classes[name] = manifest
             case "ResourceClaimTemplate":
                 self.claim_templates[namespace, name] = manifest.get("spec") or {}
-
-    def _add_priority_class(self, name: str, manifest: Object) -> None:
-        if not isinstance(manifest.get("value", 0), int):
-            raise InvalidObject("expected an integer", path="value")
-        self._priority_classes[name] = manifest
 
     def learn_priority(self, class_name: str, priority: int | None, policy: str | None) -> None:
         """Learn the value of a priority class, which a dump may lack, from a pod that uses it."""
@@ -132,10 +129,8 @@ class Admission:
         """Set priority and preemption policy of a pod spec by its priority class. Raises InvalidObject."""
         name, classes = spec.get("priorityClassName"), self._priority_classes
         if name and name not in classes:
-            raise InvalidObject(
-                f'no PriorityClass with name "{name}" in the input, and no pod that uses it',
-                path="spec.priorityClassName",
-            )
+            problem = f'no PriorityClass with name "{name}" in the input, and no pod that uses it'
+            raise InvalidObject(problem, path="spec.priorityClassName")
         priority_class = classes[name] if name else default_priority_class(classes.values())
         if priority_class is None:
             spec.setdefault("priority", 0)

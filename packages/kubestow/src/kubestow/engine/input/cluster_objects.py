@@ -31,14 +31,10 @@ _UPDATE_TIME = re.compile(rb'"updateTime": ?"([^"]+)"')
 
 
 class _Heartbeat(msgspec.Struct, rename="camel", frozen=True):
-    """A condition of a node."""
-
     last_heartbeat_time: str | None = None
 
 
 class _Heartbeats(msgspec.Struct, frozen=True):
-    """``status`` of a node."""
-
     conditions: list[_Heartbeat] = []
 
 
@@ -124,11 +120,9 @@ class ClusterObjects:
             cluster = _Loader(problems).load(sources)
         cluster.summary.problems = tuple(problems)
         if not cluster.nodes:
-            problem = "has no nodes, expected the output of kubectl get nodes,pods -A -o json"
-            found = cluster.summary.problems
-            raise InputError(
-                subject, f"{problem}; the first of {len(found)} problems: {found[0]}" if found else problem
-            )
+            problem, found = "has no nodes, expected the output of kubectl get nodes,pods -A -o json", list(problems)
+            also = f"; the first of {len(found)} problems: {found[0]}" if found else ""
+            raise InputError(subject, problem + also)
         return cluster
 
     @classmethod
@@ -173,10 +167,6 @@ class ClusterObjects:
         for source in self.custom_resources:
             times += [_moment(text.decode()) for text in _UPDATE_TIME.findall(bytes(source.raw))]
         return max((time for time in times if time is not None), default=None)
-
-    def custom_objects(self, kinds_read: Iterable[type[CustomObject]]) -> list[Any]:
-        """The custom resources of the kinds that plugins read. Raises InputError for one that cannot be decoded."""
-        return custom_objects(self.custom_resources, kinds_read)
 
     def __repr__(self) -> str:
         """The numbers of nodes and pods."""
@@ -238,7 +228,11 @@ class _Loader:
         if resource is not None:
             self._load_object(source, resource)
         elif kinds.type_of(source) in kinds.ADMISSION_KINDS:
-            if self._add_to_admission(source):
+            try:
+                self._cluster.admission.add(source.kind, without_nulls(source.manifest))
+            except (InvalidObject, AttributeError, TypeError, ValueError) as error:
+                self._report(source, f"invalid {source.kind}: {error}")
+            else:
                 summary.read[source.kind] += 1
                 self._cluster.custom_resources.append(source)
         elif kinds.type_of(source) not in kinds.WORKLOAD_KINDS and (version := kinds.expected_version(source)):
@@ -256,8 +250,8 @@ class _Loader:
         if resource == PODS:
             if is_terminal(obj.status.phase):
                 self._cluster.summary.finished_pods += 1
-            elif (pod := self._admitted(obj, source)) is not None:
-                self._pods.append((pod, source))
+            else:
+                self._load_pod(obj, source)
             return
         (self._cluster.nodes if resource == NODES else self._cluster.objects).append(obj)
         self._keep(source)
@@ -278,7 +272,7 @@ class _Loader:
 
     def _put_pod(self, pod: Pod, source: SourceObject, nodes: set[str]) -> None:
         if pod.spec.node_name and pod.spec.node_name not in nodes:
-            self._report(source, f"Pod {_key(pod)} is on node {pod.spec.node_name}, which is not in the input")
+            self._report(source, f"Pod {pod.key} is on node {pod.spec.node_name}, which is not in the input")
             return
         if not pod.spec.scheduler_name:  # a manifest, not an object from an API server
             try:
@@ -286,22 +280,19 @@ class _Loader:
                 self._cluster.admission.admit(manifest, pod.metadata.namespace)
                 pod = self._shared(msgspec.structs.replace(convert(Pod, manifest), metadata=pod.metadata))
             except InvalidObject as error:
-                self._report(source, f"invalid Pod {_key(pod)}: {error}")
+                self._report(source, f"invalid Pod {pod.key}: {error}")
                 return
         self._cluster.pods.append(pod)
         self._keep(source)
 
-    def _admitted(self, pod: Pod, source: SourceObject) -> Pod | None:
-        """A pod from an API server, sharing with its copies; a manifest as it is, because its class may come later."""
+    def _load_pod(self, pod: Pod, source: SourceObject) -> None:
+        """Keep a pod from an API server, sharing with its copies; a manifest as it is: its class may come later."""
         spec = pod.spec
         self._cluster.admission.learn_priority(spec.priority_class_name, spec.priority, spec.preemption_policy)
-        if not spec.scheduler_name:
-            return pod
         try:
-            return self._shared(pod)
+            self._pods.append((self._shared(pod) if spec.scheduler_name else pod, source))
         except InvalidObject as error:
-            self._report(source, f"invalid Pod {_key(pod)}: {error}")
-            return None
+            self._report(source, f"invalid Pod {pod.key}: {error}")
 
     def _shared(self, pod: Pod) -> Pod:
         """The pod with what it has in common with its copies: less than half the memory. Raises InvalidQuantity."""
@@ -311,17 +302,5 @@ class _Loader:
             self._shapes_in_use.add(info.shape)
         return info.pod
 
-    def _add_to_admission(self, source: SourceObject) -> bool:
-        try:
-            self._cluster.admission.add(source.kind, without_nulls(source.manifest))
-        except (InvalidObject, AttributeError, TypeError, ValueError) as error:
-            self._report(source, f"invalid {source.kind}: {error}")
-            return False
-        return True
-
     def _report(self, source: SourceObject, text: str) -> None:
         self._problems.report(source.subject, source.place, text)
-
-
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -27,7 +27,7 @@ import yaml
 from kubestow.api.formats.yaml_loader import YAMLLoader
 from kubestow.api.meta import UNDECODABLE
 from kubestow.errors import InputError
-from kubestow.files import as_utf8
+from kubestow.files import as_utf8, read_file
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 _STANDARD_INPUT = "-"
@@ -74,14 +74,11 @@ def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[So
 def _files(path: str | Path) -> list[str | Path]:
     if str(path) == _STANDARD_INPUT or not Path(path).is_dir():
         return [path]
-    found = [Path(folder) / name for folder, _, names in os.walk(path) for name in names if _is_manifest(name)]
+    files = [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
+    found = [file for file in files if file.name.lower().removesuffix(".gz").endswith(_SUFFIXES)]
     if not found:
         raise InputError(str(path), f"no manifests, expected files that end in {', '.join(_SUFFIXES)}")
     return [*sorted(found)]
-
-
-def _is_manifest(name: str) -> bool:
-    return name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def _read(file: str | Path, subject: str) -> bytes:
@@ -136,18 +133,15 @@ def _objects_in(
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _json_documents(content: bytes, subject: str) -> Iterator[_Document]:
-    documents: list[_Document]
+def _json_documents(content: bytes, subject: str) -> list[_Document]:
     try:
         if content.lstrip().startswith(b"["):
             array = msgspec.json.decode(content, type=list[msgspec.Raw])
-            documents = [(f"[{index}]", item, []) for index, item in enumerate(array)]
-        else:
-            msgspec.json.decode(content, type=msgspec.Raw)
-            documents = [("", content, [])]
+            return [(f"[{index}]", item, []) for index, item in enumerate(array)]
+        msgspec.json.decode(content, type=msgspec.Raw)
     except UNDECODABLE:
-        documents = list(_concatenated_json(content, subject))
-    yield from documents
+        return list(_concatenated_json(content, subject))
+    return [("", content, [])]
 
 
 def _decoded(content: bytes, subject: str) -> str:
@@ -168,15 +162,11 @@ def _concatenated_json(content: bytes, subject: str) -> Iterator[_Document]:
             _, end = decoder.raw_decode(text, position)
         except (json.JSONDecodeError, RecursionError) as error:
             at = error.pos if isinstance(error, json.JSONDecodeError) else position
-            raise _not_json(text, at, subject, error) from None
+            truncated = at >= len(text.rstrip()) or "Unterminated" in str(error)
+            problem = "the JSON ends early: the file is truncated" if truncated else f"invalid JSON: {_text(error)}"
+            raise InputError(subject, problem, place=f"line {_line(text, at)}") from None
         yield f"line {_line(text, position)}", text[position:end].encode(), []
         position = len(text) - len(text[end:].lstrip())
-
-
-def _not_json(text: str, at: int, subject: str, error: Exception) -> InputError:
-    truncated = at >= len(text.rstrip()) or "Unterminated" in str(error)
-    problem = "the JSON ends early: the file is truncated" if truncated else f"invalid JSON: {_text(error)}"
-    return InputError(subject, problem, place=f"line {_line(text, at)}")
 
 
 def _line(text: str, position: int) -> int:
@@ -268,9 +258,7 @@ def read_yaml(path: str | Path) -> Any:
     """The plain data of a file with one document. Raises InputError."""
     subject = str(path)
     try:
-        return yaml.load(Path(path).read_bytes(), Loader=YAMLLoader)
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror}") from None
+        return yaml.load(read_file(Path(path)), Loader=YAMLLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(subject, f"does not parse: {' '.join(str(error).split())}") from None
 

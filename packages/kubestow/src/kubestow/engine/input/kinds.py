@@ -22,12 +22,8 @@ _RESOURCES: dict[TypeName, Resource] = {(resource.api_version, resource.kind): r
 #: Kinds with a pod template, by group version and kind.
 WORKLOAD_KINDS: frozenset[TypeName] = frozenset(
     {
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-        ("apps/v1", "DaemonSet"),
-        ("batch/v1", "Job"),
-        ("batch/v1", "CronJob"),
+        *(("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")),
+        *(("batch/v1", kind) for kind in ("Job", "CronJob")),
         ("v1", "ReplicationController"),
     }
 )
@@ -43,30 +39,12 @@ ADMISSION_KINDS: frozenset[TypeName] = frozenset(
 )
 
 #: The API groups of Kubernetes itself, beside those without a dot. Objects of other groups are custom resources.
-_KUBERNETES_GROUPS = frozenset(
-    f"{name}.k8s.io"
-    for name in (
-        "admissionregistration",
-        "apiextensions",
-        "apiregistration",
-        "authentication",
-        "authorization",
-        "certificates",
-        "coordination",
-        "discovery",
-        "events",
-        "flowcontrol.apiserver",
-        "internal.apiserver",
-        "metrics",
-        "networking",
-        "node",
-        "rbac.authorization",
-        "resource",
-        "scheduling",
-        "storage",
-        "storagemigration",
-    )
-)
+_GROUP_NAMES = """
+    admissionregistration apiextensions apiregistration authentication authorization certificates coordination discovery
+    events flowcontrol.apiserver internal.apiserver metrics networking node rbac.authorization resource scheduling
+    storage storagemigration
+"""
+_KUBERNETES_GROUPS = frozenset(f"{name}.k8s.io" for name in _GROUP_NAMES.split())
 
 _VERSIONS: dict[TypeName, list[str]] = {}
 for _api_version, _kind in (*_RESOURCES, *WORKLOAD_KINDS, *ADMISSION_KINDS):

@@ -6,12 +6,13 @@ Manifests lack it, objects from a dump have it already. :mod:`kubestow.engine.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from kubestow.api.core import Node
-from kubestow.api.resource import DeviceRequest, DeviceSelection, ResourceClaim
+from kubestow.api.meta import convert
+from kubestow.api.resource import ResourceClaim, ResourceClaimSpec
 from kubestow.api.storage import (
     BETA_STORAGE_CLASS,
     PersistentVolume,
@@ -19,12 +20,10 @@ from kubestow.api.storage import (
     PersistentVolumeStatus,
     StorageClass,
 )
+from kubestow.rules.defaults import default_resource_claim_spec
 from kubestow.rules.volumes import default_storage_class
 
-S = TypeVar("S", bound=DeviceSelection)
-
 _AVAILABLE = PersistentVolumeStatus(phase="Available")
-_EXACT_COUNT = "ExactCount"
 
 
 def with_defaults(obj: Any) -> Any:
@@ -68,22 +67,9 @@ def _volume(volume: PersistentVolume) -> PersistentVolume:
 
 
 def _resource_claim(claim: ResourceClaim) -> ResourceClaim:
-    requests = [_device_request(request) for request in claim.spec.devices.requests]
-    devices = msgspec.structs.replace(claim.spec.devices, requests=requests)
-    return msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, devices=devices))
-
-
-def _device_request(request: DeviceRequest) -> DeviceRequest:
-    exactly = None if request.exactly is None else _selection(request.exactly)
-    return msgspec.structs.replace(
-        request, exactly=exactly, first_available=[_selection(one) for one in request.first_available]
-    )
-
-
-def _selection(selection: S) -> S:
-    mode = selection.allocation_mode or _EXACT_COUNT
-    count = selection.count or (1 if mode == _EXACT_COUNT else 0)
-    return msgspec.structs.replace(selection, allocation_mode=mode, count=count)
+    spec = msgspec.to_builtins(claim.spec)
+    default_resource_claim_spec(spec)
+    return msgspec.structs.replace(claim, spec=convert(ResourceClaimSpec, spec))
 
 
 _DEFAULTS: dict[type[Any], Callable[[Any], Any]] = {

@@ -24,29 +24,17 @@ def redacted(manifest: Object) -> Object:
     if manifest.get("kind") in _KINDS_WITH_DATA:
         for field in _DATA:
             manifest.pop(field, None)
-    _redact_metadata(manifest)
-    spec = manifest.get("spec")
-    if isinstance(spec, dict):
-        _redact_pod_spec(spec)
-        _redact_template(spec)
-    return manifest
-
-
-def _redact_metadata(owner: Object) -> None:
-    metadata = owner.get("metadata")
+    metadata, spec = manifest.get("metadata"), manifest.get("spec")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
-        annotations = metadata.get("annotations")
-        if isinstance(annotations, dict):
+        if isinstance(annotations := metadata.get("annotations"), dict):
             annotations.pop(_LAST_APPLIED, None)
-
-
-def _redact_template(spec: Object) -> None:
-    """Pod templates, directly in the spec or in that of a job template."""
-    for field in ("template", "jobTemplate"):
-        template = spec.get(field)
-        if isinstance(template, dict):
-            redacted(template)
+    if isinstance(spec, dict):
+        _redact_pod_spec(spec)
+        for field in ("template", "jobTemplate"):
+            if isinstance(template := spec.get(field), dict):
+                redacted(template)
+    return manifest
 
 
 def _redact_pod_spec(spec: Object) -> None:

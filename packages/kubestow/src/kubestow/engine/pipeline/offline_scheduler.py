@@ -13,8 +13,7 @@ from kubestow import config
 from kubestow.api.core import Namespace, Pod
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.cache import Cluster as ClusterCache
-from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
 from kubestow.engine.pipeline.static_handle import DEFAULT_TIME, StaticHandle
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
@@ -76,20 +75,13 @@ class OfflineScheduler:
         }
         self.extenders = len(source.extenders)
         self.pipeline = DecisionPipeline(self.cache, self.profiles, ties or FirstByName())
-        self._load(cluster, without)
-
-    def _load(self, cluster: ClusterObjects, without: Pod | None) -> None:
         put_objects(self.cache, cluster, self.profiles.values())
-        for pod in cluster.pods:
-            if pod is not without:
-                self._put(self.cache.shapes.info(pod))
-
-    def _put(self, info: PodInfo) -> None:
-        self.cache.observe_pod(info)
-        if info.spec.node_name:
-            self.cache.put_pod(info)
-        elif info.status.nominated_node_name:
-            self.cache.nominate(info, info.status.nominated_node_name)
+        for info in (self.cache.shapes.info(pod) for pod in cluster.pods if pod is not without):
+            self.cache.observe_pod(info)
+            if info.spec.node_name:
+                self.cache.put_pod(info)
+            elif info.status.nominated_node_name:
+                self.cache.nominate(info, info.status.nominated_node_name)
 
     def profile(self, pod: Pod) -> Profile:
         """The profile of a pod. Raises InputError if there is none."""
@@ -97,7 +89,7 @@ class OfflineScheduler:
         if profile is None:
             names = ", ".join(self.profiles)
             problem = f"spec.schedulerName is {pod.spec.scheduler_name}, the profiles of the configuration are: {names}"
-            raise InputError(f"pod {pod.metadata.namespace}/{pod.metadata.name}", problem)
+            raise InputError(f"pod {pod.key}", problem)
         return profile
 
 
@@ -106,10 +98,10 @@ def find_pod(cluster: ClusterObjects, name: str) -> Pod:
     namespace, _, pod_name = name.rpartition("/")
     wanted = f"{namespace or 'default'}/{pod_name}"
     for pod in cluster.pods:
-        if pod.metadata.name == pod_name and f"{pod.metadata.namespace}/{pod_name}" == wanted:
+        if pod.metadata.name == pod_name and pod.key == wanted:
             return pod
     problem = "no such pod in the cluster, finished pods aside"
-    raise InputError(f"pod {wanted}", problem + similar(wanted, (_key(pod) for pod in cluster.pods)))
+    raise InputError(f"pod {wanted}", problem + similar(wanted, (pod.key for pod in cluster.pods)))
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:
@@ -137,10 +129,6 @@ def unbound(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
 
 
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
 def put_objects(
     cache: ClusterCache,
     cluster: ClusterObjects,
@@ -164,5 +152,6 @@ def put_objects(
             cache.catalog(type(obj)).put(obj)
     plugins = (plugin for profile in profiles for plugin in profile.plugins)
     custom = {kind for plugin in plugins for kind in plugin.watched_kinds() if issubclass(kind, CustomObject)}
-    for obj in cluster.custom_objects(kind for kind in custom if kinds is None or kind.__name__ in kinds):
+    read = (kind for kind in custom if kinds is None or kind.__name__ in kinds)
+    for obj in custom_objects(cluster.custom_resources, read):
         cache.catalog(type(obj)).put(obj)

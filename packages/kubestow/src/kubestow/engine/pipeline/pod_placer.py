@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -81,16 +80,13 @@ class Placer:
         put_objects(self.cache, cluster, (self.profile,), excluded_nodes=excluded_nodes, kinds=kinds)
         names = {SCHEDULER_NAME, *(profile.scheduler_name for profile in configuration.profiles)}
         #: The pending pods of the cluster, in the order of the queue.
-        self.pending = self._load(cluster.pods, names)
-
-    def _load(self, pods: Iterable[Pod], scheduler_names: Container[str]) -> list[PodInfo]:
-        pending = []
-        for pod in pods:
+        self.pending: list[PodInfo] = []
+        for pod in cluster.pods:
             if pod.spec.node_name:
                 self.cache.put_pod(self.cache.shapes.info(pod))
-            elif pod.spec.scheduler_name in scheduler_names and is_attempted(pod):
-                pending.append(self.info(pod))
-        return sorted(pending, key=lambda info: -info.priority)
+            elif pod.spec.scheduler_name in names and is_attempted(pod):
+                self.pending.append(self.info(pod))
+        self.pending.sort(key=lambda info: -info.priority)
 
     def info(self, pod: Pod) -> PodInfo:
         """A pod, whatever its scheduler is, as one that the first profile decides about."""

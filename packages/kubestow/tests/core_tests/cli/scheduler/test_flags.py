@@ -13,7 +13,7 @@ from kubestow import config
 from kubestow.cli import effective_flags as effective
 from kubestow.cli import main
 from kubestow.cli.flag_command import Flags
-from kubestow.cli.scheduler_flags import BY_NAME, REMOVED, SECTIONS
+from kubestow.cli.scheduler_flags import REMOVED, RUN, SECTIONS
 from kubestow.config import FeatureGates
 from kubestow.errors import ConfigurationError, InputError
 
@@ -83,7 +83,7 @@ def test_help_groups_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status("--help") == 0
     help_text = capsys.readouterr().out
     assert all(f"{section} flags:" in help_text for section in SECTIONS)
-    assert all(f"--{name}" in help_text for name in BY_NAME)
+    assert all(f"--{name}" in help_text for name in RUN.by_name)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_invalid_flag_is_one_error_line_and_status_1(
 def test_a_flag_that_kube_scheduler_had_once_is_refused_with_what_to_do(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert name not in BY_NAME
+    assert name not in RUN.by_name
     assert exit_status(f"--{name}=x") == 1
     assert capsys.readouterr().err == f"kubestow: --{name}: kube-scheduler no longer has this flag: {REMOVED[name]}\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubestow.cli.scheduler_flags import BY_NAME
+from kubestow.cli.scheduler_flags import RUN
 from kubestow.config import FeatureGates
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
@@ -20,7 +20,7 @@ def test_every_flag_is_documented_with_its_default() -> None:
         for row in ROWS
         if row[0].startswith(("`--", "`-v"))
     }
-    flags = {f"--{flag.name}": flag for flag in BY_NAME.values()}
+    flags = {f"--{flag.name}": flag for flag in RUN.by_name.values()}
     written = {name if name.startswith("--") else f"--{name}": default for name, default in documented.items()}
     assert written.keys() == flags.keys()
     for name, default in written.items():

@@ -56,7 +56,7 @@ def changed(cluster: ClusterObjects, probe: Pod, change: Change) -> ClusterObjec
 def altered(node: Node, change: AlterNode) -> Node:
     labels = {**node.metadata.labels, **change.labels}
     spec = node.spec
-    if change.uncordons:
+    if change.uncordon:
         taints = [taint for taint in spec.taints if "unschedulable" not in taint.key]
         spec = replace(spec, unschedulable=False, taints=taints)
     return replace(node, metadata=replace(node.metadata, labels=labels), spec=spec)

@@ -30,14 +30,7 @@ def node_metrics(nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> d
         for node_name, count in counts.items():
             cpu[node_name] += count * requests.get(CPU, 0)
             memory[node_name] += count * requests.get(MEMORY, 0)
-    names = [node.metadata.name for node in nodes]
-    return {"items": [_metrics(name, cpu[name], memory[name], micro_timestamp(now)) for name in names]}
-
-
-def _metrics(name: str, cpu: int, memory: int, timestamp: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name},
-        "timestamp": timestamp,
-        "window": "30s",
-        "usage": {"cpu": f"{cpu}m", "memory": str(memory)},
-    }
+    names, sample = [node.metadata.name for node in nodes], {"timestamp": micro_timestamp(now), "window": "30s"}
+    usages = ({"cpu": f"{cpu[name]}m", "memory": str(memory[name])} for name in names)
+    items = ({"metadata": {"name": name}, **sample, "usage": usage} for name, usage in zip(names, usages, strict=True))
+    return {"items": list(items)}

@@ -106,16 +106,13 @@ def _daemon_set(daemon_set: Object, nodes: Sequence[Object]) -> Iterator[Expansi
     workloads.tolerate_node_conditions(base["spec"])
     selecting = convert(PodSpec, base["spec"])
     for index, node in enumerate(nodes):
-        if not _belongs_on(selecting, convert(Node, node)):
-            continue
-        pod = copy.deepcopy(base)
-        workloads.require_node(pod["spec"], node["metadata"]["name"])
-        yield Expansion(pod, [_generated(pod, index)])
-
-
-def _belongs_on(spec: PodSpec, node: Node) -> bool:
-    taints = untolerated(node.spec.taints, spec.tolerations, effects=(NO_SCHEDULE, NO_EXECUTE))
-    return not taints and selects_node(spec, node.metadata.name, node.metadata.labels)
+        decoded = convert(Node, node)
+        name, labels = decoded.metadata.name, decoded.metadata.labels
+        taints = untolerated(decoded.spec.taints, selecting.tolerations, effects=(NO_SCHEDULE, NO_EXECUTE))
+        if not taints and selects_node(selecting, name, labels):
+            pod = copy.deepcopy(base)
+            workloads.require_node(pod["spec"], name)
+            yield Expansion(pod, [_generated(pod, index)])
 
 
 def _job(job: Object) -> Expansion:
