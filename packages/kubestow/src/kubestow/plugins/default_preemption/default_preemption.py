@@ -42,8 +42,7 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Code, Status
 from kubestow.plugins.default_preemption.candidates import CandidateCache, CandidateRanking, Candidates, FoundCandidates
-from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run
-from kubestow.plugins.default_preemption.pod_group_victims import evictable_units, pod_group_priority
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")

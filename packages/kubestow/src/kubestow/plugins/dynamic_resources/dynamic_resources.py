@@ -41,12 +41,8 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, Features
-from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
-from kubestow.plugins.dynamic_resources.extended_resources import (
-    IN_MEMORY_CLAIM_NAME,
-    ExtendedResources,
-)
+from kubestow.plugins.dynamic_resources.cel import SelectorError
+from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, ExtendedResources
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
     ClaimNotUsable,
@@ -54,9 +50,9 @@ from kubestow.plugins.dynamic_resources.filtering import (
     claim_names,
     pod_resource_claims,
 )
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, matching_nodes
-from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
+from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, matching_nodes
+from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder, ClaimUpdates
+from kubestow.plugins.dynamic_resources.requests import AllocationError, Features
 
 _STATE_NOT_FOUND = "not found"
 _NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")

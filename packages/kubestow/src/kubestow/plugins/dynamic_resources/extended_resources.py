@@ -35,13 +35,8 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache, SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import (
-    NodeSelectionError,
-    PooledDevice,
-    PublishedSlice,
-    PublishedSlices,
-)
+from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
+from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, PooledDevice, PublishedSlice, PublishedSlices
 from kubestow.rules.requests import Amounts
 
 Int64s = NDArray[np.int64]

@@ -32,12 +32,17 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, AllocationTimeout, Features
+from kubestow.plugins.dynamic_resources.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
+from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, ExtendedResources
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, PublishedSlices, matching_nodes
-from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools, DevicesByNode
+from kubestow.plugins.dynamic_resources.pools import (
+    DevicePools,
+    DevicesByNode,
+    NodeSelectionError,
+    PublishedSlices,
+    matching_nodes,
+)
+from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,8 @@ from kubestow.api.resource import (
     ResourceClaim,
 )
 from kubestow.framework.interface import Handle
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
-from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, CandidateDevice
+from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
 
 MAX_DEVICES_PER_CLAIM = 32
 
