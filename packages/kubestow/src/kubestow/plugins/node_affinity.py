@@ -57,11 +57,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._added_preferred = _preferred_terms(args.added_affinity)
         self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
-            on(
-                EventResource.NODE,
-                Action.ADD | Action.UPDATE_NODE_LABEL,
-                hint=self._is_schedulable_after_node_change,
-            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._is_schedulable_after_node_change),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:

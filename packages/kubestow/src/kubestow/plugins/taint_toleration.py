@@ -37,11 +37,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
         self.events_to_register = (
-            on(
-                EventResource.NODE,
-                Action.ADD | Action.UPDATE_NODE_TAINT,
-                hint=self._is_schedulable_after_node_change,
-            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,

@@ -60,12 +60,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         # A ReadWriteOncePod claim in use conflicts on every node, so pod events invalidate all rows.
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
-            on(
-                EventResource.POD,
-                Action.DELETE,
-                invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_pod_deleted,
-            ),
+            on(EventResource.POD, Action.DELETE, invalidates=Invalidation.ALL, hint=_is_schedulable_after_pod_deleted),
             on(EventResource.NODE, Action.ADD),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,

@@ -40,11 +40,7 @@ from kubestow.api.resource import (
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.pools import (
-    AccessibleDevices,
-    DevicesByNode,
-    PooledDevice,
-)
+from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, DevicesByNode, PooledDevice
 from kubestow.plugins.dynamic_resources.requests import (
     AllocationError,
     Features,
@@ -232,12 +228,7 @@ class Allocator:
     """Allocates claims. ``max_steps`` bounds each search; None for no bound."""
 
     def __init__(
-        self,
-        tracker: ResourceClaimTracker,
-        classes: Catalog[DeviceClass],
-        features: Features,
-        *,
-        max_steps: int | None,
+        self, tracker: ResourceClaimTracker, classes: Catalog[DeviceClass], features: Features, *, max_steps: int | None
     ) -> None:
         self._tracker = tracker
         self._available_counters = AvailableCounters(tracker)

@@ -282,11 +282,7 @@ class ClaimFilter:
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
 
     def sum_over_claims(
-        self,
-        state: DynamicResourcesState,
-        pod: PodInfo,
-        nodes: Nodes,
-        score: Callable[[ResourceClaim, set[str]], int],
+        self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes, score: Callable[[ResourceClaim, set[str]], int]
     ) -> dict[int, int]:
         """``score`` of each unallocated claim and the names of its allocated requests, summed, by position in a view.
 

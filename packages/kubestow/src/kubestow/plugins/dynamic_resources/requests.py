@@ -179,9 +179,7 @@ def _problem(selection: DeviceSelection, features: Features) -> str:
 
 
 def _resolve_all_devices(
-    request: ResolvedRequest,
-    devices: AccessibleDevices,
-    matches: Callable[[ResolvedRequest, CandidateDevice], bool],
+    request: ResolvedRequest, devices: AccessibleDevices, matches: Callable[[ResolvedRequest, CandidateDevice], bool]
 ) -> None:
     all_devices: list[CandidateDevice] = []
     for pool in devices.pools:

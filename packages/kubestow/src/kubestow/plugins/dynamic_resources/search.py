@@ -35,13 +35,7 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.pools import (
-    CandidateDevice,
-    CounterAmounts,
-    DevicePool,
-    PooledDevice,
-    PoolID,
-)
+from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice, PoolID
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,

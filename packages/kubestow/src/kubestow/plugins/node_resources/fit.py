@@ -95,11 +95,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
             on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
-            on(
-                EventResource.POD,
-                Action.UPDATE_POD_SCALE_DOWN,
-                hint=_is_schedulable_after_pod_scale_down,
-            ),
+            on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=_is_schedulable_after_pod_scale_down),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,

@@ -219,12 +219,7 @@ class NodeInclusion:
     """
 
     def __init__(
-        self,
-        constraint: SpreadConstraint,
-        spec: PodSpec,
-        *,
-        topology_keys: Sequence[str],
-        comparison_operators: bool,
+        self, constraint: SpreadConstraint, spec: PodSpec, *, topology_keys: Sequence[str], comparison_operators: bool
     ) -> None:
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         selects_nodes = bool(spec.node_selector or node_affinity)

@@ -104,12 +104,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
-            on(
-                EventResource.POD,
-                pod_events,
-                invalidates=Invalidation.ALL,
-                hint=self._is_schedulable_after_pod_change,
-            ),
+            on(EventResource.POD, pod_events, invalidates=Invalidation.ALL, hint=self._is_schedulable_after_pod_change),
             on(
                 EventResource.NODE,
                 node_events,
@@ -472,11 +467,7 @@ class _SoftConstraint:
         self._offset = float(constraint.max_skew - 1)
         self._pods = constraint.matching_pods(cluster, shape.namespace)
         self._counts = domain_sums(
-            cluster.nodes,
-            self._pods,
-            self._topology_key,
-            eligible=inclusion.rows,
-            eligibility=inclusion.policies.key,
+            cluster.nodes, self._pods, self._topology_key, eligible=inclusion.rows, eligibility=inclusion.policies.key
         )
 
     def scorer(self, nodes: Nodes, ignored: Mask | None) -> _HostnameScorer | _DomainScorer:
