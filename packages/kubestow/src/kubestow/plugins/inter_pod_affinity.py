@@ -32,7 +32,7 @@ from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Status, Verdict, aggregate
 
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
@@ -385,7 +385,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Skips pods without required terms that no existing anti-affinity term matches."""
         problems = pod.shape.affinity_terms.problems
         if problems:
-            return Status.unresolvable(f"parsing pod: {_aggregate(problems)}")
+            return Status.unresolvable(f"parsing pod: {aggregate(problems)}")
         affinity = self._state(pod)
         if affinity.skips_filter:
             return Status.skip()
@@ -403,7 +403,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if self._ignores_existing_preferences and not _has_preferred_terms(pod):
             return Status.skip()
         if problems:
-            return Status.error(f"failed to parse pod: {_aggregate(problems)}")
+            return Status.error(f"failed to parse pod: {aggregate(problems)}")
         affinity = self._state(pod)
         if affinity.skips_score:
             return Status.skip()
@@ -451,7 +451,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 def _is_schedulable_after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
     if old is not None and new is not None and new.uid == pod.uid:
         return True
-    if any(changed is not None and not _is_assigned_or_nominated(changed) for changed in (old, new)):
+    if any(changed is not None and not changed.is_assigned_or_nominated for changed in (old, new)):
         return False
     terms = pod.shape.affinity_terms
     if old is None:
@@ -482,10 +482,6 @@ def _all_match(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
     return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
 
 
-def _is_assigned_or_nominated(pod: PodInfo) -> bool:
-    return bool(pod.spec.node_name or pod.status.nominated_node_name)
-
-
 # -- terms ---------------------------------------------------------------------------------------------------------
 
 
@@ -495,8 +491,3 @@ def _has_preferred_terms(pod: PodInfo) -> bool:
         kind is not None and kind.preferred_during_scheduling_ignored_during_execution
         for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
     )
-
-
-def _aggregate(problems: Sequence[str]) -> str:
-    """Several errors in one line, as ``utilerrors.Aggregate`` writes them."""
-    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"

@@ -30,7 +30,7 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Status, Verdict, aggregate
 from kubestow.rules.matching import required_terms
 
 _NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
@@ -72,8 +72,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.shape.node_selection
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return pod.shape.node_selection
+    hint_signature = signature
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
         """Restricts the cycle to the nodes that the required terms name, if every term names nodes."""
@@ -109,9 +108,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                     matches_term(nodes.select(_NO_ROWS), preferred.preference)
             except InvalidSelector as error:
                 errors[f"[{position}].{error}"] = None
-        if not errors:
-            return None
-        return Status.error(next(iter(errors)) if len(errors) == 1 else f"[{', '.join(errors)}]")
+        return None if not errors else Status.error(aggregate(list(errors)))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The sum of the weights of the preferred terms that match the node."""

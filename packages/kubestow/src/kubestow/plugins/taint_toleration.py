@@ -49,8 +49,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return tuple(pod.spec.tolerations)
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return self.signature(pod)
+    hint_signature = signature
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Evaluated once per distinct list of taints."""

@@ -40,7 +40,7 @@ from kubestow.framework.interface import (
     PreEnqueuePlugin,
     Victims,
 )
-from kubestow.framework.status import SUCCESS, Code, Status
+from kubestow.framework.status import SUCCESS, Code, Status, aggregate
 from kubestow.plugins.default_preemption.candidates import CandidateCache, CandidateRanking, Candidates, FoundCandidates
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
 
@@ -203,8 +203,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         """An error if a dry run failed; otherwise the reasons of all nodes, and the nomination is cleared."""
         errors = [status.message for status, _ in tally if status.code is Code.ERROR]
         if errors:
-            text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-            return PostFilterResult(Status.error(f"preemption: {text}"))
+            return PostFilterResult(Status.error(f"preemption: {aggregate(errors)}"))
         total = diagnosis.candidate_count
         if potential < total:
             tally.append((_NOT_HELPFUL, total - potential))

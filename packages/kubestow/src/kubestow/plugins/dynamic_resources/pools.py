@@ -268,11 +268,7 @@ def _device_mask(device: Device, nodes: Nodes) -> Mask:
         return np.ones(len(nodes), np.bool_)
     if device.node_selector is not None and not device.node_name:
         return matching_nodes(device.node_selector, nodes)
-    mask = np.zeros(len(nodes), np.bool_)
-    position = nodes.position(device.node_name) if device.node_name else None
-    if position is not None:
-        mask[position] = True
-    return mask
+    return nodes.named(device.node_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    return bool(old.spec.node_name or old.status.nominated_node_name)
+    return old.is_assigned_or_nominated
 
 
 def _is_schedulable_after_pod_scale_down(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:

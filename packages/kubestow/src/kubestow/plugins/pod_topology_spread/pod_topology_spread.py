@@ -278,8 +278,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
 def _is_involved(pod: PodInfo, changed: PodInfo) -> bool:
     """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
-    has_node = changed.spec.node_name or changed.status.nominated_node_name
-    return changed.uid == pod.uid or (bool(has_node) and changed.namespace == pod.namespace)
+    return changed.uid == pod.uid or (changed.is_assigned_or_nominated and changed.namespace == pod.namespace)
 
 
 def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:

@@ -291,10 +291,7 @@ class _Finder:
         for claim in self._claims.unbound:
             node_name = claim.metadata.annotations.get(SELECTED_NODE)
             if node_name is not None:
-                selected = np.zeros(len(self._nodes), np.bool_)
-                position = self._nodes.position(node_name)
-                if position is not None:
-                    selected[position] = True
+                selected = self._nodes.named(node_name)
                 self._reject(~selected, _BIND_CONFLICT)
                 claims.append((claim, selected))
         return claims

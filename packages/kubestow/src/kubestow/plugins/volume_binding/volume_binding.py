@@ -47,7 +47,7 @@ from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
 from kubestow.cluster.storage.csi import in_tree_plugin, migrated_plugins, translated_terms
-from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, is_claim_of_pod, key_of_claim
 from kubestow.config.plugin_args import VolumeBindingArgs
 from kubestow.errors import APIError, InvalidObject, InvalidQuantity, KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
@@ -290,7 +290,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_claim_change,
+                hint=is_claim_of_pod,
                 hint_key=key_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
@@ -412,13 +412,6 @@ def _has_claims(shape: Shape) -> bool:
 
 def _is_schedulable_after_storage_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
     return old is None or old.allowed_topologies != new.allowed_topologies
-
-
-def _is_schedulable_after_claim_change(
-    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
-) -> bool:
-    names = (claim.name for claim in claims_of(pod))
-    return new.metadata.namespace == pod.namespace and new.metadata.name in names
 
 
 def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
