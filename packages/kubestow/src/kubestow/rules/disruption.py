@@ -1,6 +1,6 @@
 """PodDisruptionBudgets in the eviction subresource: which evictions use up a disruption, and which are denied.
 
-Preemption counts budgets in its own way (semantics 9.3, :mod:`kubestow.plugins.default_preemption.disruption_budgets`).
+Preemption counts budgets in its own way (semantics 9.3, :mod:`kubestow.plugins.default_preemption.dry_run`).
 """
 
 from __future__ import annotations
