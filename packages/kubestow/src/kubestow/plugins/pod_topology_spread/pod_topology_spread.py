@@ -1,18 +1,11 @@
 """PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14).
 
-Hard constraints filter, soft constraints score (:mod:`.scoring`). Both are compiled and cached per
-group of pod shapes that agree in the labels that the constraints' selectors read.
+Hard (DoNotSchedule) constraints filter, soft (ScheduleAnyway) constraints score. Both are compiled and cached per group
+of pod shapes that agree in the labels that the constraints' selectors read. They hold counters that follow every pod
+event, so filtering and scoring are arithmetic on one count per domain and one lookup per node.
 
-Hard (DoNotSchedule) constraints: how Filter compares the skew with maxSkew (semantics 8.14).
-
-:class:`HardConstraints` is built once per pod shape. It holds counters that follow every pod event, so filtering is
-arithmetic on one count per domain and one lookup per node.
-
-Soft (ScheduleAnyway) constraints: how Score weighs the matching pods of a node's domains (semantics 8.14).
-
-:class:`SoftConstraints` is built once per pod shape and holds counters that follow every pod event. The number of
-domains depends on the feasible nodes of a cycle: :class:`ScoredNodes` holds what follows from it, and is reused as long
-as the same nodes are feasible and no node changes.
+The number of domains that Score weighs by depends on the feasible nodes of a cycle: :class:`ScoredNodes` holds what
+follows from it, and is reused as long as the same nodes are feasible and no node changes.
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.cluster.topology.domains import DomainSums, domain_sums
+from kubestow.cluster.topology.domains import DomainSums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
@@ -42,26 +35,29 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
     SYSTEM_DEFAULT_CONSTRAINTS,
-    SharedInclusion,
     SpreadConstraint,
     compile_constraints,
     default_label_keys,
     default_selector,
-    node_inclusions,
+    domain_counts,
     owning_controller,
     selected_label_keys,
 )
 
-_REASON_CONSTRAINTS_NOT_MATCH = "node(s) didn't match pod topology spread constraints"
-_REASON_MISSING_TOPOLOGY_KEY = f"{_REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
-
 #: Verdict keys.
 MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY = 1, 2
 _STATUSES = {
-    MAX_SKEW_EXCEEDED: Status.unschedulable(_REASON_CONSTRAINTS_NOT_MATCH),
-    MISSING_TOPOLOGY_KEY: Status.unresolvable(_REASON_MISSING_TOPOLOGY_KEY),
+    MAX_SKEW_EXCEEDED: Status.unschedulable("node(s) didn't match pod topology spread constraints"),
+    MISSING_TOPOLOGY_KEY: Status.unresolvable(
+        "node(s) didn't match pod topology spread constraints (missing required label)"
+    ),
 }
 _SKIP = Status.skip()
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_HOSTNAME = "kubernetes.io/hostname"
+_JUST_BELOW_HALF = math.nextafter(0.5, 0.0)
 #: The label keys of at most this many families are kept.
 _MOST_FAMILIES = 1024
 
@@ -286,7 +282,7 @@ def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
     return node is not None and all(key in labels for key in topology_keys)
 
 
-VerdictKeys = NDArray[np.int32]
+# -- hard constraints ----------------------------------------------------------------------------------------------
 
 
 class HardConstraints:
@@ -296,19 +292,12 @@ class HardConstraints:
         self, cluster: Cluster, shape: Shape, constraints: Sequence[SpreadConstraint], *, comparison_operators: bool
     ) -> None:
         topology_keys = [constraint.topology_key for constraint in constraints]
-        inclusions = node_inclusions(
-            cluster.nodes,
-            shape.spec,
-            constraints,
-            topology_keys=topology_keys,
-            comparison_operators=comparison_operators,
+        counts = domain_counts(
+            cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
         )
-        self._constraints = [
-            _HardConstraint(cluster, shape, constraint, inclusion)
-            for constraint, inclusion in zip(constraints, inclusions, strict=True)
-        ]
+        self._constraints = [_HardConstraint(c, shape, of_c) for c, of_c in zip(constraints, counts, strict=True)]
 
-    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+    def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0 or the result of the first constraint that fails, for each row of ``nodes``, int32."""
         first, *others = (constraint.verdict_keys(nodes) for constraint in self._constraints)
         for keys in others:
@@ -317,21 +306,13 @@ class HardConstraints:
 
 
 class _HardConstraint:
-    def __init__(
-        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
-    ) -> None:
+    def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: DomainSums) -> None:
         self._constraint = constraint
         self._namespace = shape.namespace
         self._self_match = int(constraint.matches(shape.labels))
-        self._counts: DomainSums = domain_sums(
-            cluster.nodes,
-            constraint.matching_pods(cluster, shape.namespace),
-            constraint.topology_key,
-            eligible=inclusion.rows,
-            eligibility=inclusion.policies.key,
-        )
+        self._counts = counts
 
-    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+    def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         if isinstance(nodes, HypotheticalNodes):
             return self._simulated(nodes)
         counts = self._counts.by_domain
@@ -341,11 +322,12 @@ class _HardConstraint:
         keys[MISSING] = MISSING_TOPOLOGY_KEY
         return keys.take(nodes.label(self._constraint.topology_key))
 
-    def _simulated(self, nodes: HypotheticalNodes) -> VerdictKeys:
+    def _simulated(self, nodes: HypotheticalNodes) -> NDArray[np.int32]:
         """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
         by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
         included = self._counts.eligible[nodes.rows]
-        counts = by_domain[domains] + np.where(included, self._change(nodes), 0)
+        # QUIRK: unlike the counts, the changes include terminating pods and, for an empty selector, all pods.
+        counts = by_domain[domains] + np.where(included, nodes.sum_of_changes(self._matches), 0)
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
@@ -360,23 +342,11 @@ class _HardConstraint:
     def _has_too_few_domains(self) -> bool:
         return len(self._counts.present) < max(1, self._constraint.min_domains)
 
-    def _change(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
-        """The number of added minus removed matching pods of each row, int64.
-
-        QUIRK (semantics 8.14): unlike the counts, this includes terminating pods and, for an empty selector, all pods.
-        """
-        return nodes.sum_of_changes(self._matches)
-
     def _matches(self, shape: Shape) -> bool:
         return shape.namespace == self._namespace and self._constraint.matches(shape.labels)
 
 
-Mask = NDArray[np.bool_]
-DomainIDs = NDArray[np.int32]
-Floats = NDArray[np.float64]
-
-_HOSTNAME = "kubernetes.io/hostname"
-_JUST_BELOW_HALF = math.nextafter(0.5, 0.0)
+# -- soft constraints ----------------------------------------------------------------------------------------------
 
 
 class SoftConstraints:
@@ -396,16 +366,12 @@ class SoftConstraints:
     ) -> None:
         self._table = cluster.nodes
         self._required_keys = [c.topology_key for c in constraints] if require_all_topologies else []
-        inclusions = node_inclusions(
-            cluster.nodes,
-            shape.spec,
-            constraints,
-            topology_keys=self._required_keys,
-            comparison_operators=comparison_operators,
+        counts = domain_counts(
+            cluster, shape, constraints, topology_keys=self._required_keys, comparison_operators=comparison_operators
         )
         self._constraints = [
-            _SoftConstraint(cluster, shape, constraint, inclusion)
-            for constraint, inclusion in zip(constraints, inclusions, strict=True)
+            _SoftConstraint(constraint, constraint.matching_pods(cluster, shape.namespace), of_constraint)
+            for constraint, of_constraint in zip(constraints, counts, strict=True)
         ]
         self._latest: ScoredNodes | None = None
 
@@ -413,14 +379,12 @@ class SoftConstraints:
         """The feasible nodes of a cycle, prepared for scoring; those of the previous cycle if they are the same."""
         latest, revision = self._latest, self._table.revision
         if latest is None or not latest.is_current(nodes, revision):
-            self._latest = latest = ScoredNodes(nodes, revision, self._ignored(nodes), self._constraints)
+            ignored = None
+            if self._required_keys:
+                lacking = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._required_keys])
+                ignored = lacking if lacking.any() else None
+            self._latest = latest = ScoredNodes(nodes, revision, ignored, self._constraints)
         return latest
-
-    def _ignored(self, nodes: Nodes) -> Mask | None:
-        if not self._required_keys:
-            return None
-        ignored = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._required_keys])
-        return ignored if ignored.any() else None
 
 
 class ScoredNodes:
@@ -452,48 +416,37 @@ class ScoredNodes:
         total = first.scores()
         for scorer in others:
             total += scorer.scores()
-        scores = _rounded(total)
+        # Halves up, as Go's math.Round does for numbers that are not negative; 0.5 itself would round
+        # 0.49999999999999994 up.
+        scores = (total + _JUST_BELOW_HALF).astype(np.int64)
         if self.ignored is not None:
             scores[self.ignored] = 0
         return scores
 
 
+@dataclass(frozen=True, slots=True)
 class _SoftConstraint:
-    def __init__(
-        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
-    ) -> None:
-        self._topology_key = constraint.topology_key
-        self._offset = float(constraint.max_skew - 1)
-        self._pods = constraint.matching_pods(cluster, shape.namespace)
-        self._counts = domain_sums(
-            cluster.nodes, self._pods, self._topology_key, eligible=inclusion.rows, eligibility=inclusion.policies.key
-        )
+    constraint: SpreadConstraint
+    #: The matching pods per node, and per domain of the included nodes.
+    pods: PodCounter
+    counts: DomainSums
 
     def scorer(self, nodes: Nodes, ignored: Mask | None) -> _HostnameScorer | _DomainScorer:
         """What scores feasible nodes; the weight of a pod grows with the number of domains of the scored nodes."""
-        domains = nodes.label(self._topology_key)
+        topology_key, offset = self.constraint.topology_key, float(self.constraint.max_skew - 1)
+        domains = nodes.label(topology_key)
         scored = domains if ignored is None else domains[~ignored]
-        if self._topology_key == _HOSTNAME:
+        if topology_key == _HOSTNAME:
             missing = domains == MISSING
-            weight = _normalizing_weight(len(scored))
-            return _HostnameScorer(self._pods, nodes.rows, missing if missing.any() else None, weight, self._offset)
-        column = nodes.label_column(self._topology_key)
-        empty = column.id_of("")
-        weight = _normalizing_weight(_topology_size(scored, known=len(column.values), empty=empty))
-        return _DomainScorer(self._counts, domains, empty, weight, self._offset)
-
-
-def _normalizing_weight(topology_size: int) -> float:
-    return math.log(topology_size + 2)
-
-
-def _topology_size(domains: DomainIDs, *, known: int, empty: int | None) -> int:
-    """The number of distinct domains, of ``known`` ones; MISSING counts as the domain of the empty label value."""
-    present = np.zeros(known, np.bool_)
-    present[domains] = True
-    if empty is not None and present[MISSING]:
-        present[empty] = False
-    return int(np.count_nonzero(present))
+            weight = math.log(len(scored) + 2)
+            return _HostnameScorer(self.pods, nodes.rows, missing if missing.any() else None, weight, offset)
+        column = nodes.label_column(topology_key)
+        present, empty = np.zeros(len(column.values), np.bool_), column.id_of("")
+        present[scored] = True
+        if empty is not None and present[MISSING]:
+            present[empty] = False  # nodes without the label are of the domain of the empty value
+        weight = math.log(int(np.count_nonzero(present)) + 2)
+        return _DomainScorer(self.counts, domains, empty, weight, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,7 +479,7 @@ class _DomainScorer:
 
     counts: DomainSums
     #: The domain of each node, int32.
-    domains: DomainIDs
+    domains: NDArray[np.int32]
     #: The domain of the empty label value; None if no node has it.
     empty: int | None
     weight: float
@@ -541,11 +494,3 @@ class _DomainScorer:
         by_domain: Floats = np.multiply(counts, self.weight, dtype=np.float64) + self.offset
         by_domain[MISSING] = 0.0
         return by_domain.take(self.domains)
-
-
-def _rounded(scores: Floats) -> NDArray[np.int64]:
-    """To the nearest integer, halves up, as Go's ``math.Round`` does for numbers that are not negative.
-
-    Adding 0.5 itself would round 0.49999999999999994 up.
-    """
-    return (scores + _JUST_BELOW_HALF).astype(np.int64)
