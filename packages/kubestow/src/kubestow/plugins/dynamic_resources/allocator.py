@@ -1,19 +1,14 @@
 """Allocates devices for the claims of a pod, and caches the results.
 
-Claims with the same spec share results. The devices found for a node (:class:`Solution`) are valid until a device of an
-accessible pool is allocated or deallocated, and until slices or device classes change. Whether there is a solution is
-also remembered by the state of devices (:mod:`.device_states`), so nodes with equal devices need one search together.
+Claims with the same spec share results: the search does not depend on claim names and uids. What is specific to a claim
+and a node is added when the pod is reserved. The devices found for a node (:class:`Solution`) are valid until a device
+of an accessible pool is allocated or deallocated, and until slices or device classes change.
 
-Builds the allocation result of a claim from the chosen devices: results, configuration, node selector.
-
-The search does not depend on claim names and uids, so its result serves all claims with the same spec; what is specific
-to a claim and a node is added here, when the pod is reserved.
-
-States of devices: a search for the same claims has the same outcome on all nodes whose devices are in one state.
-
-Nodes of one kind publish equal devices in pools of their own. As long as the same ones are allocated, it does not
-matter on which of these nodes a search takes place. Devices with shares in use, pools with shared counters, and pools
-that are incomplete or partly accessible are never equal to others; their state changes with every allocation.
+Whether there is a solution is also remembered by the state of devices (:class:`DeviceStates`): a search for the same
+claims has the same outcome on all nodes whose devices are in one state. Nodes of one kind publish equal devices in
+pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a search takes
+place. Devices with shares in use, pools with shared counters, and pools that are incomplete or partly accessible are
+never equal to others; their state changes with every allocation.
 """
 
 from __future__ import annotations
@@ -50,113 +45,6 @@ from kubestow.plugins.dynamic_resources.requests import (
 )
 from kubestow.plugins.dynamic_resources.search import AllocationSearch, AvailableCounters, DeviceResult
 
-
-def allocation_result(
-    claim: ResourceClaim,
-    resolved: ResolvedClaim,
-    results: Sequence[DeviceResult],
-    node_name: str,
-    *,
-    features: Features,
-) -> AllocationResult:
-    """The allocation of a claim on a node.
-
-    ``resolved`` and ``results`` may be those of another claim with the same spec. Raises AllocationError if the node
-    selectors of the devices cannot be merged.
-    """
-    return AllocationResult(
-        devices=DeviceAllocationResult(
-            results=[_result(claim, number, result, features) for number, result in enumerate(results)],
-            config=list(_configuration(resolved, results)),
-        ),
-        node_selector=_node_selector(claim, [result.device for result in results], node_name),
-    )
-
-
-def _result(
-    claim: ResourceClaim, number: int, result: DeviceResult, features: Features
-) -> DeviceRequestAllocationResult:
-    device, request = result.device, result.request
-    conditions = features.binding_conditions
-    return DeviceRequestAllocationResult(
-        request=request.result_name,
-        driver=device.id.driver,
-        pool=device.id.pool,
-        device=device.id.device,
-        admin_access=True if request.has_admin_access else None,
-        tolerations=request.selection.tolerations,
-        binding_conditions=device.device.binding_conditions if conditions else [],
-        binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
-        share_id=None if result.consumed_capacity is None else _share_id(claim, number, device),
-        consumed_capacity=dict(result.consumed_capacity or {}),
-    )
-
-
-def _share_id(claim: ResourceClaim, number: int, device: PooledDevice) -> str:
-    """Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim."""
-    return str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
-
-
-# -- configuration -------------------------------------------------------------------------------------------------
-
-
-def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> Iterator[DeviceAllocationConfiguration]:
-    """The configuration of each class, then that of the claim. An entry for all requests names none."""
-    requests = _effective_requests(resolved, results)
-    by_class: dict[str, list[ResolvedRequest]] = {}
-    for request in requests:
-        by_class.setdefault(request.device_class.metadata.name, []).append(request)
-    for users in by_class.values():
-        for config in users[0].device_class.spec.config:
-            names = [user.result_name for user in users]
-            yield DeviceAllocationConfiguration(
-                source="FromClass", requests=names if len(names) < len(requests) else [], opaque=config.opaque
-            )
-    for config in resolved.claim.spec.devices.config:
-        users = [user for user in requests if user.request in config.requests or user.result_name in config.requests]
-        names = config.requests if len(config.requests) != len(requests) else []
-        for _ in users if config.requests else [None]:
-            yield DeviceAllocationConfiguration(source="FromClaim", requests=names, opaque=config.opaque)
-
-
-def _effective_requests(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> list[ResolvedRequest]:
-    """Each request, or the subrequest that was chosen for it."""
-    chosen = {result.request.request: result.request for result in results}
-    return [chosen.get(subrequests[0].request, subrequests[0]) for subrequests in resolved.requests]
-
-
-# -- node selector -------------------------------------------------------------------------------------------------
-
-
-def _node_selector(claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str) -> NodeSelector | None:
-    """The nodes that can access all devices; None for all nodes."""
-    merged = NodeSelectorTerm(match_expressions=[], match_fields=[])
-    for device in devices:
-        spec = device.slice.spec
-        source = device.device if spec.per_device_node_selection else spec
-        if source.node_name or device.device.binds_to_node:
-            by_name = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
-            return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[by_name])])
-        terms = source.node_selector.node_selector_terms if source.node_selector is not None else []
-        if len(terms) > 1:
-            problem = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
-            raise AllocationError(f"create NodeSelector for claim {claim.metadata.name}: {problem}")
-        for term in terms:
-            _add_missing(merged.match_fields, term.match_fields)
-            _add_missing(merged.match_expressions, term.match_expressions)
-    return NodeSelector(node_selector_terms=[merged]) if merged.match_fields or merged.match_expressions else None
-
-
-def _add_missing(merged: list[NodeSelectorRequirement], requirements: Sequence[NodeSelectorRequirement]) -> None:
-    for requirement in requirements:
-        if not any(_are_equal(requirement, other) for other in merged):
-            merged.append(requirement)
-
-
-def _are_equal(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
-    return (one.key, one.operator, set(one.values)) == (other.key, other.operator, set(other.values))
-
-
 #: About 1.5 kB each; those of the least recently used claim specs are evicted first.
 _MAX_CACHED_SOLUTIONS = 50_000
 #: So many outcomes count as one solution.
@@ -182,7 +70,13 @@ class Solution:
     ) -> list[AllocationResult]:
         """``status.allocation`` of each claim if the pod is placed on this node. Raises AllocationError."""
         return [
-            allocation_result(claim, resolved, results, node_name, features=features)
+            AllocationResult(
+                devices=DeviceAllocationResult(
+                    results=[_result(claim, number, result, features) for number, result in enumerate(results)],
+                    config=list(_configuration(resolved, results)),
+                ),
+                node_selector=_node_selector(claim, [result.device for result in results], node_name),
+            )
             for claim, resolved, results in zip(claims, self.claims, self.results, strict=True)
         ]
 
@@ -249,7 +143,12 @@ class Allocator:
         """Claims to allocate from the slices of a version of their catalog."""
         versions = slices_version, self._classes.version, self._states.generation
         if self._versions != versions:
-            self._forget(keep_outcomes=self._versions[1:] == versions[1:])
+            # A device state says everything about its devices, so slices do not matter to outcomes.
+            if self._versions[1:] != versions[1:]:
+                self._results.clear()
+            for known in self._results.values():
+                known.solutions.clear()
+            self._available_counters.clear()
             self._versions = versions
         key = _encode([claim.spec for claim in claims])
         results = self._results.pop(key, None)
@@ -257,14 +156,6 @@ class Allocator:
         while len(self._results) > 1 and sum(each.cost for each in self._results.values()) > _MAX_CACHED_SOLUTIONS:
             self._results.popitem(last=False)
         return ClaimsToAllocate(claims, results)
-
-    def _forget(self, *, keep_outcomes: bool) -> None:
-        """Drop the solutions. A device state says everything about its devices, so slices do not matter to outcomes."""
-        self._available_counters.clear()
-        if not keep_outcomes:
-            self._results.clear()
-        for results in self._results.values():
-            results.solutions.clear()
 
     def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
@@ -305,14 +196,11 @@ class Allocator:
             max_steps=self._max_steps,
         )
         resolved = [
-            resolve_claim(claim, devices, self._device_class, features=self._features, matches=search.matches)
+            resolve_claim(claim, devices, self._classes, features=self._features, matches=search.matches)
             for claim in claims
         ]
         results = search.run(resolved)
         return None if results is None else Solution(resolved, results)
-
-    def _device_class(self, name: str) -> DeviceClass | None:
-        return self._classes.get("", name)
 
 
 #: With more states than this, and more than twice as many as there are nodes, they are numbered anew.
@@ -361,11 +249,82 @@ class DeviceStates:
                 self._entries.setdefault(pool.id, []).append(entry)
 
     def _number(self, devices: AccessibleDevices) -> int:
-        return self._numbers.setdefault(self._state(devices), len(self._numbers))
-
-    def _state(self, devices: AccessibleDevices) -> Hashable:
         content, tracker = devices.content, self._tracker
         ids = [candidate.device.id for candidate in devices.candidates]
         if content is None or any(map(tracker.devices.is_shared, ids)):
-            return devices, sum(tracker.devices.pool_version(*pool.id) for pool in devices.pools)
-        return content, bytes(map(tracker.devices.is_allocated, ids))
+            state: Hashable = devices, sum(tracker.devices.pool_version(*pool.id) for pool in devices.pools)
+        else:
+            state = content, bytes(map(tracker.devices.is_allocated, ids))
+        return self._numbers.setdefault(state, len(self._numbers))
+
+
+# -- allocation results --------------------------------------------------------------------------------------------
+
+
+def _result(
+    claim: ResourceClaim, number: int, result: DeviceResult, features: Features
+) -> DeviceRequestAllocationResult:
+    device, request = result.device, result.request
+    conditions, share_id = features.binding_conditions, None
+    if result.consumed_capacity is not None:
+        # Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim.
+        share_id = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
+    return DeviceRequestAllocationResult(
+        request=request.result_name,
+        driver=device.id.driver,
+        pool=device.id.pool,
+        device=device.id.device,
+        admin_access=True if request.has_admin_access else None,
+        tolerations=request.selection.tolerations,
+        binding_conditions=device.device.binding_conditions if conditions else [],
+        binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
+        share_id=share_id,
+        consumed_capacity=dict(result.consumed_capacity or {}),
+    )
+
+
+def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> Iterator[DeviceAllocationConfiguration]:
+    """The configuration of each class, then that of the claim. An entry for all requests names none."""
+    chosen = {result.request.request: result.request for result in results}
+    # Each request, or the subrequest that was chosen for it.
+    requests = [chosen.get(subrequests[0].request, subrequests[0]) for subrequests in resolved.requests]
+    by_class: dict[str, list[ResolvedRequest]] = {}
+    for request in requests:
+        by_class.setdefault(request.device_class.metadata.name, []).append(request)
+    for users in by_class.values():
+        for config in users[0].device_class.spec.config:
+            names = [user.result_name for user in users]
+            yield DeviceAllocationConfiguration(
+                source="FromClass", requests=names if len(names) < len(requests) else [], opaque=config.opaque
+            )
+    for config in resolved.claim.spec.devices.config:
+        users = [user for user in requests if user.request in config.requests or user.result_name in config.requests]
+        names = config.requests if len(config.requests) != len(requests) else []
+        for _ in users if config.requests else [None]:
+            yield DeviceAllocationConfiguration(source="FromClaim", requests=names, opaque=config.opaque)
+
+
+def _node_selector(claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str) -> NodeSelector | None:
+    """The nodes that can access all devices; None for all nodes."""
+    merged = NodeSelectorTerm(match_expressions=[], match_fields=[])
+    for device in devices:
+        spec = device.slice.spec
+        source = device.device if spec.per_device_node_selection else spec
+        if source.node_name or device.device.binds_to_node:
+            by_name = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
+            return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[by_name])])
+        terms = source.node_selector.node_selector_terms if source.node_selector is not None else []
+        if len(terms) > 1:
+            problem = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            raise AllocationError(f"create NodeSelector for claim {claim.metadata.name}: {problem}")
+        for term in terms:
+            _add_missing(merged.match_fields, term.match_fields)
+            _add_missing(merged.match_expressions, term.match_expressions)
+    return NodeSelector(node_selector_terms=[merged]) if merged.match_fields or merged.match_expressions else None
+
+
+def _add_missing(merged: list[NodeSelectorRequirement], requirements: Sequence[NodeSelectorRequirement]) -> None:
+    for requirement in requirements:
+        identity = requirement.key, requirement.operator, set(requirement.values)
+        if all(identity != (other.key, other.operator, set(other.values)) for other in merged):
+            merged.append(requirement)

@@ -6,13 +6,9 @@ permutations. Allocations on the current path are part of the search's state and
 QUIRK (semantics 8.16): a device that is rejected after its shared counters were charged (because of a taint, a
 constraint or its capacity) keeps the charge for the rest of the search, and so does a shared device after backtracking.
 
-How much of a device's capacity a request consumes (semantics 8.16, consumable capacity).
-
 A device with ``allowMultipleAllocations`` is shared until one of its capacities is used up. A request consumes the
 amount that it specifies, rounded up by the request policy of the capacity; without an amount it consumes the policy's
 default, or else the whole capacity.
-
-The shared counters of pools: what allocated devices leave of them (semantics 8.16, partitionable devices).
 
 A device consumes the counters of its pool while it is allocated, whether its slice is accessible or not. What a search
 in progress has consumed is part of the search.
@@ -21,7 +17,7 @@ in progress has consumed is part of the search.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
@@ -117,11 +113,6 @@ class AllocationSearch:
         subrequests = requests[request_index]
         if not subrequests[0].subrequest:
             return self._allocate_device(claim_index, request_index, subrequests[0], 0, 0)
-        return self._allocate_first_available(claim_index, request_index, subrequests)
-
-    def _allocate_first_available(
-        self, claim_index: int, request_index: int, subrequests: Sequence[ResolvedRequest]
-    ) -> bool:
         exceeded = 0
         for subrequest in subrequests:
             try:
@@ -137,52 +128,41 @@ class AllocationSearch:
         self, claim_index: int, request_index: int, request: ResolvedRequest, device_index: int, start: int
     ) -> bool:
         """Find a device of a request among the candidates from ``start`` on, and everything after it."""
-        self._count_step()
+        if self._steps_left is not None:
+            if not self._steps_left:
+                raise AllocationTimeout("timed out trying to allocate devices")
+            self._steps_left -= 1
         if request.all_devices is not None and not request.all_devices:
             return False
         if device_index >= request.device_count:
             return self._allocate_request(claim_index, request_index + 1)
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
             raise _ClaimLimitExceeded
-        if request.all_devices is not None:
-            return self._try_candidate(
-                claim_index, request_index, request, device_index, 0, request.all_devices[device_index]
-            )
-        for position in range(start, len(self._candidates)):
-            candidate = self._candidates[position]
-            if self._is_in_use(claim_index, request, candidate.device.id) or not self.matches(request, candidate):
+        for position, candidate in self._usable_candidates(claim_index, request, device_index, start):
+            deallocate = self._allocate(claim_index, request, candidate)
+            if deallocate is None:
                 continue
-            if self._try_candidate(claim_index, request_index, request, device_index, position + 1, candidate):
+            found = False
+            try:
+                found = self._allocate_device(claim_index, request_index, request, device_index + 1, position + 1)
+            finally:
+                if not found:
+                    deallocate()
+            if found:
                 return True
         return False
 
-    def _try_candidate(
-        self,
-        claim_index: int,
-        request_index: int,
-        request: ResolvedRequest,
-        device_index: int,
-        start: int,
-        candidate: CandidateDevice,
-    ) -> bool:
-        """Allocate a candidate and find all after it; deallocate it if there is no solution."""
-        deallocate = self._allocate(claim_index, request, candidate)
-        if deallocate is None:
-            return False
-        found = False
-        try:
-            found = self._allocate_device(claim_index, request_index, request, device_index + 1, start)
-        finally:
-            if not found:
-                deallocate()
-        return found
-
-    def _count_step(self) -> None:
-        if self._steps_left is None:
+    def _usable_candidates(
+        self, claim_index: int, request: ResolvedRequest, device_index: int, start: int
+    ) -> Iterator[tuple[int, CandidateDevice]]:
+        """The candidates for a device of a request from ``start`` on; the next one of a request for all devices."""
+        if request.all_devices is not None:
+            yield 0, request.all_devices[device_index]
             return
-        if not self._steps_left:
-            raise AllocationTimeout("timed out trying to allocate devices")
-        self._steps_left -= 1
+        for position in range(start, len(self._candidates)):
+            candidate = self._candidates[position]
+            if not self._is_in_use(claim_index, request, candidate.device.id) and self.matches(request, candidate):
+                yield position, candidate
 
     # -- one device ------------------------------------------------------------------------------------------------
 
@@ -208,12 +188,7 @@ class AllocationSearch:
             return None
         if not self._has_capacity(request, candidate):
             return None
-        return self._add_result(claim_index, request, candidate, is_shared=is_shared)
-
-    def _add_result(
-        self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice, *, is_shared: bool
-    ) -> Callable[[], None]:
-        device, results = candidate.device, self._results[claim_index]
+        results, constraints = self._results[claim_index], self._claims[claim_index].constraints
         consumed = consumed_capacity(device, request.selection.capacity) if is_shared else None
         if consumed is None:
             self._allocated.setdefault(device.id, set()).add(claim_index)
@@ -223,8 +198,8 @@ class AllocationSearch:
 
         def deallocate() -> None:
             results.pop()
-            for constraint in self._claims[claim_index].constraints:
-                constraint.remove(request.request, request.subrequest, device)
+            for constraint in constraints:
+                constraint.remove(request)
             if consumed is not None:
                 self._consume_capacity(device.id, consumed, -1)
                 return
@@ -237,13 +212,13 @@ class AllocationSearch:
     def _add_to_constraints(self, claim_index: int, request: ResolvedRequest, device: PooledDevice) -> bool:
         constraints = self._claims[claim_index].constraints
         for number, constraint in enumerate(constraints):
-            if constraint.add(request.request, request.subrequest, device):
+            if constraint.add(request, device):
                 continue
             if request.all_devices is not None:
                 problem = f"cannot add device {device.id} because a claim constraint would not be satisfied"
                 raise AllocationError(f"{request.description}: {problem}")
             for earlier in constraints[:number]:
-                earlier.remove(request.request, request.subrequest, device)
+                earlier.remove(request)
             return False
         return True
 
@@ -283,11 +258,8 @@ class AllocationSearch:
 
 def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
     """Whether every taint that prevents allocation is tolerated."""
-    return all(
-        any(tolerates(toleration, taint) for toleration in tolerations)
-        for taint in taints
-        if taint.effect in _PREVENTING_EFFECTS
-    )
+    preventing = (taint for taint in taints if taint.effect in _PREVENTING_EFFECTS)
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
 
 
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -342,12 +314,9 @@ def _rounded_up(requested: Quantity, valid_range: CapacityRequestPolicyRange, mi
 def _permits(policy: CapacityRequestPolicy, amount: int) -> bool:
     if policy.default is not None and amount == nanos(policy.default):
         return True
-    if policy.valid_range is not None:
-        return _is_in_range(policy.valid_range, amount)
-    return not policy.valid_values or any(amount == nanos(value) for value in policy.valid_values)
-
-
-def _is_in_range(valid_range: CapacityRequestPolicyRange, amount: int) -> bool:
+    valid_range = policy.valid_range
+    if valid_range is None:
+        return not policy.valid_values or any(amount == nanos(value) for value in policy.valid_values)
     if valid_range.max is not None and amount > nanos(valid_range.max):
         return False
     step = _step(valid_range)
@@ -384,15 +353,12 @@ class AvailableCounters:
         changes = self._tracker.devices.pool_version(*pool.id)
         cached = self._cache.get(pool)
         if cached is None or cached[0] != changes:
-            cached = self._cache[pool] = (changes, self._available(pool))
+            available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
+            for device in pool.devices():
+                if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
+                    add_consumption(available, device, -1)
+            cached = self._cache[pool] = (changes, available)
         return cached[1]
-
-    def _available(self, pool: DevicePool) -> dict[str, dict[str, int]]:
-        available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
-        for device in pool.devices():
-            if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
-                add_consumption(available, device, -1)
-        return available
 
 
 def add_consumption(amounts: dict[str, dict[str, int]], device: PooledDevice, sign: int) -> None:
