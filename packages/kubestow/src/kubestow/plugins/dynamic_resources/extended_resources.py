@@ -3,9 +3,8 @@
 A device class can map its devices to an extended resource. On nodes that do not offer the resource themselves, the
 scheduler builds a claim that requests devices instead: in memory in Filter, in the API in PreBind.
 
-Counts the devices behind extended resources for the resource scorers: devices on a node, and allocated ones.
-
-As in kube-scheduler (semantics 8.8), devices of all published slices count, whether or not their pool is complete; a
+For the resource scorers the devices on a node, and the allocated ones, are counted instead. As in kube-scheduler
+(semantics 8.8), devices of all published slices count, whether or not their pool is complete; a
 slice with an unknown kind of node selection counts on all nodes; a class whose selectors fail has no devices.
 """
 
@@ -149,7 +148,12 @@ class ExtendedResources:
     def _current(self) -> dict[str, DeviceClass]:
         """The classes by resource, as they are now."""
         if self._version != self._classes.version:
-            self._by_resource = _by_resource(self._classes)
+            by_name = sorted(self._classes, key=lambda each: each.metadata.name, reverse=True)
+            self._by_resource = {}
+            for device_class in sorted(by_name, key=lambda each: each.metadata.creation_timestamp or ""):
+                if device_class.spec.extended_resource_name:
+                    self._by_resource[device_class.spec.extended_resource_name] = device_class
+                self._by_resource[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
             self._version = self._classes.version
         return self._by_resource
 
@@ -209,17 +213,6 @@ class ExtendedResources:
         spec = ResourceClaimSpec(devices=DeviceClaim(requests=sorted(requests, key=lambda request: request.name)))
         with_requests = ResourceClaim(metadata=claim.metadata, spec=spec, status=claim.status)
         return ExtendedResourceClaim(with_requests, tuple(mappings))
-
-
-def _by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    by_resource: dict[str, DeviceClass] = {}
-    by_name = sorted(classes, key=lambda device_class: device_class.metadata.name, reverse=True)
-    oldest_first = sorted(by_name, key=lambda device_class: device_class.metadata.creation_timestamp or "")
-    for device_class in oldest_first:
-        if device_class.spec.extended_resource_name:
-            by_resource[device_class.spec.extended_resource_name] = device_class
-        by_resource[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
-    return by_resource
 
 
 # -- requests of containers ----------------------------------------------------------------------------------------

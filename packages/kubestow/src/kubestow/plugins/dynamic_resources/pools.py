@@ -1,17 +1,12 @@
-"""Devices of resource pools, with the quantities and attributes that the allocator needs parsed once.
+"""Resource slices as drivers publish them, their pools, and the devices that a node can access (semantics 8.16).
 
-The results of CEL selectors are cached on the device, so they are dropped with it when its slice changes.
+The quantities and attributes of a device that the allocator needs are parsed once. The results of CEL selectors are
+cached on the device, so they are dropped with it when its slice changes.
 
-Resource slices as drivers publish them: their devices, and the nodes that can access them (semantics 8.16).
-
-A slice is local to one node, or for the nodes of a selector, or for all nodes, or selects nodes per device.
-:class:`PublishedSlices` follows the catalog of slices; which of them form a usable pool is decided in :mod:`.pools`.
-
-Resource pools, and the devices of them that a node can access (semantics 8.16).
-
-A pool is published in several slices. Only its newest generation counts, and only once all slices of that generation
-are published. Nodes that can access the same slices and devices share one :class:`AccessibleDevices`, so the result of
-a search on one of these nodes is valid for all of them.
+A slice is local to one node, or for the nodes of a selector, or for all nodes, or selects nodes per device. A pool is
+published in several slices. Only its newest generation counts, and only once all slices of that generation are
+published. Nodes that can access the same slices and devices share one :class:`AccessibleDevices`, so the result of a
+search on one of these nodes is valid for all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelector
 from kubestow.api.formats.quantity import nanos
-from kubestow.api.resource import Device, DeviceAttribute, DeviceCounterConsumption, DeviceSelector, ResourceSlice
+from kubestow.api.resource import Device, DeviceAttribute, DeviceSelector, ResourceSlice
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.selectors import matches_term
 from kubestow.cluster.nodes.table import NodeTable
@@ -54,7 +49,10 @@ class PooledDevice:
         #: Nano units by capacity.
         self.capacity = {name: nanos(capacity.value) for name, capacity in device.capacity.items()}
         #: What the device consumes of its pool's shared counters while it is allocated.
-        self.consumes_counters: CounterAmounts = _counter_amounts(device.consumes_counters)
+        self.consumes_counters: CounterAmounts = {
+            consumption.counter_set: {name: nanos(counter.value) for name, counter in consumption.counters.items()}
+            for consumption in device.consumes_counters
+        }
         self._cel_device: CELDevice | None = None
         self._matches: dict[str, bool | SelectorError] = {}
 
@@ -91,13 +89,6 @@ class PooledDevice:
             self._matches.clear()
         self._matches[expression] = result
         return result
-
-
-def _counter_amounts(consumptions: Sequence[DeviceCounterConsumption]) -> CounterAmounts:
-    return {
-        consumption.counter_set: {name: nanos(counter.value) for name, counter in consumption.counters.items()}
-        for consumption in consumptions
-    }
 
 
 def _cel_device(driver: str, device: Device, capacity: Mapping[str, int]) -> CELDevice:
@@ -325,14 +316,6 @@ class AccessibleDevices:
         return cls(ordered, tuple(candidate for pool in ordered for candidate in pool.candidates))
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeSelection:
-    """The nodes that can access a slice without a node name: one mask over the nodes of a view, or one per device."""
-
-    slice: PublishedSlice
-    masks: list[Mask]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicesByNode:
     """The devices that each node can access; nodes that can access the same slices and devices share theirs."""
@@ -383,8 +366,8 @@ class DevicePools:
     def _gather_for_all_nodes(self) -> DevicesByNode:
         nodes = Nodes(self._table, slice(0, len(self._table)))
         multi_node = self._slices.multi_node
-        selections = [_NodeSelection(published, list(published.node_masks(nodes))) for published in multi_node]
-        masks = [mask for selection in selections for mask in selection.masks]
+        selections = [(published, list(published.node_masks(nodes))) for published in multi_node]
+        masks = [mask for _, of_slice in selections for mask in of_slice]
         table: Mask = np.stack(masks, axis=1) if masks else np.empty((len(nodes), 0), np.bool_)
         # The bits in the keys are those of these slices.
         before = self._gathered if self._multi_node == multi_node else {}
@@ -430,16 +413,16 @@ class DevicePools:
         return {pool: unusable for pool, (_, unusable) in self._unusable.items() if pool not in pools}
 
     def _gather(
-        self, node_local: list[PublishedSlice], selected: Mask, selections: Sequence[_NodeSelection]
+        self, node_local: list[PublishedSlice], selected: Mask, selections: Sequence[tuple[PublishedSlice, list[Mask]]]
     ) -> _Gathered:
         by_pool: dict[PoolID, list[PublishedSlice]] = {}
         inaccessible: set[PooledDevice] = set()
         for published in node_local:
             _add_slice(by_pool, published)
         start = 0
-        for selection in selections:
-            published, bits = selection.slice, selected[start : start + len(selection.masks)]
-            start += len(selection.masks)
+        for published, masks in selections:
+            bits = selected[start : start + len(masks)]
+            start += len(masks)
             if bits.any():
                 _add_slice(by_pool, published)
                 if published.per_device_node_selection:
@@ -464,15 +447,6 @@ class DevicePools:
             of_generation = [other for other in self._slices.by_pool[pool] if other.generation == generation]
             if len(of_generation) != slice_count:
                 return DevicePool(pool, is_incomplete=True)
-        return self._complete_pool(pool, accessible, of_generation, inaccessible)
-
-    def _complete_pool(
-        self,
-        pool: PoolID,
-        accessible: Sequence[PublishedSlice],
-        of_generation: Sequence[PublishedSlice],
-        inaccessible: set[PooledDevice],
-    ) -> DevicePool:
         accessible = sorted(accessible, key=lambda published: published.name)
         names = {published.name for published in accessible}
         of_other_slices = [device for other in of_generation if other.name not in names for device in other.devices]

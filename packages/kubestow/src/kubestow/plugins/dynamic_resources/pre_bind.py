@@ -1,9 +1,7 @@
-"""PreBind: writes allocations and reservations into a pod's claims, then waits for binding conditions.
+"""PreBind: writes allocations and reservations into a pod's claims, then waits for binding conditions (semantics 8.16).
 
 A claim keeps its pending allocation in the ledger until its write has ended. Unreserve can run while a write is in
 progress, if the binding cycle is cancelled; the write is then undone afterwards.
-
-Writes claims through the API: allocations and reservations, and what undoes them (semantics 8.16, PreBind).
 
 Every update is a patch with preconditions. Pods that share a claim are bound at the same time, so their updates of it
 take turns, each based on the result of the one before, and one patch reserves the claim for all pods that wait. After a
@@ -29,7 +27,6 @@ from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import EventType
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER, AllocationResult, ResourceClaim
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.errors import APIError, Unreachable
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status
@@ -69,14 +66,11 @@ class ClaimBinder:
         on_devices_freed: Callable[[], None],
     ) -> None:
         self._handle = handle
+        self._tracker = handle.cluster.resource_claims
         self._features = features
         self._updates = updates
         self._binding_timeout = binding_timeout
         self._on_devices_freed = on_devices_freed
-
-    @property
-    def _tracker(self) -> ResourceClaimTracker:
-        return self._handle.cluster.resource_claims
 
     async def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Status | None:
         """Write the claims, then wait until their devices are ready for binding. None is success."""
@@ -135,7 +129,10 @@ class ClaimBinder:
         """Wait until all claims are ready for binding; reports the duration and the result for each driver."""
         drivers, start, outcome = drivers_with_binding_conditions(state.claims), self._handle.now(), "error"
         try:
-            status = await self._handle.wait_for(lambda: self._check_devices(state), self._remaining_seconds(state))
+            deadlines = (binding_deadline(claim, self._binding_timeout) for claim in state.claims)
+            remaining = [(moment - start).total_seconds() for moment in deadlines if moment is not None]
+            timeout = max(0.0, min((self._binding_timeout.total_seconds(), *remaining)))
+            status = await self._handle.wait_for(lambda: self._check_devices(state), timeout)
             outcome = "timeout" if status is None else "success" if status.ok else "failure"
         finally:
             seconds = max(0.0, (self._handle.now() - start).total_seconds())
@@ -151,12 +148,6 @@ class ClaimBinder:
         except DeviceBindingFailed as error:
             return Status.error(str(error))
         return None if waiting else SUCCESS
-
-    def _remaining_seconds(self, state: DynamicResourcesState) -> float:
-        """The seconds until the earliest binding deadline of the claims."""
-        deadlines = (binding_deadline(claim, self._binding_timeout) for claim in state.claims)
-        remaining = [(moment - self._handle.now()).total_seconds() for moment in deadlines if moment is not None]
-        return max(0.0, min((self._binding_timeout.total_seconds(), *remaining)))
 
 
 _MAX_TRIES = 5
@@ -183,6 +174,7 @@ class ClaimUpdates:
 
     def __init__(self, handle: Handle, *, allocation_timestamps: bool) -> None:
         self._handle = handle
+        self._tracker = handle.cluster.resource_claims
         self._allocation_timestamps = allocation_timestamps
         #: By the uid of the claim, as long as any update is in progress or waits.
         self._turns: WeakValueDictionary[str, _Turns] = WeakValueDictionary()
@@ -190,10 +182,6 @@ class ClaimUpdates:
         self._releasing: Counter[str] = Counter()
         #: The uids of claims whose release got no response.
         self._unconfirmed: set[str] = set()
-
-    @property
-    def _tracker(self) -> ResourceClaimTracker:
-        return self._handle.cluster.resource_claims
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -221,26 +209,34 @@ class ClaimUpdates:
     async def _bind(
         self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
     ) -> ResourceClaim:
-        what = "reservation" if allocation is None else "allocation and reservation"
-
-        async def patch_once(current: ResourceClaim) -> ResourceClaim:
-            _check_unchanged(current, allocation)
-            if allocation is not None and FINALIZER not in current.metadata.finalizers:
-                patch = _preconditions(current)
-                patch["metadata"]["finalizers"] = [FINALIZER]
-                adding = self._handle.resource_claims.patch(current, patch)
-                current = await _with_context(f"add finalizer to claim {current.key}", adding)
-            patch = _preconditions(current) | {"status": self._bound_status(current, pods, allocation)}
-            patching = self._handle.resource_claims.patch(current, patch, subresource="status")
+        """Try :meth:`_bind_once` again after conflicts with other clients."""
+        for _ in range(_MAX_TRIES - 1):
             try:
-                return await _with_context(f"add {what} to claim {current.key}", patching)
+                return await self._bind_once(claim, pods, allocation)
             except ClaimUpdateFailed as error:
-                read = await self._read(current) if _is_in_doubt(error.__cause__) else current
-                if not all(read.is_reserved_for(pod.uid) for pod in pods) or read.status.allocation is None:
+                if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
                     raise
-                return read
+            await self._handle.pause_after_conflict()
+            claim = await self._read(claim)
+        return await self._bind_once(claim, pods, allocation)
 
-        written = await self._retry_on_conflict(claim, patch_once)
+    async def _bind_once(
+        self, claim: ResourceClaim, pods: Sequence[PodInfo], allocation: AllocationResult | None
+    ) -> ResourceClaim:
+        _check_unchanged(claim, allocation)
+        if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+            patch = _preconditions(claim)
+            patch["metadata"]["finalizers"] = [FINALIZER]
+            adding = self._handle.resource_claims.patch(claim, patch)
+            claim = await _with_context(f"add finalizer to claim {claim.key}", adding)
+        patch = _preconditions(claim) | {"status": self._bound_status(claim, pods, allocation)}
+        try:
+            written = await self._handle.resource_claims.patch(claim, patch, subresource="status")
+        except (APIError, Unreachable) as error:
+            written = await self._read(claim) if error.in_doubt else claim
+            if not all(written.is_reserved_for(pod.uid) for pod in pods) or written.status.allocation is None:
+                what = "reservation" if allocation is None else "allocation and reservation"
+                raise ClaimUpdateFailed(f"add {what} to claim {claim.key}: {error}") from error
         self._tracker.assume_after_api_call(written)
         return written
 
@@ -257,24 +253,11 @@ class ClaimUpdates:
             status.setdefault("allocation", {})["allocationTimestamp"] = now
         return status
 
-    async def _retry_on_conflict(
-        self, claim: ResourceClaim, patch_once: Callable[[ResourceClaim], Awaitable[ResourceClaim]]
-    ) -> ResourceClaim:
-        for _ in range(_MAX_TRIES - 1):
-            try:
-                return await patch_once(claim)
-            except ClaimUpdateFailed as error:
-                if not isinstance(error.__cause__, APIError) or error.__cause__.code != _CONFLICT:
-                    raise
-            await self._handle.pause_after_conflict()
-            claim = await self._read(claim)
-        return await patch_once(claim)
-
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim in the API; retries until there is a response. Raises ClaimUpdateFailed."""
-        read = self._handle.resource_claims.read
+        names = claim.metadata.namespace, claim.metadata.name
         reading = self._handle.retry_until_answered(
-            f"claim {claim.key}", lambda: read(claim.metadata.namespace, claim.metadata.name)
+            f"claim {claim.key}", lambda: self._handle.resource_claims.read(*names)
         )
         return await _with_context(f"get updated claim {claim.key} after conflict", reading)
 
@@ -306,12 +289,8 @@ class ClaimUpdates:
             if claim.metadata.name != IN_MEMORY_CLAIM_NAME:
                 self._handle.spawn(self.delete(claim))
         elif claim.status.allocation is not None and claim.is_reserved_for(pod.uid):
-            self._handle.spawn(self._unreserve(claim, pod))
-
-    def _unreserve(self, claim: ResourceClaim, pod: PodInfo) -> Coroutine[Any, Any, None]:
-        metadata = {"uid": claim.metadata.uid}
-        patch = {"metadata": metadata, "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
-        return self._released_by(claim, patch)
+            status = {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}
+            self._handle.spawn(self._released_by(claim, {"metadata": {"uid": claim.metadata.uid}, "status": status}))
 
     def deallocate(self, claim: ResourceClaim) -> Coroutine[Any, Any, None]:
         """Clear allocation, reservations and device status of a claim. Raises APIError or Unreachable."""
@@ -404,7 +383,3 @@ def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
     if claim.metadata.resource_version:
         metadata["resourceVersion"] = claim.metadata.resource_version
     return {"metadata": metadata}
-
-
-def _is_in_doubt(error: BaseException | None) -> bool:
-    return isinstance(error, (APIError, Unreachable)) and error.in_doubt
