@@ -53,7 +53,9 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._added_required = _required_terms(args.added_affinity)
+        added = args.added_affinity.required_during_scheduling_ignored_during_execution if args.added_affinity else None
+        #: None without a requirement; an empty list is a requirement that no node matches.
+        self._added_required = None if added is None else added.node_selector_terms
         self._added_preferred = _preferred_terms(args.added_affinity)
         self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
@@ -152,12 +154,6 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 def _node_affinity(pod: PodInfo) -> core.NodeAffinity:
     affinity = pod.spec.affinity
     return (affinity.node_affinity if affinity else None) or core.NodeAffinity()
-
-
-def _required_terms(affinity: core.NodeAffinity | None) -> Sequence[core.NodeSelectorTerm] | None:
-    """None without a requirement; an empty list is a requirement that no node matches."""
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return None if selector is None else selector.node_selector_terms
 
 
 def _preferred_terms(affinity: core.NodeAffinity | None) -> Sequence[core.PreferredSchedulingTerm]:

@@ -131,13 +131,13 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if claim is None:
             return Status.unresolvable(f'persistentvolumeclaim "{claim_name}" not found')
         if not claim.spec.volume_name:
-            return self._status_of_unbound(claim)
+            return self._rejection_of_unbound(claim)
         volume = self.handle.cluster.catalog(PersistentVolume).get("", claim.spec.volume_name)
         if volume is None:
             return Status.unresolvable(f'persistentvolume "{claim.spec.volume_name}" not found')
         return volume
 
-    def _status_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
+    def _rejection_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
         name = claim.storage_class
         if not name:
             return _NO_VOLUME_NOR_CLASS
@@ -146,9 +146,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
         if storage_class.volume_binding_mode is None:
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
-        if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-            return None
-        return _UNBOUND_IMMEDIATE
+        return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else _UNBOUND_IMMEDIATE
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
