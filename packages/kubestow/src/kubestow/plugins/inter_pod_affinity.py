@@ -371,18 +371,7 @@ def _all_match(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
     return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
 
 
-# -- terms ---------------------------------------------------------------------------------------------------------
-
-
-def _has_preferred_terms(pod: PodInfo) -> bool:
-    affinity = pod.spec.affinity
-    return affinity is not None and any(
-        kind is not None and kind.preferred_during_scheduling_ignored_during_execution
-        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
-    )
-
-
-# -- keys of verdicts ----------------------------------------------------------------------------------------------
+# -- arithmetic ----------------------------------------------------------------------------------------------------
 
 
 def _keys_by_domain(counts: _TopologyCounts, *, is_first_pod: bool) -> VerdictKeys | None:
@@ -446,3 +435,11 @@ def _keys_of_hypothetical(state: InterPodAffinityState, nodes: HypotheticalNodes
             is_first_pod &= of_key.affinity.total + np.where(has_key, change, 0) == 0
     keys[is_missing_key | (without_match & ~is_first_pod)] = AFFINITY
     return keys
+
+
+def _has_preferred_terms(pod: PodInfo) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and any(
+        kind is not None and kind.preferred_during_scheduling_ignored_during_execution
+        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )

@@ -50,6 +50,9 @@ _MAX_CACHED_SOLUTIONS = 50_000
 #: So many outcomes count as one solution.
 _OUTCOMES_PER_SOLUTION = 1000
 
+#: With more states than this, and more than twice as many as there are nodes, they are numbered anew.
+_MAX_STATES = 16_384
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -203,8 +206,7 @@ class Allocator:
         return None if results is None else Solution(resolved, results)
 
 
-#: With more states than this, and more than twice as many as there are nodes, they are numbered anew.
-_MAX_STATES = 16_384
+# -- states of devices ---------------------------------------------------------------------------------------------
 
 
 class DeviceStates:

@@ -41,69 +41,6 @@ from kubestow.rules.requests import Amounts
 Int64s = NDArray[np.int64]
 
 
-class DeviceCounts:
-    """Counts the devices that back extended resources."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._cluster = handle.cluster
-        self._enabled = handle.feature_enabled("DRAExtendedResource")
-        self._extended_resources = ExtendedResources(handle.cluster.catalog(DeviceClass))
-        self._slices = PublishedSlices(handle.cluster.catalog(ResourceSlice), partitionable_devices=True)
-        self._selectors = SelectorCache()
-
-    def is_backed(self, resource: str) -> bool:
-        """Whether devices back a resource on nodes that do not offer it themselves."""
-        return self._enabled and self._extended_resources.device_class(resource) is not None
-
-    def usage(self, resource: str, nodes: Nodes) -> tuple[Int64s, Int64s]:
-        """Capacity and use of a resource per node, two int64 arrays; in devices where they back the resource."""
-        capacity, used = nodes.allocatable(resource), nodes.requested(resource)
-        device_class = self._extended_resources.device_class(resource) if self._enabled else None
-        if device_class is None or capacity.all():
-            return capacity, used
-        devices, allocated = self._count_on_nodes(device_class, nodes)
-        is_backed = (capacity == 0) & (devices > 0)
-        return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
-
-    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
-        """The same for a single node."""
-        capacity = node.allocatable(resource)
-        if capacity or not self.is_backed(resource):
-            return capacity, node.requested(resource)
-        capacities, used = self.usage(resource, node.as_nodes())
-        return capacities.item(), used.item()
-
-    def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
-        """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""
-        self._slices.refresh()
-        counts = np.zeros((2, len(nodes)), np.int64)
-        try:
-            for position, name in enumerate(nodes.names):
-                for published in self._slices.node_local.get(name, ()):
-                    counts[:, position] += self._count(device_class, published.devices)
-            for published in self._slices.multi_node:
-                masks = list(published.node_masks(nodes))
-                groups: Sequence[Sequence[PooledDevice]] = [published.devices]
-                if published.per_device_node_selection:
-                    groups = [(device,) for device in published.devices]
-                elif not masks:
-                    masks = [np.ones(len(nodes), np.bool_)]
-                for devices, mask in zip(groups, masks, strict=False):
-                    counts += np.outer(self._count(device_class, devices), mask)
-        except (SelectorError, NodeSelectionError):
-            counts[:] = 0
-        return counts
-
-    def _count(self, device_class: DeviceClass, devices: Sequence[PooledDevice]) -> Int64s:
-        """The number of devices of a class and how many of them are allocated, int64 of shape (2,)."""
-        tracker, subject = self._cluster.resource_claims, f"class {device_class.metadata.name}"
-        matching = [d for d in devices if d.matches(device_class.spec.selectors, self._selectors, subject=subject)]
-        allocated = sum(
-            tracker.devices.is_allocated(device.id) or tracker.devices.is_shared(device.id) for device in matching
-        )
-        return np.array([len(matching), allocated], np.int64)
-
-
 IN_MEMORY_CLAIM_NAME = "<extended-resources>"
 """The name of an extended resource claim that is not in the API yet; not a valid name in the API."""
 
@@ -242,7 +179,7 @@ def _device_requests(
         used += [(containers[index], name) for name in names]
         if request is not None:
             own_names.add(request.name)
-            if largest is None or _count(largest) < _count(request):
+            if largest is None or _device_count(largest) < _device_count(request):
                 largest = request
     for container, name in used:
         request_name = largest.name if largest is not None and name in own_names else name
@@ -259,7 +196,7 @@ def _request(
         return None, []
     names, covered = [], 0
     for request in usable:
-        covered += _count(request)
+        covered += _device_count(request)
         names.append(request.name)
         if covered >= needed:
             return None, names
@@ -272,5 +209,71 @@ def _mapping(container: Container, resource: str, request: str) -> ContainerExte
     return ContainerExtendedResourceRequest(container_name=container.name, resource_name=resource, request_name=request)
 
 
-def _count(request: DeviceRequest) -> int:
+def _device_count(request: DeviceRequest) -> int:
     return request.exactly.count if request.exactly is not None else 0
+
+
+# -- devices for the resource scorers ------------------------------------------------------------------------------
+
+
+class DeviceCounts:
+    """Counts the devices that back extended resources."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self._enabled = handle.feature_enabled("DRAExtendedResource")
+        self._extended_resources = ExtendedResources(handle.cluster.catalog(DeviceClass))
+        self._slices = PublishedSlices(handle.cluster.catalog(ResourceSlice), partitionable_devices=True)
+        self._selectors = SelectorCache()
+
+    def is_backed(self, resource: str) -> bool:
+        """Whether devices back a resource on nodes that do not offer it themselves."""
+        return self._enabled and self._extended_resources.device_class(resource) is not None
+
+    def usage(self, resource: str, nodes: Nodes) -> tuple[Int64s, Int64s]:
+        """Capacity and use of a resource per node, two int64 arrays; in devices where they back the resource."""
+        capacity, used = nodes.allocatable(resource), nodes.requested(resource)
+        device_class = self._extended_resources.device_class(resource) if self._enabled else None
+        if device_class is None or capacity.all():
+            return capacity, used
+        devices, allocated = self._count_on_nodes(device_class, nodes)
+        is_backed = (capacity == 0) & (devices > 0)
+        return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
+
+    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
+        """The same for a single node."""
+        capacity = node.allocatable(resource)
+        if capacity or not self.is_backed(resource):
+            return capacity, node.requested(resource)
+        capacities, used = self.usage(resource, node.as_nodes())
+        return capacities.item(), used.item()
+
+    def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
+        """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""
+        self._slices.refresh()
+        counts = np.zeros((2, len(nodes)), np.int64)
+        try:
+            for position, name in enumerate(nodes.names):
+                for published in self._slices.node_local.get(name, ()):
+                    counts[:, position] += self._count(device_class, published.devices)
+            for published in self._slices.multi_node:
+                masks = list(published.node_masks(nodes))
+                groups: Sequence[Sequence[PooledDevice]] = [published.devices]
+                if published.per_device_node_selection:
+                    groups = [(device,) for device in published.devices]
+                elif not masks:
+                    masks = [np.ones(len(nodes), np.bool_)]
+                for devices, mask in zip(groups, masks, strict=False):
+                    counts += np.outer(self._count(device_class, devices), mask)
+        except (SelectorError, NodeSelectionError):
+            counts[:] = 0
+        return counts
+
+    def _count(self, device_class: DeviceClass, devices: Sequence[PooledDevice]) -> Int64s:
+        """The number of devices of a class and how many of them are allocated, int64 of shape (2,)."""
+        tracker, subject = self._cluster.resource_claims, f"class {device_class.metadata.name}"
+        matching = [d for d in devices if d.matches(device_class.spec.selectors, self._selectors, subject=subject)]
+        allocated = sum(
+            tracker.devices.is_allocated(device.id) or tracker.devices.is_shared(device.id) for device in matching
+        )
+        return np.array([len(matching), allocated], np.int64)

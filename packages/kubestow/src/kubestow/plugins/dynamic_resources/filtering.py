@@ -40,6 +40,20 @@ from kubestow.plugins.dynamic_resources.pools import (
 )
 from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
 
+_CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
+_INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
+_NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
+_STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
+_CANNOT_FIT = Status.unresolvable("cannot fit resource")
+
+#: The keys of a verdict beyond those of outcomes; 0 passes.
+_FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
+_KEYS = {
+    _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
+    _INVALID_POOLS: int(Outcome.INVALID_POOLS),
+    _CANNOT_FIT: _CANNOT_FIT_KEY,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocation:
@@ -85,11 +99,6 @@ class DynamicResourcesState:
     def unallocated(self) -> list[int]:
         """The claims without an allocation."""
         return [index for index, claim in enumerate(self.claims) if claim.status.allocation is None]
-
-    @property
-    def has_user_claims(self) -> bool:
-        """Whether there are claims besides the extended resource claim."""
-        return len(self.claims) > (self.extended_index is not None)
 
 
 class ClaimNotUsable(Exception):
@@ -139,21 +148,6 @@ def _claim_name(pod: PodInfo, reference: PodResourceClaim) -> str | None:
     raise ClaimNotUsable(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-_CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
-_INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
-_NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
-_STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
-_CANNOT_FIT = Status.unresolvable("cannot fit resource")
-
-#: The keys of a verdict beyond those of outcomes; 0 passes.
-_FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
-_KEYS = {
-    _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
-    _INVALID_POOLS: int(Outcome.INVALID_POOLS),
-    _CANNOT_FIT: _CANNOT_FIT_KEY,
-}
-
-
 class ClaimFilter:
     """Filters nodes by a pod's claims. ``max_steps`` bounds the search for devices per node; None for no bound."""
 
@@ -179,11 +173,12 @@ class ClaimFilter:
         if state.extended_index is not None and state.claims[state.extended_index].spec.devices.requests:
             return Verdict.of(np.ones(len(nodes), np.int32), {1: _STALE_EXTENDED_CLAIM})
         keys = np.zeros(len(nodes), np.int32)
+        has_claims_in_spec = len(state.claims) > (state.extended_index is not None)
         failed_at, failure = len(nodes), SUCCESS
         for positions, resources in self._by_backed_resources(state, pod, nodes):
             if resources is None:
                 keys[positions] = _CANNOT_FIT_KEY
-            elif by_node is not None and (resources or state.has_user_claims):
+            elif by_node is not None and (resources or has_claims_in_spec):
                 to_allocate = self._to_allocate(state, pod, resources, by_node)
                 keys[positions], failed, problem = self._search(to_allocate, nodes.row_numbers[positions], by_node)
                 if failed < len(positions) and positions[failed] < failed_at:

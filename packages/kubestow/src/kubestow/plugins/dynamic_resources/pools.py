@@ -33,7 +33,11 @@ from kubestow.plugins.dynamic_resources.cel import AttributeValue, CELDevice, Se
 #: Nano units by counter, by counter set.
 CounterAmounts = Mapping[str, Mapping[str, int]]
 
+Mask = NDArray[np.bool_]
+
 _MAX_CACHED_MATCHES = 256
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class PooledDevice:
@@ -123,11 +127,6 @@ def _value(name: str, attribute: DeviceAttribute) -> AttributeValue:
         return Version.parse(attribute.version_value)
     except ValueError as error:
         raise SelectorError(f"CEL runtime error: attribute {name}: {error}") from None
-
-
-Mask = NDArray[np.bool_]
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class PoolID(NamedTuple):
@@ -260,6 +259,9 @@ def _device_mask(device: Device, nodes: Nodes) -> Mask:
     if device.node_selector is not None and not device.node_name:
         return matching_nodes(device.node_selector, nodes)
     return nodes.named(device.node_name)
+
+
+# -- pools ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ _BINDING_CONDITIONS_PENDING = EventType(
     "waiting for binding conditions for device on node {node}",
     help="Before the pod is bound, the drivers have to report that its devices are ready.",
 )
+_MAX_TRIES = 5
+_CONFLICT = 409
 _DEVICE_BINDING_TIMEOUT = Status.error("device binding timeout")
 
 
@@ -150,8 +152,7 @@ class ClaimBinder:
         return None if waiting else SUCCESS
 
 
-_MAX_TRIES = 5
-_CONFLICT = 409
+# -- writing single claims -----------------------------------------------------------------------------------------
 
 
 class ClaimUpdateFailed(Exception):

@@ -42,6 +42,7 @@ from kubestow.plugins.dynamic_resources.requests import (
 )
 from kubestow.rules.matching import tolerates
 
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -262,7 +263,7 @@ def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[Dev
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
 
 
-_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+# -- capacity and shared counters ----------------------------------------------------------------------------------
 
 
 def consumed_capacity(device: PooledDevice, requirements: CapacityRequirements | None) -> dict[str, Quantity]:

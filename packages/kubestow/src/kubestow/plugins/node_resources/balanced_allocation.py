@@ -34,6 +34,11 @@ from kubestow.plugins.dynamic_resources.extended_resources import DeviceCounts, 
 from kubestow.plugins.node_resources.fit import is_unrequested_scalar
 
 Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Pods that request different scalar resources have different resources scored; balances are kept for so many.
+_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +126,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-#: Pods that request different scalar resources have different resources scored; balances are kept for so many.
-_KEPT = 4
+# -- balances of many nodes ----------------------------------------------------------------------------------------
 
 
 class NodeBalances(NamedTuple):

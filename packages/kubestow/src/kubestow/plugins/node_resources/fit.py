@@ -38,6 +38,20 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
 )
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, allocatable_amounts
 
+Int64s = NDArray[np.int64]
+
+#: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
+NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
+#: count), and its weight. The array of used amounts is the scorer's to overwrite.
+ResourceUsage = tuple[Int64s, Int64s, int]
+#: The same of a single node.
+NodeResourceUsage = tuple[int, int, int]
+
+#: Shape points have scores from 0 to 10.
+_SHAPE_SCALE = MAX_SCORE // 10
+
 _TOO_MANY_PODS = "Too many pods"
 _INSUFFICIENT = "Insufficient {}"
 
@@ -262,19 +276,7 @@ def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | N
     return any(pod.shape.requests.get(resource, 0) for resource in backed)
 
 
-Int64s = NDArray[np.int64]
-
-#: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
-NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
-
-#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
-#: count), and its weight. The array of used amounts is the scorer's to overwrite.
-ResourceUsage = tuple[Int64s, Int64s, int]
-#: The same of a single node.
-NodeResourceUsage = tuple[int, int, int]
-
-#: Shape points have scores from 0 to 10.
-_SHAPE_SCALE = MAX_SCORE // 10
+# -- scoring -------------------------------------------------------------------------------------------------------
 
 
 def is_unrequested_scalar(requests: Mapping[str, int], resource: str) -> bool:
