@@ -82,7 +82,8 @@ class Candidates:
             for status, where in rejection.verdict.by_status(rejection.where):
                 reported = status
                 if status.code is Code.ERROR:
-                    reported = Status.error(f'running "{rejection.plugin}" filter plugin: {status.message}')
+                    plugin = rejection.plugin
+                    reported = Status.error(f'running "{plugin}" filter plugin: {status.message}')
                 self._outcome[where] = self._outcome_for(reported)
         for row in rows[(self._outcome[rows] == _CANDIDATE) & np.equal(run.victims.lengths, 0)].tolist():
             status = Status.error(f'expected at least one victim pod on node "{self._table.names[row]}"')

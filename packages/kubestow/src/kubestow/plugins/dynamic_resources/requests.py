@@ -183,8 +183,9 @@ def _all_candidates(request: ResolvedRequest, devices: AccessibleDevices) -> Ite
     for pool in devices.pools:
         if pool.is_incomplete or pool.invalid_reason:
             state = "being updated" if pool.is_incomplete else "invalid"
-            problem = f"asks for all devices, but resource pool {pool.id} is currently {state}"
-            raise AllocationError(f"{request.description}: {problem}")
+            raise AllocationError(
+                f"{request.description}: asks for all devices, but resource pool {pool.id} is currently {state}"
+            )
         yield from pool.candidates
 
 

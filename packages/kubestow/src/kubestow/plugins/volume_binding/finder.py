@@ -36,7 +36,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
-from kubestow.cluster.storage.pod_volumes import claims_of
+from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of
 from kubestow.errors import InvalidObject
 from kubestow.framework.status import Status
 from kubestow.rules.claims import ownership_problem
@@ -44,13 +44,18 @@ from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
 Mask = NDArray[np.bool_]
 
+_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+_REASON_NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
+_REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
 #: Bits of a verdict key, in the order in which their reasons are reported. Keys from _FIRST_ERROR on are errors.
 _NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST, _FIRST_ERROR = 1, 2, 4, 8, 16
 _REASONS = {
-    _NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
-    _BIND_CONFLICT: "node(s) didn't find available persistent volumes to bind",
-    _NOT_ENOUGH_SPACE: "node(s) did not have enough free storage",
-    _PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    _NODE_CONFLICT: _REASON_NODE_CONFLICT,
+    _BIND_CONFLICT: _REASON_BIND_CONFLICT,
+    _NOT_ENOUGH_SPACE: _REASON_NOT_ENOUGH_SPACE,
+    _PV_NOT_EXIST: _REASON_PV_NOT_EXIST,
 }
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 
@@ -145,20 +150,24 @@ def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim
         name = reference.name
         claim = catalog.get(pod.namespace, name)
         if claim is None and reference.ephemeral:
-            problem = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-        elif claim is None:
-            problem = f'persistentvolumeclaim "{name}" not found'
-        elif claim.status.phase == "Lost":
-            volume_name = claim.spec.volume_name
-            problem = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
-        elif claim.metadata.deletion_timestamp is not None:
-            problem = f'persistentvolumeclaim "{name}" is being deleted'
-        else:
-            problem = (ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) or "") if reference.ephemeral else ""
-        if claim is None or problem:
+            return Status.unresolvable(
+                f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            )
+        if claim is None:
+            return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
+        if (problem := _problem(pod, reference, claim)) is not None:
             return Status.unresolvable(problem)
         claims.append(claim)
     return claims
+
+
+def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) -> str | None:
+    name = claim.metadata.name
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) if reference.ephemeral else None
 
 
 def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:
