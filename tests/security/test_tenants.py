@@ -19,7 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.status import Status
 from kubestow.observability.logs import JSONFormatter, TextFormatter
-from kubestow.plugins.dynamic_resources.inventory.cel import CELDevice, SelectorCache
+from kubestow.plugins.dynamic_resources.cel import CELDevice, SelectorCache
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 

@@ -7,7 +7,7 @@ rejection has to be explained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -80,6 +80,12 @@ class Status:
 
 SUCCESS = Status(Code.SUCCESS)
 _SKIP = Status(Code.SKIP)
+
+
+def aggregate(messages: Sequence[str]) -> str:
+    """Several messages, at least one, in one line, as ``utilerrors.Aggregate`` writes them."""
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+
 
 Legend = Callable[[int], Status]
 """Maps the keys of a verdict to statuses."""

@@ -13,7 +13,7 @@ import msgspec
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PostFilterResult
-from kubestow.plugins.default_preemption.default_preemption import PreemptionCandidates
+from kubestow.plugins.default_preemption.candidates import PreemptionCandidates
 from kubestow.scheduling.decision.result import Decision, Unschedulable
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer, Result
@@ -114,9 +114,9 @@ class RecentPreemptions(Observer):
         candidates = result.extender_candidates
         if self._clock.monotonic() >= self._watched_until or not isinstance(candidates, PreemptionCandidates):
             return PreemptionRecord(chosen=chosen)
-        ranked = candidates.found.ranked(_MAX_CANDIDATES)
+        ranked = candidates.ranked(_MAX_CANDIDATES)
         best = (Candidate.of(node, each.pods, each.violations, _MAX_VICTIMS) for node, each in ranked)
-        return PreemptionRecord(chosen=chosen, best=tuple(best), found=len(candidates.found))
+        return PreemptionRecord(chosen=chosen, best=tuple(best), found=len(candidates))
 
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         record = self._started.pop(queued.info.uid, None)

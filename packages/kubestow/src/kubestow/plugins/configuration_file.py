@@ -48,20 +48,14 @@ def read_configuration(
 
 def convert_foreign(source: bytes, subject: str) -> dict[str, Any] | None:
     """The KubeSchedulerConfiguration for a file in a foreign format; None for any other file. Raises InputError."""
-    for foreign in _formats(source):
-        data = foreign.converted(source, subject)
-        if data is not None:
-            return data
-    return None
+    converted = (foreign.converted(source, subject) for foreign in _formats(source))
+    return next((data for data in converted if data is not None), None)
 
 
 def diagnose_foreign(source: bytes) -> list[config.FieldError] | None:
     """The mistakes in a file in a foreign format, empty if there are none; None for any other file."""
-    for foreign in _formats(source):
-        errors = foreign.check(source)
-        if errors is not None:
-            return errors
-    return None
+    checked = (foreign.check(source) for foreign in _formats(source))
+    return next((errors for errors in checked if errors is not None), None)
 
 
 def _formats(source: bytes) -> Iterator[ConfigurationFormat]:

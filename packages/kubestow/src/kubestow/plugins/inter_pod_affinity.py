@@ -11,7 +11,7 @@ date; the plugin does.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,13 +26,12 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, TermKind
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache
-from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Status, Verdict, aggregate
 
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
@@ -42,6 +41,12 @@ Weight = Callable[[Shape], int]
 
 #: Verdict keys by failed check. The check with the highest key is reported where several fail.
 EXISTING_ANTI_AFFINITY, ANTI_AFFINITY, AFFINITY = np.int8(1), np.int8(2), np.int8(3)
+
+_STATUSES = {
+    int(AFFINITY): Status.unresolvable("node(s) didn't match pod affinity rules"),
+    int(ANTI_AFFINITY): Status.unschedulable("node(s) didn't match pod anti-affinity rules"),
+    int(EXISTING_ANTI_AFFINITY): Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"),
+}
 
 
 @dataclass(slots=True)
@@ -74,63 +79,53 @@ class InterPodAffinityState:
         self.matches_affinity: Weight = partial(_matches_all, self.required_affinity)
         self.matches_own_affinity = _matches_all(self.required_affinity, shape)
         #: What Filter reads, by topology key.
-        self.counts: dict[str, _TopologyCounts] = {}
+        self.counts: defaultdict[str, _TopologyCounts] = defaultdict(_TopologyCounts)
         #: What Score reads, by topology key: weights (negative for anti-affinity) and the pods they apply to.
-        self._topology_score: dict[str, list[tuple[int, DomainSums]]] = {}
+        self._topology_score: defaultdict[str, list[tuple[int, DomainSums]]] = defaultdict(list)
         #: How many required anti-affinity terms of a pod match the incoming pod, by topology key.
         self._repelled: dict[str, Weight] = {}
         self._add_incoming_terms(shape.affinity_terms)
         for carried in cluster.carried_terms.terms_for(shape.index_keys):
-            self._add_existing_term(carried, hard_pod_affinity_weight)
+            if self.is_matched_by(carried.term):
+                self._add_existing_term(carried, hard_pod_affinity_weight)
 
     def _add_incoming_terms(self, terms: PodAffinityTerms) -> None:
         """Count the pods that the pod's own terms select. Equal terms share their counts, and some select no pod."""
-        cluster = self._cluster
-        if self.required_affinity:
-            matching_all = self._matching_pods(self.required_affinity)
-            for topology_key in dict.fromkeys(term.topology_key for term in self.required_affinity):
-                sums = domain_sums(cluster.nodes, matching_all, topology_key)
-                self._counts_of(topology_key).affinity = sums
+        for topology_key in dict.fromkeys(term.topology_key for term in self.required_affinity):
+            self.counts[topology_key].affinity = self._matching_pods(self.required_affinity, topology_key)
         for term in dict.fromkeys(term for term in terms.required_anti if not term.selector.nothing):
-            resolved = (term.resolved(cluster.namespaces),)
-            matching = domain_sums(cluster.nodes, self._matching_pods(resolved), term.topology_key)
-            self._counts_of(term.topology_key).anti_affinity.append((partial(_matches_all, resolved), matching))
+            resolved = (term.resolved(self._cluster.namespaces),)
+            matching = self._matching_pods(resolved, term.topology_key)
+            self.counts[term.topology_key].anti_affinity.append((partial(_matches_all, resolved), matching))
         weights: Counter[AffinityTerm] = Counter()
         for weight, term in terms.preferred:
             if not term.selector.nothing:
                 weights[term] += weight
         for term, weight in weights.items():
-            resolved = (term.resolved(cluster.namespaces),)
-            matching = domain_sums(cluster.nodes, self._matching_pods(resolved), term.topology_key)
-            self._add_weight(term, weight, matching)
+            matching = self._matching_pods((term.resolved(self._cluster.namespaces),), term.topology_key)
+            self._topology_score[term.topology_key].append((weight, matching))
 
     def _add_existing_term(self, carried: CarriedTerm, hard_pod_affinity_weight: int) -> None:
-        term = carried.term
-        if not self.is_matched_by(term):
-            return
+        topology_key = carried.term.topology_key
         match carried.kind:
             case TermKind.REQUIRED_ANTI:
-                self._counts_of(term.topology_key).existing_anti_affinity.append(self._pods_with(carried))
+                self.counts[topology_key].existing_anti_affinity.append(self._pods_with(carried))
             case TermKind.PREFERRED:
-                self._add_weight(term, carried.weight, self._pods_with(carried))
+                self._topology_score[topology_key].append((carried.weight, self._pods_with(carried)))
             case TermKind.REQUIRED if hard_pod_affinity_weight > 0:
-                self._add_weight(term, hard_pod_affinity_weight, self._pods_with(carried))
+                self._topology_score[topology_key].append((hard_pod_affinity_weight, self._pods_with(carried)))
 
     def is_matched_by(self, term: AffinityTerm) -> bool:
         """Whether a term of another pod matches the incoming pod."""
         return term.matches(self._shape.namespace, self._shape.labels, self._namespace_labels)
 
-    def _counts_of(self, topology_key: str) -> _TopologyCounts:
-        return self.counts.setdefault(topology_key, _TopologyCounts())
-
-    def _add_weight(self, term: AffinityTerm, weight: int, pods: DomainSums) -> None:
-        self._topology_score.setdefault(term.topology_key, []).append((weight, pods))
-
-    def _matching_pods(self, terms: Terms) -> PodCounter:
-        """The existing pods that match all of the incoming pod's terms."""
+    def _matching_pods(self, terms: Terms, topology_key: str) -> DomainSums:
+        """The existing pods that match all of the incoming pod's terms, per domain."""
         key = ("pods matching terms", tuple((t.namespaces, t.namespace_selector, t.selector) for t in terms))
         index_keys = next((index_keys for term in terms if (index_keys := term.index_keys) is not None), None)
-        return self._cluster.counter(key, partial(_matches_all, terms), index_keys=index_keys, terminating=True)
+        matches = partial(_matches_all, terms)
+        counter = self._cluster.counter(key, matches, index_keys=index_keys, terminating=True)
+        return domain_sums(self._cluster.nodes, counter, topology_key)
 
     def _pods_with(self, carried: CarriedTerm) -> DomainSums:
         """The existing pods that have a term, per domain; a pod counts as often as it has the term."""
@@ -170,7 +165,7 @@ class InterPodAffinityState:
     def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0 or the failed check for each row of ``nodes``, int32."""
         if isinstance(nodes, HypotheticalNodes):
-            return _SimulatedCounts(self, nodes).verdict_keys().astype(np.int32)
+            return _keys_of_hypothetical(self, nodes).astype(np.int32)
         is_first_pod = self.matches_own_affinity and not any(
             counts.affinity.total for counts in self.counts.values() if counts.affinity is not None
         )
@@ -205,112 +200,6 @@ class InterPodAffinityState:
 
 def _matches_all(terms: Terms, pods: Shape) -> bool:
     return all(term.matches(pods.namespace, pods.labels) for term in terms)
-
-
-def _keys_by_domain(counts: _TopologyCounts, *, is_first_pod: bool) -> VerdictKeys | None:
-    """The verdict key of each domain, int8; None when all domains pass.
-
-    ``is_first_pod``: no existing pod has any affinity count, and the incoming pod matches its own terms.
-    """
-    keys: VerdictKeys | None = None
-    for pods in counts.existing_anti_affinity:
-        if pods.total:
-            keys = _raised(keys, pods.by_domain > 0, EXISTING_ANTI_AFFINITY)
-    for _, pods in counts.anti_affinity:
-        if pods.total:
-            keys = _raised(keys, pods.by_domain > 0, ANTI_AFFINITY)
-    if keys is not None:
-        keys[MISSING] = 0
-    if counts.affinity is not None:
-        failed = np.zeros(len(counts.affinity.by_domain), np.bool_) if is_first_pod else counts.affinity.by_domain <= 0
-        failed[MISSING] = True
-        keys = _raised(keys, failed, AFFINITY)
-    return keys
-
-
-def _raised(keys: VerdictKeys | None, failed: Mask, key: np.int8) -> VerdictKeys:
-    raised: VerdictKeys = failed.view(np.int8) * key
-    return raised if keys is None else np.maximum(keys, raised, out=raised)
-
-
-class _SimulatedCounts:
-    """The counts for hypothetical rows: pods added to or removed from a node change the counts of that row only."""
-
-    def __init__(self, state: InterPodAffinityState, nodes: HypotheticalNodes) -> None:
-        self._state = state
-        self._nodes = nodes
-
-    def verdict_keys(self) -> VerdictKeys:
-        """0 or the failed check for each row, int8."""
-        keys = np.zeros(len(self._nodes), np.int8)
-        keys[self._fails_existing_anti_affinity()] = EXISTING_ANTI_AFFINITY
-        keys[self._fails_anti_affinity()] = ANTI_AFFINITY
-        keys[self._fails_affinity()] = AFFINITY
-        return keys
-
-    def _fails_existing_anti_affinity(self) -> Mask:
-        state, nodes = self._state, self._nodes
-        failed = np.zeros(len(nodes), np.bool_)
-        for topology_key in self._repelling_topology_keys():
-            counts = nodes.sum_of_changes(state.repelled_under(topology_key))
-            for pods in state.counts.get(topology_key, _TopologyCounts()).existing_anti_affinity:
-                counts = counts + self._count(pods)
-            failed |= (counts > 0) & self._has(topology_key)
-        return failed
-
-    def _repelling_topology_keys(self) -> set[str]:
-        """The topology keys under which existing or changed pods may have anti-affinity to the incoming pod."""
-        state, nodes = self._state, self._nodes
-        keys = set(state.counts)
-        if nodes.sum_of_changes(state.repelled_elsewhere).any():
-            terms = (term for shape in nodes.changed_shapes for term in shape.affinity_terms.required_anti)
-            keys.update(term.topology_key for term in terms)
-        return keys
-
-    def _fails_anti_affinity(self) -> Mask:
-        failed = np.zeros(len(self._nodes), np.bool_)
-        for topology_key, counts in self._state.counts.items():
-            for matches, pods in counts.anti_affinity:
-                change = self._nodes.sum_of_changes(matches)
-                failed |= (self._count(pods) + change > 0) & self._has(topology_key)
-        return failed
-
-    def _fails_affinity(self) -> Mask:
-        without_match = np.zeros(len(self._nodes), np.bool_)
-        if not self._state.required_affinity:
-            return without_match
-        missing_topology_key = np.zeros(len(self._nodes), np.bool_)
-        is_first_pod = np.full(len(self._nodes), self._state.matches_own_affinity)
-        change = self._nodes.sum_of_changes(self._state.matches_affinity)
-        for topology_key, counts in self._state.counts.items():
-            if counts.affinity is not None:
-                has_key = self._has(topology_key)
-                missing_topology_key |= ~has_key
-                without_match |= self._count(counts.affinity) + change <= 0
-                is_first_pod &= counts.affinity.total + np.where(has_key, change, 0) == 0
-        failed: Mask = missing_topology_key | (without_match & ~is_first_pod)
-        return failed
-
-    def _has(self, topology_key: str) -> Mask:
-        """Where the node has a topology key, bool."""
-        has_key: Mask = np.not_equal(self._nodes.label(topology_key), MISSING)
-        return has_key
-
-    def _count(self, pods: DomainSums) -> NDArray[np.int64]:
-        """The count in the domain of each row, int64, without the simulated changes."""
-        counts: NDArray[np.int64] = pods.by_domain.take(self._nodes.label(pods.topology_key))
-        return counts
-
-
-_REASON_AFFINITY = "node(s) didn't match pod affinity rules"
-_REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-_REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
-
-_STATUSES = {
-    int(AFFINITY): Status.unresolvable(_REASON_AFFINITY),
-    int(ANTI_AFFINITY): Status.unschedulable(_REASON_ANTI_AFFINITY),
-    int(EXISTING_ANTI_AFFINITY): Status.unschedulable(_REASON_EXISTING_ANTI_AFFINITY),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +274,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Skips pods without required terms that no existing anti-affinity term matches."""
         problems = pod.shape.affinity_terms.problems
         if problems:
-            return Status.unresolvable(f"parsing pod: {_aggregate(problems)}")
+            return Status.unresolvable(f"parsing pod: {aggregate(problems)}")
         affinity = self._state(pod)
         if affinity.skips_filter:
             return Status.skip()
@@ -403,7 +292,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if self._ignores_existing_preferences and not _has_preferred_terms(pod):
             return Status.skip()
         if problems:
-            return Status.error(f"failed to parse pod: {_aggregate(problems)}")
+            return Status.error(f"failed to parse pod: {aggregate(problems)}")
         affinity = self._state(pod)
         if affinity.skips_score:
             return Status.skip()
@@ -451,7 +340,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 def _is_schedulable_after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
     if old is not None and new is not None and new.uid == pod.uid:
         return True
-    if any(changed is not None and not _is_assigned_or_nominated(changed) for changed in (old, new)):
+    if any(changed is not None and not changed.is_assigned_or_nominated for changed in (old, new)):
         return False
     terms = pod.shape.affinity_terms
     if old is None:
@@ -482,11 +371,70 @@ def _all_match(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
     return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
 
 
-def _is_assigned_or_nominated(pod: PodInfo) -> bool:
-    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+# -- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-# -- terms ---------------------------------------------------------------------------------------------------------
+def _keys_by_domain(counts: _TopologyCounts, *, is_first_pod: bool) -> VerdictKeys | None:
+    """The verdict key of each domain, int8; None when all domains pass.
+
+    ``is_first_pod``: no existing pod has any affinity count, and the incoming pod matches its own terms.
+    """
+    keys: VerdictKeys | None = None
+    for pods in counts.existing_anti_affinity:
+        if pods.total:
+            keys = _raised(keys, pods.by_domain > 0, EXISTING_ANTI_AFFINITY)
+    for _, pods in counts.anti_affinity:
+        if pods.total:
+            keys = _raised(keys, pods.by_domain > 0, ANTI_AFFINITY)
+    if keys is not None:
+        keys[MISSING] = 0
+    if counts.affinity is not None:
+        failed = np.zeros(len(counts.affinity.by_domain), np.bool_) if is_first_pod else counts.affinity.by_domain <= 0
+        failed[MISSING] = True
+        keys = _raised(keys, failed, AFFINITY)
+    return keys
+
+
+def _raised(keys: VerdictKeys | None, failed: Mask, key: np.int8) -> VerdictKeys:
+    raised: VerdictKeys = failed.view(np.int8) * key
+    return raised if keys is None else np.maximum(keys, raised, out=raised)
+
+
+def _keys_of_hypothetical(state: InterPodAffinityState, nodes: HypotheticalNodes) -> VerdictKeys:
+    """0 or the failed check for each row, int8; pods added to or removed from a node change its row only."""
+
+    def count(pods: DomainSums) -> NDArray[np.int64]:
+        """The count in the domain of each row, without the simulated changes."""
+        counts: NDArray[np.int64] = pods.by_domain.take(nodes.label(pods.topology_key))
+        return counts
+
+    keys: VerdictKeys = np.zeros(len(nodes), np.int8)
+    repelling_keys = set(state.counts)
+    if nodes.sum_of_changes(state.repelled_elsewhere).any():
+        terms = (term for shape in nodes.changed_shapes for term in shape.affinity_terms.required_anti)
+        repelling_keys.update(term.topology_key for term in terms)
+    for topology_key in repelling_keys:
+        counts = nodes.sum_of_changes(state.repelled_under(topology_key))
+        if topology_key in state.counts:
+            counts = sum(map(count, state.counts[topology_key].existing_anti_affinity), counts)
+        keys[(counts > 0) & (nodes.label(topology_key) != MISSING)] = EXISTING_ANTI_AFFINITY
+    for topology_key, of_key in state.counts.items():
+        for matches, pods in of_key.anti_affinity:
+            repelled = count(pods) + nodes.sum_of_changes(matches) > 0
+            keys[repelled & (nodes.label(topology_key) != MISSING)] = ANTI_AFFINITY
+    if not state.required_affinity:
+        return keys
+    without_match, is_missing_key = np.zeros((2, len(nodes)), np.bool_)
+    is_first_pod = np.full(len(nodes), state.matches_own_affinity)
+    change = nodes.sum_of_changes(state.matches_affinity)
+    for topology_key, of_key in state.counts.items():
+        if of_key.affinity is not None:
+            has_key = nodes.label(topology_key) != MISSING
+            is_missing_key |= ~has_key
+            without_match |= count(of_key.affinity) + change <= 0
+            is_first_pod &= of_key.affinity.total + np.where(has_key, change, 0) == 0
+    keys[is_missing_key | (without_match & ~is_first_pod)] = AFFINITY
+    return keys
 
 
 def _has_preferred_terms(pod: PodInfo) -> bool:
@@ -495,8 +443,3 @@ def _has_preferred_terms(pod: PodInfo) -> bool:
         kind is not None and kind.preferred_during_scheduling_ignored_during_execution
         for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
     )
-
-
-def _aggregate(problems: Sequence[str]) -> str:
-    """Several errors in one line, as ``utilerrors.Aggregate`` writes them."""
-    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"

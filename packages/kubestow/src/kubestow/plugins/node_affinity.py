@@ -30,7 +30,7 @@ from kubestow.framework.interface import (
     ScorePlugin,
     normalized,
 )
-from kubestow.framework.status import Status, Verdict
+from kubestow.framework.status import Status, Verdict, aggregate
 from kubestow.rules.matching import required_terms
 
 _NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
@@ -53,15 +53,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._added_required = _required_terms(args.added_affinity)
+        added = args.added_affinity.required_during_scheduling_ignored_during_execution if args.added_affinity else None
+        #: None without a requirement; an empty list is a requirement that no node matches.
+        self._added_required = None if added is None else added.node_selector_terms
         self._added_preferred = _preferred_terms(args.added_affinity)
         self._views: deque[tuple[core.Node, Nodes]] = deque(maxlen=2)
         self.events_to_register = (
-            on(
-                EventResource.NODE,
-                Action.ADD | Action.UPDATE_NODE_LABEL,
-                hint=self._is_schedulable_after_node_change,
-            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, hint=self._is_schedulable_after_node_change),
         )
 
     def applies_to(self, pod: PodInfo) -> bool:
@@ -76,8 +74,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.shape.node_selection
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return pod.shape.node_selection
+    hint_signature = signature
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | PreFilterResult | None:
         """Restricts the cycle to the nodes that the required terms name, if every term names nodes."""
@@ -113,9 +110,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                     matches_term(nodes.select(_NO_ROWS), preferred.preference)
             except InvalidSelector as error:
                 errors[f"[{position}].{error}"] = None
-        if not errors:
-            return None
-        return Status.error(next(iter(errors)) if len(errors) == 1 else f"[{', '.join(errors)}]")
+        return None if not errors else Status.error(aggregate(list(errors)))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """The sum of the weights of the preferred terms that match the node."""
@@ -159,12 +154,6 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 def _node_affinity(pod: PodInfo) -> core.NodeAffinity:
     affinity = pod.spec.affinity
     return (affinity.node_affinity if affinity else None) or core.NodeAffinity()
-
-
-def _required_terms(affinity: core.NodeAffinity | None) -> Sequence[core.NodeSelectorTerm] | None:
-    """None without a requirement; an empty list is a requirement that no node matches."""
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return None if selector is None else selector.node_selector_terms
 
 
 def _preferred_terms(affinity: core.NodeAffinity | None) -> Sequence[core.PreferredSchedulingTerm]:

@@ -53,8 +53,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return _required_features(pod)
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return _required_features(pod)
+    hint_signature = signature
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Nothing to prepare: the required features follow from the pod's spec."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import numpy as np
-
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
@@ -32,8 +30,4 @@ class NodeName(FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         if not pod.spec.node_name:
             return None
-        rejected = np.ones(len(nodes), np.bool_)
-        position = nodes.position(pod.spec.node_name)
-        if position is not None:
-            rejected[position] = False
-        return Verdict.rejecting(rejected, _OTHER_NODE)
+        return Verdict.rejecting(~nodes.named(pod.spec.node_name), _OTHER_NODE)

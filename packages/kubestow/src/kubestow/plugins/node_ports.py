@@ -40,8 +40,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.shape.host_ports
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return pod.shape.host_ports
+    hint_signature = signature
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         """Nothing to prepare: the host ports are part of the pod's shape."""
@@ -58,7 +57,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
     """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
-    placed = old.spec.node_name or old.status.nominated_node_name
-    return bool(placed) and any(
+    return old.is_assigned_or_nominated and any(
         freed.conflicts_with(requested) for freed in old.shape.host_ports for requested in pod.shape.host_ports
     )

@@ -29,11 +29,7 @@ class NodeUnschedulable(FilterPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self.events_to_register = (
-            on(
-                EventResource.NODE,
-                Action.ADD | Action.UPDATE_NODE_TAINT,
-                hint=_is_schedulable_after_node_change,
-            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,

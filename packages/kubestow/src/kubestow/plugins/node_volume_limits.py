@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
+from kubestow.api.storage import CSIDriver, CSINode, VolumeAttachment
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.storage.attachments import CSIVolume
 from kubestow.cluster.storage.csi import UNLIMITED, in_tree_plugin
-from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, is_claim_of_pod, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -60,7 +60,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_pvc_added,
+                hint=is_claim_of_pod,
                 hint_key=key_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, Action.ALL, invalidates=Invalidation.ALL, requeues=False),
@@ -84,8 +84,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return None
         return pod.namespace, _encode(pod.spec.volumes)
 
-    def hint_signature(self, pod: PodInfo) -> Hashable | None:
-        return self.signature(pod)
+    hint_signature = signature
 
     def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
         return claim_keys(pod)
@@ -194,8 +193,7 @@ def _limits(csi_node: CSINode) -> dict[str, int]:
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    placed = old.spec.node_name or old.status.nominated_node_name
-    return bool(placed) and _has_attachable_volumes(old.shape)
+    return old.is_assigned_or_nominated and _has_attachable_volumes(old.shape)
 
 
 def _has_attachable_volumes(shape: Shape) -> bool:
@@ -203,11 +201,6 @@ def _has_attachable_volumes(shape: Shape) -> bool:
         volume.persistent_volume_claim is not None or volume.ephemeral is not None or in_tree_plugin(volume) is not None
         for volume in shape.spec.volumes
     )
-
-
-def _is_schedulable_after_pvc_added(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> bool:
-    """Whether the pod uses the claim, as a claim or ephemeral volume."""
-    return new.metadata.namespace == pod.namespace and new.metadata.name in [claim.name for claim in claims_of(pod)]
 
 
 def _is_schedulable_after_volume_attachment_deleted(pod: PodInfo, old: VolumeAttachment, new: None) -> bool:

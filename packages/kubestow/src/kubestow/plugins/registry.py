@@ -44,9 +44,7 @@ def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plug
 
     Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
     """
-    registry = _installed()
-    for reference in references:
-        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
+    registry = _installed(references)
     for name, plugin in (classes or {}).items():
         _register(registry, plugin, f"plugins[{name!r}]", name)
     contributed = {entry_point.name: entry_point for entry_point in _entry_points()[_CONTRIBUTED_GROUP]}
@@ -71,11 +69,7 @@ def find_pod_group_apis() -> tuple[PodGroupAPI, ...]:
 
 def referenced_plugins(references: Iterable[str]) -> list[type[Plugin]]:
     """The classes of references to a module or a file. Raises InputError as :func:`find_plugins`."""
-    registry = _installed()
-    installed = len(registry)
-    for reference in references:
-        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
-    return list(registry.values())[installed:]
+    return list(_installed(references).values())[len(_installed()) :]
 
 
 class _LazyRegistry(Mapping[str, type[Plugin]]):
@@ -110,20 +104,14 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     return {group: tuple(found.select(group=group)) for group in groups}
 
 
-def _installed() -> dict[str, type[Plugin]]:
-    """The in-tree plugins, and those of entry points."""
+def _installed(references: Iterable[str] = ()) -> dict[str, type[Plugin]]:
+    """The in-tree plugins, those of packages, and those of references."""
     registry = in_tree_registry()
     for entry_point in _entry_points()[_ENTRY_POINT_GROUP]:
         _register(registry, _load(entry_point), f"entry point {entry_point.name}")
+    for reference in references:
+        _register(registry, _import(reference, f"--plugin {reference}"), f"--plugin {reference}")
     return registry
-
-
-def _load(entry_point: EntryPoint) -> object:
-    try:
-        return entry_point.load()
-    except Exception as error:
-        problem = f"cannot be loaded: {type(error).__name__}: {error}"
-        raise InputError(f"entry point {entry_point.name} ({entry_point.value})", problem) from error
 
 
 def _import(reference: str, subject: str) -> object:

@@ -37,11 +37,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._comparisons = handle.feature_enabled("TaintTolerationComparisonOperators")
         self.events_to_register = (
-            on(
-                EventResource.NODE,
-                Action.ADD | Action.UPDATE_NODE_TAINT,
-                hint=self._is_schedulable_after_node_change,
-            ),
+            on(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change),
             on(
                 EventResource.POD,
                 Action.UPDATE_POD_TOLERATION,
@@ -53,8 +49,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def signature(self, pod: PodInfo) -> Hashable:
         return tuple(pod.spec.tolerations)
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return self.signature(pod)
+    hint_signature = signature
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Evaluated once per distinct list of taints."""

@@ -16,7 +16,7 @@ from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, disks_of, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, disks_of, is_claim_named, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -60,18 +60,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         # A ReadWriteOncePod claim in use conflicts on every node, so pod events invalidate all rows.
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
-            on(
-                EventResource.POD,
-                Action.DELETE,
-                invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_pod_deleted,
-            ),
+            on(EventResource.POD, Action.DELETE, invalidates=Invalidation.ALL, hint=_is_schedulable_after_pod_deleted),
             on(EventResource.NODE, Action.ADD),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_claim_added,
+                hint=is_claim_named,
                 hint_key=key_of_claim,
             ),
         )
@@ -84,8 +79,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         """The claims and the disks."""
         return pod.namespace, tuple(claim_names(pod.shape)), tuple(disks_of(pod.shape))
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return self.signature(pod)
+    hint_signature = signature
 
     def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
         return claim_keys(pod)
@@ -129,7 +123,3 @@ def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> 
     return any(disk.conflicts_with(other) for disk in disks_of(pod.shape) for other in released) or not set(
         claim_names(pod.shape)
     ).isdisjoint(claim_names(old.shape))
-
-
-def _is_schedulable_after_claim_added(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> bool:
-    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)

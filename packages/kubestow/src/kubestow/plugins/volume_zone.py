@@ -18,7 +18,7 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.storage.csi import BETA_REGION, BETA_ZONE, REGION, ZONE
-from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, key_of_claim
+from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, is_claim_named, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -64,7 +64,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD | Action.UPDATE,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_claim_change,
+                hint=is_claim_named,
                 hint_key=key_of_claim,
             ),
             on(
@@ -83,8 +83,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         """The claims."""
         return pod.namespace, tuple(claim_names(pod.shape))
 
-    def hint_signature(self, pod: PodInfo) -> Hashable:
-        return self.signature(pod)
+    hint_signature = signature
 
     def hint_keys(self, pod: PodInfo) -> Iterable[Hashable]:
         return claim_keys(pod)
@@ -132,13 +131,13 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if claim is None:
             return Status.unresolvable(f'persistentvolumeclaim "{claim_name}" not found')
         if not claim.spec.volume_name:
-            return self._status_of_unbound(claim)
+            return self._rejection_of_unbound(claim)
         volume = self.handle.cluster.catalog(PersistentVolume).get("", claim.spec.volume_name)
         if volume is None:
             return Status.unresolvable(f'persistentvolume "{claim.spec.volume_name}" not found')
         return volume
 
-    def _status_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
+    def _rejection_of_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
         name = claim.storage_class
         if not name:
             return _NO_VOLUME_NOR_CLASS
@@ -147,9 +146,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
         if storage_class.volume_binding_mode is None:
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
-        if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-            return None
-        return _UNBOUND_IMMEDIATE
+        return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else _UNBOUND_IMMEDIATE
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
@@ -157,12 +154,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 def _is_schedulable_after_storage_class_added(pod: PodInfo, old: None, new: StorageClass) -> bool:
     return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-
-
-def _is_schedulable_after_claim_change(
-    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
-) -> bool:
-    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)
 
 
 def _is_schedulable_after_volume_change(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:

@@ -83,9 +83,6 @@ def _has_value(nodes: Nodes, key: str, values: Iterable[str]) -> Mask:
 
 
 def _matches_fields(nodes: Nodes, requirement: Requirement) -> Mask:
-    found = np.zeros(len(nodes), np.bool_)
     (name,) = requirement.values
-    position = nodes.position(name) if requirement.key == _NAME_FIELD else None
-    if position is not None:
-        found[position] = True
+    found = nodes.named(name) if requirement.key == _NAME_FIELD else np.zeros(len(nodes), np.bool_)
     return found if requirement.operator == "In" else ~found

@@ -80,6 +80,10 @@ class Nodes:
         found = np.flatnonzero(self.row_numbers == row)
         return int(found[0]) if len(found) else None
 
+    def named(self, name: str) -> NDArray[np.bool_]:
+        """Which row is the node of this name, bool; none when the view does not cover it."""
+        return np.equal(self.row_numbers, self._table.rows.get(name, -1))
+
     # -- resources -----------------------------------------------------------------------------------------------
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:

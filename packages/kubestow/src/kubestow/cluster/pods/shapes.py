@@ -256,6 +256,11 @@ class PodInfo(PodFields):
         return self.pod.spec.priority or 0
 
     @property
+    def is_assigned_or_nominated(self) -> bool:
+        """Whether the pod has a node, or a nominated one."""
+        return bool(self.pod.spec.node_name or self.pod.status.nominated_node_name)
+
+    @property
     def terminating(self) -> bool:
         """Whether the pod is being deleted."""
         return self.pod.metadata.deletion_timestamp is not None

@@ -52,8 +52,8 @@ class NodeMask:
 class _NodesByLabels(Nodes):
     """All nodes. QUIRK (semantics 8.12): the field ``metadata.name`` in a volume's node affinity matches no node."""
 
-    def position(self, name: str) -> int | None:
-        return None
+    def named(self, name: str) -> Mask:
+        return np.zeros(len(self), np.bool_)
 
 
 class NodeMasks:

@@ -62,6 +62,16 @@ def claim_names(shape: Shape) -> list[str]:
     return [volume.claim_name for volume in volumes if volume is not None]
 
 
+def is_claim_named(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """A queueing hint: whether a volume of the pod names a claim that was added or updated."""
+    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)
+
+
+def is_claim_of_pod(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """A queueing hint: the same, where claims of ephemeral volumes count too."""
+    return key_of_claim(old, new) in claim_keys(pod)
+
+
 # -- disks that pods on one node may not share -----------------------------------------------------------------
 
 

@@ -4,13 +4,11 @@ A row is a candidate if evicting the victims that the dry run found makes the po
 the reason. Results are kept as columns, so that the next pod of the shape needs a dry run only for nodes that have
 changed since.
 
-The order of preemption candidates: what a preemption costs on each node (semantics 9.5).
-
-The criteria of kube-scheduler's pickOneNodeForPreemption are columns in which less is better. They apply in turn, each
-to the candidates that are equal by all earlier ones. The same columns serve candidates from dry runs and candidates
-that extenders return.
-
-Caches preemption candidates by pod shape.
+The criteria of kube-scheduler's pickOneNodeForPreemption (semantics 9.5) are columns in which less is better. They
+apply in turn, each to the candidates that are equal by all earlier ones. The same columns serve candidates from dry
+runs and those that extenders return. An extender may drop candidates and replace their victims (semantics 9.4). It
+works on node names and pods, not on rows of the node table, because the table may change while the extender's response
+is pending.
 
 The results of a dry run hold for all pods of a shape until an event concerns the node, its nominations or a disruption
 budget. The cache tracks that through the cluster's journal: changed rows lose their results, a change that affects all
@@ -19,30 +17,31 @@ rows drops all of them. The least recently used shapes are evicted when the cach
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS, Action, ClusterEvent, EventResource
-from kubestow.cluster.invalidation import NEVER, InvalidationMask
+from kubestow.cluster.invalidation import NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import NOT_STARTED, PodChanges
-from kubestow.framework.interface import FilterRunner, Handle, Victims
+from kubestow.framework.interface import FilterRunner, Handle, PostFilterResult, Victims
 from kubestow.framework.status import Code, Status
 from kubestow.plugins.default_preemption.dry_run import DryRun
 
 #: Outcomes of a row: no dry run yet, a candidate, or a number from which its status is found.
 _UNKNOWN, _CANDIDATE, _FIRST_STATUS = 0, 1, 2
+_NO_CANDIDATE = Status.unschedulable("preemption: no candidate node for preemption")
 _NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Nominate = Callable[[str, Victims], PostFilterResult]
 
 
 class Candidates:
@@ -81,7 +80,10 @@ class Candidates:
         self._outcome[rows[run.no_potential_victims]] = self._outcome_for(_NO_VICTIMS)
         for rejection in run.rejections:
             for status, where in rejection.verdict.by_status(rejection.where):
-                reported = _filter_error(rejection.plugin, status) if status.code is Code.ERROR else status
+                reported = status
+                if status.code is Code.ERROR:
+                    plugin = rejection.plugin
+                    reported = Status.error(f'running "{plugin}" filter plugin: {status.message}')
                 self._outcome[where] = self._outcome_for(reported)
         for row in rows[(self._outcome[rows] == _CANDIDATE) & np.equal(run.victims.lengths, 0)].tolist():
             status = Status.error(f'expected at least one victim pod on node "{self._table.names[row]}"')
@@ -119,9 +121,10 @@ class Candidates:
         pods = self._run[row].victims.at(self._position[row])
         return Victims(tuple(pods), int(self._costs.violations(np.array([row], np.intp))[0]))
 
-    def found(self, rows: Rows) -> FoundCandidates:
+    def found(self, rows: Rows, nominate: Nominate) -> PreemptionCandidates:
         """Some candidates as they are now, whatever is dropped afterwards."""
-        return FoundCandidates(self._table, rows, self._run[rows], self._position[rows], self._costs.select(rows))
+        costs = self._costs.select(rows)
+        return PreemptionCandidates(self._table, rows, self._run[rows], self._position[rows], costs, nominate)
 
     def tally(self, rows: Rows) -> Iterator[tuple[Status, int]]:
         """The statuses of those of some rows that are not candidates, each with its number of rows."""
@@ -129,16 +132,13 @@ class Candidates:
         return ((self._statuses[number], int(counts[number])) for number in np.flatnonzero(counts).tolist())
 
 
-def _filter_error(plugin: str, status: Status) -> Status:
-    """An error of a filter in kube-scheduler's wording."""
-    return Status.error(f'running "{plugin}" filter plugin: {status.message}')
-
-
 @dataclass(frozen=True, slots=True)
-class FoundCandidates:
-    """The candidates of one attempt. They are read from the node table: call no method after the cluster has changed.
+class PreemptionCandidates:
+    """The candidates of one attempt. They are read from the node table: call no method after the cluster has changed,
+    except :meth:`select`.
 
-    ``runs`` (DryRun) and ``positions`` (intp) say where the victims of each of the ``rows`` (intp) are.
+    Implements :class:`kubestow.framework.interface.ExtenderCandidates`. ``runs`` (DryRun) and ``positions`` (intp) say
+    where the victims of each of the ``rows`` (intp) are; ``nominate`` makes the result for a node and its victims.
     """
 
     table: NodeTable
@@ -146,13 +146,21 @@ class FoundCandidates:
     runs: NDArray[Any]
     positions: NDArray[np.intp]
     costs: CandidateRanking
+    nominate: Nominate
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def victims_by_node(self) -> Mapping[str, Victims]:
-        """The victims on each candidate, by node name."""
+        """The victims on each candidate before any extender is called, by node name."""
         return dict(self._at(np.arange(len(self))))
+
+    def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
+        """The result for the best of the candidates that extenders have left."""
+        if not victims_by_node:
+            return PostFilterResult(_NO_CANDIDATE)
+        name = pick_one_node(victims_by_node)
+        return self.nominate(name, victims_by_node[name])
 
     def ranked(self, limit: int) -> list[tuple[str, Victims]]:
         """The candidates with the lowest costs, at most so many, in the order of the criteria (semantics 9.5)."""
@@ -225,6 +233,15 @@ class CandidateRanking:
         return rows
 
 
+def pick_one_node(victims_by_node: Mapping[str, Victims]) -> str:
+    """The node with the lowest costs, the first by name among equals (semantics 9.5)."""
+    names = sorted(victims_by_node)
+    victims = [victims_by_node[name] for name in names]
+    violations = np.array([each.violations for each in victims], np.int64)
+    costs = CandidateRanking.of(PodChanges.of([each.pods for each in victims], -1), violations)
+    return names[int(costs.lowest(np.arange(len(names)))[0])]
+
+
 #: A dry run on a node depends on all pods of the node, and on the pods nominated to it.
 _DEPENDENCIES = InvalidationMask(row_bits=POD_BITS | ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits)
 #: The size of the cache in bytes, and what one shape takes of it per node.
@@ -232,6 +249,15 @@ _MAX_BYTES = 32 * 2**20
 _BYTES_PER_NODE = 72
 #: The number of shapes that the cache holds however many nodes there are.
 _MIN_SHAPES = 8
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The candidates of one shape, and what they depend on: the filters that ran, the version of the budgets."""
+
+    candidates: Candidates | None = None
+    generation: Generation = NEVER
+    depends_on: tuple[Sequence[object], int] = ((), -1)
 
 
 class CandidateCache:
@@ -247,30 +273,13 @@ class CandidateCache:
         if entry is None:
             self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._cluster.nodes))))
             entry = self._entries.put(pod.shape, _Entry())
-        return entry.refresh(self._cluster, filters, budgets_version)
-
-
-class _Entry:
-    """The candidates of one shape, and what they depend on."""
-
-    def __init__(self) -> None:
-        self._generation = NEVER
-        #: The filters that ran, and the version of the disruption budgets.
-        self._depends_on: tuple[Sequence[object], int] = ((), -1)
-        self._candidates: Candidates
-
-    def refresh(self, cluster: Cluster, filters: FilterRunner, budgets_version: int) -> Candidates:
-        """Drop results that are no longer valid."""
-        mask = filters.invalidation_mask
-        depends_on = (filters.active, budgets_version)
-        invalid = None
-        generation = cluster.cycle.begin()
-        if mask is not None and depends_on == self._depends_on:
-            invalid = cluster.cycle.invalid_rows(self._generation, mask | _DEPENDENCIES)
-        if invalid is None:
-            self._candidates = Candidates(cluster.nodes)
+        cycle, mask, depends_on = self._cluster.cycle, filters.invalidation_mask, (filters.active, budgets_version)
+        invalid, generation = None, cycle.begin()
+        if mask is not None and depends_on == entry.depends_on:
+            invalid = cycle.invalid_rows(entry.generation, mask | _DEPENDENCIES)
+        if entry.candidates is None or invalid is None:
+            entry.candidates = Candidates(self._cluster.nodes)
         else:
-            self._candidates.invalidate(invalid)
-        self._depends_on = depends_on
-        self._generation = generation
-        return self._candidates
+            entry.candidates.invalidate(invalid)
+        entry.depends_on, entry.generation = depends_on, generation
+        return entry.candidates

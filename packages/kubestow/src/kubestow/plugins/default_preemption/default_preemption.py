@@ -4,18 +4,11 @@ PostFilter walks the nodes that rejected the pod for a reason that evictions may
 until it has found enough candidates. It picks the candidate with the lowest costs and returns the node, the victims,
 and the pods of lower priority that lose their nomination to that node. The scheduler evicts the victims. Dry runs
 (:mod:`.dry_run`) are cached for pods of the same shape until the node changes (:mod:`.candidates`).
-
-Preemption candidates as extenders process them (semantics 9.4).
-
-An extender may drop candidates and replace their victims. It works on node names and pods, not on rows of the node
-table, because the table may change while the extender's response is pending. One of the remaining candidates is picked
-by the same costs as among all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
@@ -40,10 +33,9 @@ from kubestow.framework.interface import (
     PreEnqueuePlugin,
     Victims,
 )
-from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.plugins.default_preemption.candidates import CandidateCache, CandidateRanking, Candidates, FoundCandidates
-from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run
-from kubestow.plugins.default_preemption.pod_group_victims import evictable_units, pod_group_priority
+from kubestow.framework.status import SUCCESS, Code, Status, aggregate
+from kubestow.plugins.default_preemption.candidates import CandidateCache, Candidates, PreemptionCandidates
+from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, dry_run, evictable_units, pod_group_priority
 
 _PREEMPTING = Status.unresolvable("waiting for the preemption for this pod to be finished")
 _POD_GROUP_PREEMPTING = Status.unresolvable("waiting for the preemption for this pod group to be finished")
@@ -114,7 +106,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         candidates.invalidate(own_rows)
         found = self._find_candidates(pod, filters, candidates, potential)
         if len(found):
-            result = self._nominate_best(pod, candidates, found)
+            row = candidates.best(found)
+            for_extenders = candidates.found(found, partial(self._nominate, pod))
+            node_name = self.handle.cluster.nodes.names[row]
+            result = self._nominate(pod, node_name, candidates.victims_on(row), for_extenders)
         else:
             result = self._no_candidates(diagnosis, list(candidates.tally(potential)), len(potential))
         candidates.invalidate(own_rows)
@@ -173,19 +168,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
             batch = max(num_candidates - len(found), _MIN_BATCH)
             rows, unknown = walk[unknown[:batch]], unknown[batch:]
             table = self.handle.cluster.nodes
-            may_evict = partial(self.may_evict, pod)
-            candidates.add(dry_run(filters, table, rows, may_evict=may_evict, budgets=self._budgets))
+            run = dry_run(filters, table, rows, may_evict=partial(self.may_evict, pod), budgets=self._budgets)
+            candidates.add(run)
 
     def may_evict(self, pod: PodInfo, others: PodChanges) -> NDArray[np.bool_]:
         """Which of the pods of some nodes may be evicted for a pod, bool: those of lower priority."""
         return others.table.priority[others.slots] < pod.priority
 
     # -- results -------------------------------------------------------------------------------------------------
-
-    def _nominate_best(self, pod: PodInfo, candidates: Candidates, found: Rows) -> PostFilterResult:
-        row = candidates.best(found)
-        for_extenders = PreemptionCandidates(candidates.found(found), partial(self._nominate, pod))
-        return self._nominate(pod, self.handle.cluster.nodes.names[row], candidates.victims_on(row), for_extenders)
 
     def _nominate(
         self, pod: PodInfo, node_name: str, victims: Victims, for_extenders: PreemptionCandidates | None = None
@@ -204,8 +194,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
         """An error if a dry run failed; otherwise the reasons of all nodes, and the nomination is cleared."""
         errors = [status.message for status, _ in tally if status.code is Code.ERROR]
         if errors:
-            text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-            return PostFilterResult(Status.error(f"preemption: {text}"))
+            return PostFilterResult(Status.error(f"preemption: {aggregate(errors)}"))
         total = diagnosis.candidate_count
         if potential < total:
             tally.append((_NOT_HELPFUL, total - potential))
@@ -270,37 +259,3 @@ def _is_terminating_victim(info: PodInfo) -> bool:
 
 def _unschedulable(reason: str) -> Status:
     return Status.unschedulable(f"preemption: {reason}")
-
-
-_NO_CANDIDATE = Status.unschedulable("preemption: no candidate node for preemption")
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionCandidates:
-    """Implements :class:`kubestow.framework.interface.ExtenderCandidates`.
-
-    ``nominate`` makes the result for a node and its victims.
-    """
-
-    found: FoundCandidates
-    nominate: Callable[[str, Victims], PostFilterResult]
-
-    def victims_by_node(self) -> Mapping[str, Victims]:
-        """The candidates before any extender is called."""
-        return self.found.victims_by_node()
-
-    def select(self, victims_by_node: Mapping[str, Victims]) -> PostFilterResult:
-        """The result for the best of the remaining candidates."""
-        if not victims_by_node:
-            return PostFilterResult(_NO_CANDIDATE)
-        name = pick_one_node(victims_by_node)
-        return self.nominate(name, victims_by_node[name])
-
-
-def pick_one_node(victims_by_node: Mapping[str, Victims]) -> str:
-    """The node with the lowest costs, the first by name among equals (semantics 9.5)."""
-    names = sorted(victims_by_node)
-    victims = [victims_by_node[name] for name in names]
-    violations = np.array([each.violations for each in victims], np.int64)
-    costs = CandidateRanking.of(PodChanges.of([each.pods for each in victims], -1), violations)
-    return names[int(costs.lowest(np.arange(len(names)))[0])]

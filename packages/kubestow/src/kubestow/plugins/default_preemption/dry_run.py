@@ -7,31 +7,39 @@ the k-th pod of each node back, pods that violate a disruption budget first, and
 important. A pod beside which the preemptor does not fit is a victim. The filters run once per step, so the number of
 calls depends on the fullest node, not on the number of nodes.
 
-Pod disruption budgets as preemption respects them (semantics 9.3).
+Disruption budgets are counted for each node by itself: its pods, the most important first, use up the budgets that
+cover them, and further pods violate a budget that is used up. For the pods of many nodes at once, that is a running
+count per node and budget.
 
-Each node is evaluated by itself: its pods, the most important first, use up the budgets that cover them, and further
-pods violate a budget that is used up. For the pods of many nodes at once, that is a running count per node and budget.
+A pod group may evict single pods and whole pod groups, anywhere in the cluster (semantics 9.7). A pod group with the
+disruption mode ``PodGroup`` is one unit and is evicted as a whole; every other pod is a unit of its own. Units are in
+the order in which they are reprieved: first those whose eviction would violate a disruption budget; then by higher
+priority, pod groups before single pods, larger groups, and earlier start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.policy import PodDisruptionBudget
+from kubestow.api.scheduling import PodGroup
 from kubestow.api.selectors import NOTHING, Selector, compile_selector
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes
+from kubestow.cluster.pods.pod_groups import native_name
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.errors import InvalidSelector
 from kubestow.framework.diagnosis import Rejection
+from kubestow.framework.gang import Evictable
 from kubestow.framework.interface import FilterRunner
 
 Rows = NDArray[np.intp]
@@ -75,9 +83,12 @@ def dry_run(
     fits = ~none
     for rejection in rejections:
         fits &= ~rejection.where[rows]
-    reprieve = _Reprieve(table, rows, potential_victims.among(fits[potential_victims.row_of]), budgets)
-    reprieve.run(filters)
-    return DryRun(rows, reprieve.victims(), reprieve.violations(), none, rejections)
+    fitting = potential_victims.among(fits[potential_victims.row_of])
+    violating = budgets.violated(fitting)
+    removed = _not_reprieved(filters, table, rows, fitting, violating)
+    victims = fitting.among(removed)
+    victims = PodChanges(victims.table, victims.slots, victims.offsets, victims.sign)  # without what depends on shapes
+    return DryRun(rows, victims, fitting.among(removed & violating).lengths.astype(np.int64), none, rejections)
 
 
 def _potential_victims(pods: PodTable, rows: Rows, may_evict: MayEvict) -> PodChanges:
@@ -92,50 +103,28 @@ def _potential_victims(pods: PodTable, rows: Rows, may_evict: MayEvict) -> PodCh
     return PodChanges(pods, slots[order], evictable.offsets, evictable.sign)
 
 
-class _Reprieve:
-    """Adds potential victims back to their rows, one per row and step, where the preemptor still fits beside them."""
+def _not_reprieved(
+    filters: FilterRunner, table: NodeTable, rows: Rows, potential_victims: PodChanges, violating: Mask
+) -> Mask:
+    """Which potential victims the preemptor does not fit beside, bool per pod.
 
-    def __init__(self, table: NodeTable, rows: Rows, potential_victims: PodChanges, budgets: DisruptionBudgets) -> None:
-        self._table = table
-        self._rows = rows
-        self._potential_victims = potential_victims
-        #: Bool per potential victim.
-        self._violating = budgets.violated(potential_victims)
-        #: Bool per potential victim: not reprieved (yet).
-        self._removed = np.ones(len(potential_victims.slots), np.bool_)
-
-    def run(self, filters: FilterRunner) -> None:
-        step_of = self._steps()
-        by_step = np.argsort(step_of, kind="stable")
-        steps = offsets_of(np.bincount(step_of, minlength=1))
-        for k in range(len(steps) - 1):
-            reprieved = by_step[steps[k] : steps[k + 1]]
-            self._removed[reprieved] = False
-            self._removed[reprieved] = ~self._fits(filters, self._potential_victims.row_of[reprieved])
-
-    def _steps(self) -> NDArray[np.intp]:
-        """The step in which each pod is reprieved: the number of pods of its row before it, intp per pod."""
-        row_of = self._potential_victims.row_of
-        order = np.lexsort((~self._violating, row_of))
-        step_of = np.empty(len(order), np.intp)
-        step_of[order] = np.arange(len(order)) - self._potential_victims.offsets[row_of]
-        return step_of
-
-    def _fits(self, filters: FilterRunner, positions: Rows) -> Mask:
-        """Whether the preemptor fits the rows at some positions without the pods that are removed now."""
-        nodes = HypotheticalNodes(
-            self._table, self._rows, pod_changes=(self._potential_victims.without(~self._removed),)
-        )
-        return filters.still_pass(nodes if len(positions) == len(self._rows) else nodes.select(positions))
-
-    def victims(self) -> PodChanges:
-        """The pods that are not reprieved."""
-        found = self._potential_victims.among(self._removed)
-        return PodChanges(found.table, found.slots, found.offsets, found.sign)  # without what was computed of shapes
-
-    def violations(self) -> NDArray[np.int64]:
-        """The number of victims of each row that violate a disruption budget, int64."""
-        return self._potential_victims.among(self._removed & self._violating).lengths.astype(np.int64)
+    They are added back to their rows, one per row and step.
+    """
+    row_of = potential_victims.row_of
+    order = np.lexsort((~violating, row_of))
+    # The step in which each pod is reprieved: the number of pods of its row before it.
+    step_of = np.empty(len(order), np.intp)
+    step_of[order] = np.arange(len(order)) - potential_victims.offsets[row_of]
+    by_step = np.argsort(step_of, kind="stable")
+    steps = offsets_of(np.bincount(step_of, minlength=1))
+    removed = np.ones(len(order), np.bool_)
+    for start, end in pairwise(steps.tolist()):
+        reprieved = by_step[start:end]
+        removed[reprieved] = False
+        nodes = HypotheticalNodes(table, rows, pod_changes=(potential_victims.without(~removed),))
+        tried = row_of[reprieved]
+        removed[reprieved] = ~filters.still_pass(nodes if len(tried) == len(rows) else nodes.select(tried))
+    return removed
 
 
 class DisruptionBudgets:
@@ -176,7 +165,6 @@ class _CompiledBudgets:
         self._set_of_shape: WeakKeyDictionary[Shape, int] = WeakKeyDictionary()
 
     def violated(self, pods: PodChanges) -> NDArray[np.bool_]:
-        """See :meth:`DisruptionBudgets.violated`."""
         violated = np.zeros(len(pods.slots), np.bool_)
         if not self._by_namespace:
             return violated
@@ -242,3 +230,55 @@ class _Budget:
         QUIRK: neither an empty selector nor a pod without labels matches, unlike the API defines it.
         """
         return bool(shape.labels) and not self.selector.is_empty and self.selector.matches(shape.labels)
+
+
+def pod_group_priority(group: PodGroup) -> int:
+    """``spec.priority``, 0 where it is missing."""
+    return group.spec.priority or 0
+
+
+def evictable_units(
+    cluster: Cluster, priority: int, *, excluded: Collection[str], budgets: DisruptionBudgets
+) -> Evictable:
+    """The units below a priority, without some pods by uid: those of the preempting group itself."""
+    table = cluster.nodes.pod_table
+    slots, offsets = table.slots_on(range(len(cluster.nodes)))
+    rows = np.repeat(np.arange(len(cluster.nodes)), np.diff(offsets))
+    priorities = table.priority[slots]
+    in_group = np.zeros(len(slots), np.bool_)
+    # The position of the first pod of each pod's unit, which stands for the unit wherever a unit has a property.
+    unit = np.arange(len(slots))
+    position_of = np.full(slots.max(initial=-1) + 1, -1, np.intp)
+    position_of[slots] = np.arange(len(slots))
+    for group, members in _placed_pod_groups(cluster):
+        positions = np.sort(position_of[members])
+        in_group[positions] = True
+        if group is not None and group.spec.disruption_mode == "PodGroup":
+            unit[positions] = positions[0]
+            priorities[positions] = pod_group_priority(group)
+    of_preemptor = [slot for uid in excluded if (slot := table.slot(uid)) is not None]
+    kept = ~np.isin(slots, of_preemptor) & (priorities < priority)
+    slots, rows, priorities, in_group = slots[kept], rows[kept], priorities[kept], in_group[kept]
+    _, firsts, units = np.unique(unit[kept], return_index=True, return_inverse=True)
+    unit = firsts[units]
+    size = np.bincount(unit, minlength=len(slots))
+    start_time = np.full(len(slots), np.iinfo(np.int64).max)
+    np.minimum.at(start_time, unit, table.start_time[slots])
+    order = np.lexsort((unit, start_time[unit], -size[unit], ~in_group, -priorities))
+    violating = budgets.violated(PodChanges(table, slots[order], np.array([0, len(order)], np.intp), -1))
+    violating_units = np.zeros(len(slots), np.bool_)
+    violating_units[unit[order[violating]]] = True
+    order = order[np.argsort(~violating_units[unit[order]], kind="stable")]
+    starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
+    run_offsets = offsets_of(np.diff(starts, append=len(order)))
+    return Evictable(PodChanges(table, slots[order], run_offsets, -1), rows[order])
+
+
+def _placed_pod_groups(cluster: Cluster) -> Iterator[tuple[PodGroup | None, list[int]]]:
+    """Kubernetes' own pod groups with the slots of their placed pods; None for a group that does not exist."""
+    groups, table = cluster.catalog(PodGroup), cluster.nodes.pod_table
+    for name in cluster.pod_groups:
+        if native_name(name):
+            slots = [table.slot(uid) for uid in cluster.pod_groups.members(name).pods]
+            if placed := [slot for slot in slots if slot is not None]:
+                yield groups.get(name.namespace, name.name), placed

@@ -16,12 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimStatus
+from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.config.plugin_args import DynamicResourcesArgs
 from kubestow.errors import InvalidSelector, PluginError
 from kubestow.framework.cycle_state import CycleState
@@ -41,12 +40,8 @@ from kubestow.framework.interface import (
     normalized,
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, Features
-from kubestow.plugins.dynamic_resources.claim_updates import ClaimUpdates
-from kubestow.plugins.dynamic_resources.extended_resources import (
-    IN_MEMORY_CLAIM_NAME,
-    ExtendedResources,
-)
+from kubestow.plugins.dynamic_resources.cel import SelectorError
+from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAIM_NAME, ExtendedResources
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
     ClaimNotUsable,
@@ -54,9 +49,9 @@ from kubestow.plugins.dynamic_resources.filtering import (
     claim_names,
     pod_resource_claims,
 )
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, matching_nodes
-from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder
+from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, matching_nodes
+from kubestow.plugins.dynamic_resources.pre_bind import ClaimBinder, ClaimUpdates
+from kubestow.plugins.dynamic_resources.requests import AllocationError, Features
 
 _STATE_NOT_FOUND = "not found"
 _NO_NODE_ALLOCATION = Status.error("claim allocation not found for node")
@@ -95,6 +90,7 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._tracker = handle.cluster.resource_claims
         self._features = Features.from_gates(handle)
         self._classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = ExtendedResources(self._classes)
@@ -131,10 +127,6 @@ class DynamicResources(
             on(EventResource.RESOURCE_SLICE, Action.ADD | Action.UPDATE, invalidates=Invalidation.NOTHING),
             on(_DEVICES_FREED, Action.UPDATE, invalidates=Invalidation.NOTHING),
         )
-
-    @property
-    def _tracker(self) -> ResourceClaimTracker:
-        return self.handle.cluster.resource_claims
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The same for all pods without claims; None for the others, and for those that devices are requested for."""
@@ -236,9 +228,12 @@ class DynamicResources(
         if found is None:
             raise PluginError(self.name, "Score", _STATE_NOT_FOUND)
         scores = np.zeros(len(nodes), np.int64)
-        if not any(map(_has_subrequests, found.claims)):
+        if not any(request.first_available for claim in found.claims for request in claim.spec.devices.requests):
             return scores
-        allocated = sum(_subrequest_score(claim, _allocated_requests(claim)) for claim in found.claims)
+        allocated = 0
+        for claim in found.claims:
+            if (allocation := claim.status.allocation) is not None:
+                allocated += _subrequest_score(claim, {result.request for result in allocation.devices.results})
         for position, score in self._filter.sum_over_claims(found, pod, nodes, _subrequest_score).items():
             scores[position] = allocated + score
         return scores
@@ -345,27 +340,14 @@ def _rejection_of_requests(claim: ResourceClaim, features: Features, classes: Ca
             problem = "unknown request type"
         if problem:
             return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {problem}")
-        for name, class_name in _class_names(request):
+        names = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
+        names += [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+        for name, class_name in names:
             if not class_name:
                 return Status.error(f"request {name}: unsupported request type")
             if classes.get("", class_name) is None:
                 return Status.unresolvable(f"request {name}: device class {class_name} does not exist")
     return None
-
-
-def _class_names(request: DeviceRequest) -> list[tuple[str, str]]:
-    """The names of a request, or of its subrequests, with their device classes."""
-    exactly = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
-    return exactly + [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
-
-
-def _has_subrequests(claim: ResourceClaim) -> bool:
-    return any(request.first_available for request in claim.spec.devices.requests)
-
-
-def _allocated_requests(claim: ResourceClaim) -> set[str]:
-    allocation = claim.status.allocation
-    return set() if allocation is None else {result.request for result in allocation.devices.results}
 
 
 def _subrequest_score(claim: ResourceClaim, allocated_requests: set[str]) -> int:

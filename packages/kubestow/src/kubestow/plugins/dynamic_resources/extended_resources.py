@@ -3,16 +3,15 @@
 A device class can map its devices to an extended resource. On nodes that do not offer the resource themselves, the
 scheduler builds a claim that requests devices instead: in memory in Filter, in the API in PreBind.
 
-Counts the devices behind extended resources for the resource scorers: devices on a node, and allocated ones.
-
-As in kube-scheduler (semantics 8.8), devices of all published slices count, whether or not their pool is complete; a
+For the resource scorers the devices on a node, and the allocated ones, are counted instead. As in kube-scheduler
+(semantics 8.8), devices of all published slices count, whether or not their pool is complete; a
 slice with an unknown kind of node selection counts on all nodes; a class whose selectors fail has no devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,83 +34,11 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Handle
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache, SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import (
-    NodeSelectionError,
-    PooledDevice,
-    PublishedSlice,
-    PublishedSlices,
-)
+from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
+from kubestow.plugins.dynamic_resources.pools import NodeSelectionError, PooledDevice, PublishedSlices
 from kubestow.rules.requests import Amounts
 
 Int64s = NDArray[np.int64]
-
-
-class DeviceCounts:
-    """Counts the devices that back extended resources."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._cluster = handle.cluster
-        self._enabled = handle.feature_enabled("DRAExtendedResource")
-        self._extended_resources = ExtendedResources(handle.cluster.catalog(DeviceClass))
-        self._slices = PublishedSlices(handle.cluster.catalog(ResourceSlice), partitionable_devices=True)
-        self._selectors = SelectorCache()
-
-    def is_backed(self, resource: str) -> bool:
-        """Whether devices back a resource on nodes that do not offer it themselves."""
-        return self._enabled and self._extended_resources.device_class(resource) is not None
-
-    def usage(self, resource: str, nodes: Nodes) -> tuple[Int64s, Int64s]:
-        """Capacity and use of a resource per node, two int64 arrays; in devices where they back the resource."""
-        capacity, used = nodes.allocatable(resource), nodes.requested(resource)
-        device_class = self._extended_resources.device_class(resource) if self._enabled else None
-        if device_class is None or capacity.all():
-            return capacity, used
-        devices, allocated = self._count_on_nodes(device_class, nodes)
-        is_backed = (capacity == 0) & (devices > 0)
-        return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
-
-    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
-        """The same for a single node."""
-        capacity = node.allocatable(resource)
-        if capacity or not self.is_backed(resource):
-            return capacity, node.requested(resource)
-        capacities, used = self.usage(resource, node.as_nodes())
-        return capacities.item(), used.item()
-
-    def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
-        """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""
-        self._slices.refresh()
-        counts = np.zeros((2, len(nodes)), np.int64)
-        try:
-            for position, name in enumerate(nodes.names):
-                for published in self._slices.node_local.get(name, ()):
-                    counts[:, position] += self._count(device_class, published.devices)
-            for published in self._slices.multi_node:
-                self._add_multi_node(counts, device_class, published, nodes)
-        except (SelectorError, NodeSelectionError):
-            counts[:] = 0
-        return counts
-
-    def _add_multi_node(
-        self, counts: Int64s, device_class: DeviceClass, published: PublishedSlice, nodes: Nodes
-    ) -> None:
-        masks = list(published.node_masks(nodes))
-        if not published.per_device_node_selection:
-            mask = masks[0] if masks else np.ones(len(nodes), np.bool_)
-            counts += np.outer(self._count(device_class, published.devices), mask)
-            return
-        for device, mask in zip(published.devices, masks, strict=False):
-            counts += np.outer(self._count(device_class, (device,)), mask)
-
-    def _count(self, device_class: DeviceClass, devices: Sequence[PooledDevice]) -> Int64s:
-        """The number of devices of a class and how many of them are allocated, int64 of shape (2,)."""
-        tracker, subject = self._cluster.resource_claims, f"class {device_class.metadata.name}"
-        matching = [d for d in devices if d.matches(device_class.spec.selectors, self._selectors, subject=subject)]
-        allocated = sum(
-            tracker.devices.is_allocated(device.id) or tracker.devices.is_shared(device.id) for device in matching
-        )
-        return np.array([len(matching), allocated], np.int64)
 
 
 IN_MEMORY_CLAIM_NAME = "<extended-resources>"
@@ -154,7 +81,12 @@ class ExtendedResources:
     def _current(self) -> dict[str, DeviceClass]:
         """The classes by resource, as they are now."""
         if self._version != self._classes.version:
-            self._by_resource = _by_resource(self._classes)
+            by_name = sorted(self._classes, key=lambda each: each.metadata.name, reverse=True)
+            self._by_resource = {}
+            for device_class in sorted(by_name, key=lambda each: each.metadata.creation_timestamp or ""):
+                if device_class.spec.extended_resource_name:
+                    self._by_resource[device_class.spec.extended_resource_name] = device_class
+                self._by_resource[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
             self._version = self._classes.version
         return self._by_resource
 
@@ -208,105 +140,140 @@ class ExtendedResources:
         for resource in resources:
             device_class = self.device_class(resource)
             assert device_class is not None
-            of_resource = _ResourceRequests(pod, resource, device_class.metadata.name)
-            requests += of_resource.requests
-            mappings += of_resource.mappings
+            of_resource, mapped = _device_requests(pod, resource, device_class.metadata.name)
+            requests += of_resource
+            mappings += mapped
         spec = ResourceClaimSpec(devices=DeviceClaim(requests=sorted(requests, key=lambda request: request.name)))
         with_requests = ResourceClaim(metadata=claim.metadata, spec=spec, status=claim.status)
         return ExtendedResourceClaim(with_requests, tuple(mappings))
 
 
-def _by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    by_resource: dict[str, DeviceClass] = {}
-    by_name = sorted(classes, key=lambda device_class: device_class.metadata.name, reverse=True)
-    oldest_first = sorted(by_name, key=lambda device_class: device_class.metadata.creation_timestamp or "")
-    for device_class in oldest_first:
-        if device_class.spec.extended_resource_name:
-            by_resource[device_class.spec.extended_resource_name] = device_class
-        by_resource[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
-    return by_resource
-
-
 # -- requests of containers ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _ResourceRequests:
-    """The device requests of all containers of a pod for one resource.
+def _device_requests(
+    pod: PodInfo, resource: str, class_name: str
+) -> tuple[list[DeviceRequest], list[ContainerExtendedResourceRequest]]:
+    """The device requests of all containers of a pod for one resource, and the mappings of containers to them.
 
     Containers and sidecars have requests of their own. An ordinary init container uses the requests of containers that
     start after it, and requests only the devices that are missing; of these requests only the largest is kept.
     """
-
-    pod: PodInfo
-    resource: str
-    class_name: str
-    requests: list[DeviceRequest] = field(default_factory=list)
-    mappings: list[ContainerExtendedResourceRequest] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        init_containers = self.pod.spec.init_containers
-        containers = [*init_containers, *self.pod.spec.containers]
-        ordinary = [i for i, container in enumerate(init_containers) if container.restart_policy != "Always"]
-        long_running: dict[int, DeviceRequest] = {}
-        for index, container in enumerate(containers):
-            if index not in ordinary:
-                request, mappings = self._request(index, container, ())
-                self.mappings += mappings
-                if request is not None:
-                    long_running[index] = request
-        largest, mappings = self._init_request(containers, ordinary, long_running)
-        self.requests = [*([largest] if largest is not None else []), *long_running.values()]
-        self.mappings += mappings
-
-    def _init_request(
-        self, containers: Sequence[Container], ordinary: Sequence[int], long_running: Mapping[int, DeviceRequest]
-    ) -> tuple[DeviceRequest | None, list[ContainerExtendedResourceRequest]]:
-        """The largest request of the ordinary init containers, shared by all of them, and their mappings."""
-        largest: DeviceRequest | None = None
-        names: set[str] = set()
-        mappings: list[ContainerExtendedResourceRequest] = []
-        for index in ordinary:
-            usable = [request for later, request in long_running.items() if later >= index]
-            request, of_container = self._request(index, containers[index], usable)
-            mappings += of_container
+    init_containers = pod.spec.init_containers
+    containers = [*init_containers, *pod.spec.containers]
+    ordinary = [i for i, container in enumerate(init_containers) if container.restart_policy != "Always"]
+    long_running: dict[int, DeviceRequest] = {}
+    mappings: list[ContainerExtendedResourceRequest] = []
+    for index, container in enumerate(containers):
+        if index not in ordinary:
+            request, names = _request(index, container, resource, class_name, ())
+            mappings += [_mapping(container, resource, name) for name in names]
             if request is not None:
-                names.add(request.name)
-                if largest is None or _count(largest) < _count(request):
-                    largest = request
-        if largest is None:
-            return None, mappings
-        shared = largest.name
-        return largest, [
-            self._mapping(mapping.container_name, shared if mapping.request_name in names else mapping.request_name)
-            for mapping in mappings
-        ]
-
-    def _request(
-        self, index: int, container: Container, usable: Iterable[DeviceRequest]
-    ) -> tuple[DeviceRequest | None, list[ContainerExtendedResourceRequest]]:
-        """The request of a container beyond those that it can use, and the mappings to all of them."""
-        names = sorted(container.resources.requests)
-        needed = nanos(container.resources.requests.get(self.resource, 0)) // NANOS
-        if not needed:
-            return None, []
-        mappings, covered = [], 0
-        for request in usable:
-            covered += _count(request)
-            mappings.append(self._mapping(container.name, request.name))
-            if covered >= needed:
-                return None, mappings
-        name = f"container-{index}-request-{names.index(self.resource)}"
-        exactly = ExactDeviceRequest(
-            device_class_name=self.class_name, allocation_mode="ExactCount", count=needed - covered
-        )
-        return DeviceRequest(name=name, exactly=exactly), [*mappings, self._mapping(container.name, name)]
-
-    def _mapping(self, container: str, request: str) -> ContainerExtendedResourceRequest:
-        return ContainerExtendedResourceRequest(
-            container_name=container, resource_name=self.resource, request_name=request
-        )
+                long_running[index] = request
+    largest: DeviceRequest | None = None
+    own_names: set[str] = set()
+    used: list[tuple[Container, str]] = []
+    for index in ordinary:
+        usable = [request for later, request in long_running.items() if later >= index]
+        request, names = _request(index, containers[index], resource, class_name, usable)
+        used += [(containers[index], name) for name in names]
+        if request is not None:
+            own_names.add(request.name)
+            if largest is None or _device_count(largest) < _device_count(request):
+                largest = request
+    for container, name in used:
+        request_name = largest.name if largest is not None and name in own_names else name
+        mappings.append(_mapping(container, resource, request_name))
+    return [*([largest] if largest is not None else []), *long_running.values()], mappings
 
 
-def _count(request: DeviceRequest) -> int:
+def _request(
+    index: int, container: Container, resource: str, class_name: str, usable: Iterable[DeviceRequest]
+) -> tuple[DeviceRequest | None, list[str]]:
+    """The request of a container beyond those that it can use, and the names of all of them."""
+    needed = nanos(container.resources.requests.get(resource, 0)) // NANOS
+    if not needed:
+        return None, []
+    names, covered = [], 0
+    for request in usable:
+        covered += _device_count(request)
+        names.append(request.name)
+        if covered >= needed:
+            return None, names
+    name = f"container-{index}-request-{sorted(container.resources.requests).index(resource)}"
+    exactly = ExactDeviceRequest(device_class_name=class_name, allocation_mode="ExactCount", count=needed - covered)
+    return DeviceRequest(name=name, exactly=exactly), [*names, name]
+
+
+def _mapping(container: Container, resource: str, request: str) -> ContainerExtendedResourceRequest:
+    return ContainerExtendedResourceRequest(container_name=container.name, resource_name=resource, request_name=request)
+
+
+def _device_count(request: DeviceRequest) -> int:
     return request.exactly.count if request.exactly is not None else 0
+
+
+# -- devices for the resource scorers ------------------------------------------------------------------------------
+
+
+class DeviceCounts:
+    """Counts the devices that back extended resources."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self._enabled = handle.feature_enabled("DRAExtendedResource")
+        self._extended_resources = ExtendedResources(handle.cluster.catalog(DeviceClass))
+        self._slices = PublishedSlices(handle.cluster.catalog(ResourceSlice), partitionable_devices=True)
+        self._selectors = SelectorCache()
+
+    def is_backed(self, resource: str) -> bool:
+        """Whether devices back a resource on nodes that do not offer it themselves."""
+        return self._enabled and self._extended_resources.device_class(resource) is not None
+
+    def usage(self, resource: str, nodes: Nodes) -> tuple[Int64s, Int64s]:
+        """Capacity and use of a resource per node, two int64 arrays; in devices where they back the resource."""
+        capacity, used = nodes.allocatable(resource), nodes.requested(resource)
+        device_class = self._extended_resources.device_class(resource) if self._enabled else None
+        if device_class is None or capacity.all():
+            return capacity, used
+        devices, allocated = self._count_on_nodes(device_class, nodes)
+        is_backed = (capacity == 0) & (devices > 0)
+        return np.where(is_backed, devices, capacity), np.where(is_backed, allocated, used)
+
+    def usage_of_row(self, resource: str, node: NodeRow) -> tuple[int, int]:
+        """The same for a single node."""
+        capacity = node.allocatable(resource)
+        if capacity or not self.is_backed(resource):
+            return capacity, node.requested(resource)
+        capacities, used = self.usage(resource, node.as_nodes())
+        return capacities.item(), used.item()
+
+    def _count_on_nodes(self, device_class: DeviceClass, nodes: Nodes) -> Int64s:
+        """The devices of a class on each node and how many of them are allocated, int64 of shape (2, nodes)."""
+        self._slices.refresh()
+        counts = np.zeros((2, len(nodes)), np.int64)
+        try:
+            for position, name in enumerate(nodes.names):
+                for published in self._slices.node_local.get(name, ()):
+                    counts[:, position] += self._count(device_class, published.devices)
+            for published in self._slices.multi_node:
+                masks = list(published.node_masks(nodes))
+                groups: Sequence[Sequence[PooledDevice]] = [published.devices]
+                if published.per_device_node_selection:
+                    groups = [(device,) for device in published.devices]
+                elif not masks:
+                    masks = [np.ones(len(nodes), np.bool_)]
+                for devices, mask in zip(groups, masks, strict=False):
+                    counts += np.outer(self._count(device_class, devices), mask)
+        except (SelectorError, NodeSelectionError):
+            counts[:] = 0
+        return counts
+
+    def _count(self, device_class: DeviceClass, devices: Sequence[PooledDevice]) -> Int64s:
+        """The number of devices of a class and how many of them are allocated, int64 of shape (2,)."""
+        tracker, subject = self._cluster.resource_claims, f"class {device_class.metadata.name}"
+        matching = [d for d in devices if d.matches(device_class.spec.selectors, self._selectors, subject=subject)]
+        allocated = sum(
+            tracker.devices.is_allocated(device.id) or tracker.devices.is_shared(device.id) for device in matching
+        )
+        return np.array([len(matching), allocated], np.int64)

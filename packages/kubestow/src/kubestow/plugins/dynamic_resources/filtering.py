@@ -1,12 +1,10 @@
 """Filter: which nodes can access the devices of allocated claims and have devices for the other claims.
 
+The claims that a pod names, or that were generated for it from templates, come from the ledger, so they include what
+the API server has accepted before the watch reports it. Extended resource claims are not in the pod's spec.
+
 Nodes whose devices are in the same state share one search; the devices on the selected node are determined for Reserve.
 Drivers report binding conditions in ``status.devices`` of a claim; allocation results name those of their devices.
-
-The resource claims that a pod names or that were generated for it from templates (semantics 8.16).
-
-Claims come from the ledger, so they include what the API server has accepted before the watch reports it. Extended
-resource claims are not in the pod's spec and not part of the result.
 """
 
 from __future__ import annotations
@@ -20,10 +18,8 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import PodResourceClaim
 from kubestow.api.resource import (
-    AllocatedDeviceStatus,
     AllocationResult,
     DeviceClass,
-    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceSlice,
 )
@@ -32,12 +28,31 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
 from kubestow.framework.status import SUCCESS, Status, Verdict
-from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError, AllocationTimeout, Features
+from kubestow.plugins.dynamic_resources.allocator import Allocator, ClaimsToAllocate, Outcome, Solution
+from kubestow.plugins.dynamic_resources.cel import SelectorError
 from kubestow.plugins.dynamic_resources.extended_resources import ExtendedResourceClaim, ExtendedResources
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import NodeSelectionError, PublishedSlices, matching_nodes
-from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools, DevicesByNode
+from kubestow.plugins.dynamic_resources.pools import (
+    DevicePools,
+    DevicesByNode,
+    NodeSelectionError,
+    PublishedSlices,
+    matching_nodes,
+)
+from kubestow.plugins.dynamic_resources.requests import AllocationError, AllocationTimeout, Features
+
+_CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
+_INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
+_NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
+_STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
+_CANNOT_FIT = Status.unresolvable("cannot fit resource")
+
+#: The keys of a verdict beyond those of outcomes; 0 passes.
+_FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
+_KEYS = {
+    _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
+    _INVALID_POOLS: int(Outcome.INVALID_POOLS),
+    _CANNOT_FIT: _CANNOT_FIT_KEY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +100,6 @@ class DynamicResourcesState:
         """The claims without an allocation."""
         return [index for index, claim in enumerate(self.claims) if claim.status.allocation is None]
 
-    @property
-    def has_user_claims(self) -> bool:
-        """Whether there are claims besides the extended resource claim."""
-        return len(self.claims) > (self.extended_index is not None)
-
 
 class ClaimNotUsable(Exception):
     """A claim of a pod does not exist, is being deleted, or belongs to another pod; the text says which claim."""
@@ -97,7 +107,21 @@ class ClaimNotUsable(Exception):
 
 def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
     """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
-    return list(_claims(pod, tracker))
+    claims = []
+    for reference in pod.spec.resource_claims:
+        name = _claim_name(pod, reference)
+        if name is None:
+            continue
+        claim = tracker.get(pod.namespace, name)
+        if claim is None:
+            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
+        owner = claim.metadata.controller
+        if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
+            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+        claims.append(claim)
+    return claims
 
 
 def claim_names(pod: PodInfo) -> Iterator[str]:
@@ -111,21 +135,6 @@ def claim_names(pod: PodInfo) -> Iterator[str]:
             yield name
 
 
-def _claims(pod: PodInfo, tracker: ResourceClaimTracker) -> Iterator[ResourceClaim]:
-    for reference in pod.spec.resource_claims:
-        name = _claim_name(pod, reference)
-        if name is None:
-            continue
-        claim = tracker.get(pod.namespace, name)
-        if claim is None:
-            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if claim.metadata.deletion_timestamp is not None:
-            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
-        if reference.resource_claim_name is None and not _is_owner(pod, claim):
-            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
-        yield claim
-
-
 def _claim_name(pod: PodInfo, reference: PodResourceClaim) -> str | None:
     """The name of the claim; None if the pod needs no claim for this entry."""
     if reference.resource_claim_name is not None:
@@ -137,26 +146,6 @@ def _claim_name(pod: PodInfo, reference: PodResourceClaim) -> str | None:
         if status.name == reference.name:
             return status.resource_claim_name
     raise ClaimNotUsable(f'pod "{pod.key}": ResourceClaim not created yet')
-
-
-def _is_owner(pod: PodInfo, claim: ResourceClaim) -> bool:
-    controller = claim.metadata.controller
-    return controller is not None and controller.uid == pod.uid
-
-
-_CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
-_INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
-_NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
-_STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
-_CANNOT_FIT = Status.unresolvable("cannot fit resource")
-
-#: The keys of a verdict beyond those of outcomes; 0 passes.
-_FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
-_KEYS = {
-    _CANNOT_ALLOCATE: int(Outcome.NO_SOLUTION),
-    _INVALID_POOLS: int(Outcome.INVALID_POOLS),
-    _CANNOT_FIT: _CANNOT_FIT_KEY,
-}
 
 
 class ClaimFilter:
@@ -184,11 +173,12 @@ class ClaimFilter:
         if state.extended_index is not None and state.claims[state.extended_index].spec.devices.requests:
             return Verdict.of(np.ones(len(nodes), np.int32), {1: _STALE_EXTENDED_CLAIM})
         keys = np.zeros(len(nodes), np.int32)
+        has_claims_in_spec = len(state.claims) > (state.extended_index is not None)
         failed_at, failure = len(nodes), SUCCESS
         for positions, resources in self._by_backed_resources(state, pod, nodes):
             if resources is None:
                 keys[positions] = _CANNOT_FIT_KEY
-            elif by_node is not None and (resources or state.has_user_claims):
+            elif by_node is not None and (resources or has_claims_in_spec):
                 to_allocate = self._to_allocate(state, pod, resources, by_node)
                 keys[positions], failed, problem = self._search(to_allocate, nodes.row_numbers[positions], by_node)
                 if failed < len(positions) and positions[failed] < failed_at:
@@ -218,9 +208,14 @@ class ClaimFilter:
     ) -> ClaimsToAllocate:
         """The unallocated claims, on nodes on which some extended resources need devices."""
         self._allocator.device_states(by_node)  # what is prepared holds for a numbering of the states
-        extended = self._extended_claim(state, pod, resources)
         claims = [state.claims[index] for index in state.unallocated if index != state.extended_index]
-        claims += [extended.claim] if extended is not None else []
+        claim = None if state.extended_index is None else state.claims[state.extended_index]
+        if claim is not None and claim.status.allocation is None:
+            # QUIRK (semantics 8.16): a pod with claims of its own gets an extended resource claim without requests on a
+            # node that offers all its resources, and PreBind fails.
+            if resources not in state.extended_claims:
+                state.extended_claims[resources] = self._extended_resources.with_requests(claim, pod, resources)
+            claims.append(state.extended_claims[resources].claim)
         to_allocate = self._allocator.prepare(claims, slices_version=self._slices.version)
         state.claims_to_allocate[resources] = to_allocate
         return to_allocate
@@ -239,7 +234,9 @@ class ClaimFilter:
             try:
                 self._allocator.determine(to_allocate, by_node.of_row(row), int(states[position]))
             except (AllocationError, SelectorError) as error:
-                failed_at, failure = position, _failure(error, self._handle.cluster.nodes.names[row])
+                name = self._handle.cluster.nodes.names[row]
+                failure = Status.error(f"node {name}: {error}" if isinstance(error, AllocationTimeout) else str(error))
+                failed_at = position
                 break
         keys = self._allocator.outcomes(to_allocate, states).astype(np.int32)
         keys[keys == Outcome.SOLVED] = 0
@@ -250,11 +247,28 @@ class ClaimFilter:
     ) -> None:
         """Reject the nodes on which an allocated claim is not available, of those with devices for the others."""
         allocatable = keys == 0
-        for index, available in self._availability(state, nodes).items():
-            unavailable = allocatable & ~available
+        for index, claim in enumerate(state.claims):
+            allocation = claim.status.allocation
+            if allocation is None:
+                continue
+            unavailable = allocatable
+            if not self._has_binding_failed(claim):
+                if allocation.node_selector is None:
+                    continue
+                unavailable = allocatable & ~matching_nodes(allocation.node_selector, nodes)
             if unavailable.any():
                 state.unavailable_claims.add(index)
                 keys[unavailable] = statuses.setdefault(_NOT_AVAILABLE, max(statuses.values(), default=0) + 1)
+
+    def _has_binding_failed(self, claim: ResourceClaim) -> bool:
+        """Whether the binding conditions of a claim have failed or timed out."""
+        if not self._features.binding_conditions or not has_binding_conditions(claim):
+            return False
+        try:
+            deadline = binding_deadline(claim, self._binding_timeout)
+            return not is_ready_for_binding(claim) and deadline is not None and deadline < self._handle.now()
+        except DeviceBindingFailed:
+            return True
 
     # -- results for Score and Reserve -----------------------------------------------------------------------------
 
@@ -277,11 +291,7 @@ class ClaimFilter:
         return NodeAllocation(to_allocate.claims, solution, state.extended_claims.get(resources))
 
     def sum_over_claims(
-        self,
-        state: DynamicResourcesState,
-        pod: PodInfo,
-        nodes: Nodes,
-        score: Callable[[ResourceClaim, set[str]], int],
+        self, state: DynamicResourcesState, pod: PodInfo, nodes: Nodes, score: Callable[[ResourceClaim, set[str]], int]
     ) -> dict[int, int]:
         """``score`` of each unallocated claim and the names of its allocated requests, summed, by position in a view.
 
@@ -300,53 +310,6 @@ class ClaimFilter:
             of_states = zip(positions.tolist(), states, strict=True)
             sums |= {position: totals[each] for position, each in of_states if each in totals}
         return sums
-
-    # -- allocated claims ------------------------------------------------------------------------------------------
-
-    def _availability(self, state: DynamicResourcesState, nodes: Nodes) -> dict[int, NDArray[np.bool_]]:
-        """The nodes on which each allocated claim is available, bool; without claims that are available everywhere."""
-        available = {}
-        for index, claim in enumerate(state.claims):
-            allocation = claim.status.allocation
-            if allocation is None:
-                continue
-            if self._has_binding_failed(claim):
-                available[index] = np.zeros(len(nodes), np.bool_)
-            elif allocation.node_selector is not None:
-                available[index] = matching_nodes(allocation.node_selector, nodes)
-        return available
-
-    def _has_binding_failed(self, claim: ResourceClaim) -> bool:
-        """Whether the binding conditions of a claim have failed or timed out."""
-        if not self._features.binding_conditions or not has_binding_conditions(claim):
-            return False
-        try:
-            deadline = binding_deadline(claim, self._binding_timeout)
-            return not is_ready_for_binding(claim) and deadline is not None and deadline < self._handle.now()
-        except DeviceBindingFailed:
-            return True
-
-    # -- extended resources ----------------------------------------------------------------------------------------
-
-    def _extended_claim(
-        self, state: DynamicResourcesState, pod: PodInfo, resources: tuple[str, ...]
-    ) -> ExtendedResourceClaim | None:
-        """The claim for resources that the node does not offer itself.
-
-        QUIRK (semantics 8.16): a pod with claims of its own gets one without requests on a node that offers them all,
-        and PreBind fails.
-        """
-        claim = None if state.extended_index is None else state.claims[state.extended_index]
-        if claim is None or claim.status.allocation is not None:
-            return None
-        if resources not in state.extended_claims:
-            state.extended_claims[resources] = self._extended_resources.with_requests(claim, pod, resources)
-        return state.extended_claims[resources]
-
-
-def _failure(error: AllocationError | SelectorError, node_name: str) -> Status:
-    """The status of a search that failed on a node."""
-    return Status.error(f"node {node_name}: {error}" if isinstance(error, AllocationTimeout) else str(error))
 
 
 # -- binding conditions ------------------------------------------------------------------------------------------
@@ -377,12 +340,16 @@ def is_ready_for_binding(claim: ResourceClaim) -> bool:
     for result in allocation.devices.results:
         if not result.binding_conditions:
             continue
-        status = _device_status(claim, result)
+        identity = (result.driver, result.pool, result.device)
+        status = next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == identity), None)
         if status is None:
             return False
-        _check_failure_conditions(claim, result, status)
-        true = {condition.type for condition in status.conditions if condition.status == "True"}
-        if not true.issuperset(result.binding_conditions):
+        true = [condition for condition in status.conditions if condition.status == "True"]
+        for condition in true:
+            if condition.type in result.binding_failure_conditions:
+                subject = f"claim={claim.metadata.name}, reason={condition.reason}"
+                raise DeviceBindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
+        if not {condition.type for condition in true}.issuperset(result.binding_conditions):
             return False
     return True
 
@@ -393,17 +360,3 @@ def binding_deadline(claim: ResourceClaim, timeout: timedelta) -> datetime | Non
     if allocation is None or not allocation.allocation_timestamp or not has_binding_conditions(claim):
         return None
     return datetime.fromisoformat(allocation.allocation_timestamp) + timeout
-
-
-def _check_failure_conditions(
-    claim: ResourceClaim, result: DeviceRequestAllocationResult, status: AllocatedDeviceStatus
-) -> None:
-    for condition in status.conditions:
-        if condition.type in result.binding_failure_conditions and condition.status == "True":
-            subject = f"claim={claim.metadata.name}, reason={condition.reason}"
-            raise DeviceBindingFailed(f'device binding failed: {subject}, message="{condition.message}"')
-
-
-def _device_status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
-    identity = (result.driver, result.pool, result.device)
-    return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == identity), None)

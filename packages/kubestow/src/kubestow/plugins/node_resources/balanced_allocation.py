@@ -1,8 +1,7 @@
 """NodeResourcesBalancedAllocation prefers nodes whose resources stay evenly used (semantics 8.9).
 
-A pod scores by the difference between the balance of a node with it and without it.
-
-The balance of nodes: 100 × (1 − standard deviation of the used fractions of their resources) (semantics 8.9).
+A pod scores by the difference between the balance of a node with it and without it. The balance of a node is
+100 × (1 − standard deviation of the used fractions of its resources).
 
 The order of the floating-point operations is kube-scheduler's. There is a form for many nodes and one for a single
 node, without arrays of length one; a property test checks that they agree. The balance of the nodes as they are is the
@@ -35,6 +34,11 @@ from kubestow.plugins.dynamic_resources.extended_resources import DeviceCounts, 
 from kubestow.plugins.node_resources.fit import is_unrequested_scalar
 
 Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Pods that request different scalar resources have different resources scored; balances are kept for so many.
+_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-#: Pods that request different scalar resources have different resources scored; balances are kept for so many.
-_KEPT = 4
+# -- balances of many nodes ----------------------------------------------------------------------------------------
 
 
 class NodeBalances(NamedTuple):
@@ -211,20 +211,14 @@ class KeptBalances:
 
 
 def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
-    return _balance([_fractions(used, divisor) for used, divisor in zip(amounts, divisors, strict=True)], present)
-
-
-def _fractions(used: Int64s, capacity: Floats) -> Floats:
-    """Used amount / capacity, at most 1."""
-    fractions = used.astype(np.float64)
-    fractions /= capacity
-    if len(fractions) and fractions[fractions.argmax()] > 1.0:
-        np.minimum(fractions, 1.0, out=fractions)
-    return fractions
-
-
-def _balance(fractions: Sequence[Floats], present: Sequence[Mask] | None) -> Int64s:
     """int((1 − deviation) × 100) over the resources that each node has (``present``; None: all of them)."""
+    fractions: list[Floats] = []
+    for used, capacity in zip(amounts, divisors, strict=True):
+        fraction = used.astype(np.float64)
+        fraction /= capacity
+        if len(fraction) and fraction[fraction.argmax()] > 1.0:
+            np.minimum(fraction, 1.0, out=fraction)
+        fractions.append(fraction)
     if present is None and len(fractions) == 2:
         deviation: Floats = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
@@ -249,15 +243,11 @@ def _deviation(fractions: Floats, present: Mask) -> Floats:
     for fraction, where in zip(fractions, present, strict=True):
         squares += np.where(where, (fraction - mean) * (fraction - mean), 0.0)
     deviation = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
-    return np.where(count == 2, _pair_deviation(fractions, present), deviation)
-
-
-def _pair_deviation(fractions: Floats, present: Mask) -> Floats:
-    """Half the distance between the first and the last present fraction of each node."""
-    columns = np.arange(fractions.shape[1])
+    # Of two, half the distance between the first and the last present fraction.
+    columns = np.arange(nodes)
     first: Floats = fractions[present.argmax(axis=0), columns]
     last: Floats = fractions[len(present) - 1 - present[::-1].argmax(axis=0), columns]
-    return np.abs(first - last) / 2
+    return np.where(count == 2, np.abs(first - last) / 2, deviation)
 
 
 # -- a single node ----------------------------------------------------------------------------------------------------
@@ -266,21 +256,15 @@ def _pair_deviation(fractions: Floats, present: Mask) -> Floats:
 def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:
     """The balance of a node by capacity (above 0) and used amount of each resource that it has."""
     fractions = [min(used / capacity, 1.0) for capacity, used in usages]
+    deviation = 0.0
     if len(fractions) == 2:
         deviation = abs(fractions[0] - fractions[1]) / 2
-    else:
-        deviation = _node_deviation(fractions)
+    elif len(fractions) > 2:
+        total = squares = 0.0
+        for fraction in fractions:  # summed up from left to right
+            total += fraction
+        mean = total / len(fractions)
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = sqrt(squares / len(fractions))
     return int((1.0 - deviation) * MAX_SCORE)
-
-
-def _node_deviation(fractions: Sequence[float]) -> float:
-    """The population standard deviation, summed up from left to right; 0 of fewer than three fractions."""
-    if len(fractions) < 3:
-        return 0.0
-    total = squares = 0.0
-    for fraction in fractions:
-        total += fraction
-    mean = total / len(fractions)
-    for fraction in fractions:
-        squares += (fraction - mean) * (fraction - mean)
-    return sqrt(squares / len(fractions))

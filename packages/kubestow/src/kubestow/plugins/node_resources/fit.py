@@ -3,9 +3,7 @@
 Resources that DeviceClasses back are left to DynamicResources on nodes that do not offer them themselves. Among the
 placements of a gang the most allocated one scores highest, so that small gaps are filled first.
 
-Scores a node by the utilization of its resources: LeastAllocated, MostAllocated and RequestedToCapacityRatio.
-
-The arithmetic is kube-scheduler's (semantics 8.8): 64-bit integers, division truncating toward zero. Each scorer has a
+The arithmetic of the scorers is kube-scheduler's: 64-bit integers, division truncating toward zero. Each scorer has a
 form for arrays of nodes and one for a single node: after a pod is placed only one node is scored again, and Python
 integers are several times faster there than arrays of length one. A property test checks that both forms agree.
 """
@@ -39,6 +37,20 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
     is_dra_extended_resource_name,
 )
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, allocatable_amounts
+
+Int64s = NDArray[np.int64]
+
+#: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
+NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
+#: count), and its weight. The array of used amounts is the scorer's to overwrite.
+ResourceUsage = tuple[Int64s, Int64s, int]
+#: The same of a single node.
+NodeResourceUsage = tuple[int, int, int]
+
+#: Shape points have scores from 0 to 10.
+_SHAPE_SCALE = MAX_SCORE // 10
 
 _TOO_MANY_PODS = "Too many pods"
 _INSUFFICIENT = "Insufficient {}"
@@ -95,11 +107,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
             on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
-            on(
-                EventResource.POD,
-                Action.UPDATE_POD_SCALE_DOWN,
-                hint=_is_schedulable_after_pod_scale_down,
-            ),
+            on(EventResource.POD, Action.UPDATE_POD_SCALE_DOWN, hint=_is_schedulable_after_pod_scale_down),
             on(
                 EventResource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
@@ -247,7 +255,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
-    return bool(old.spec.node_name or old.status.nominated_node_name)
+    return old.is_assigned_or_nominated
 
 
 def _is_schedulable_after_pod_scale_down(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
@@ -268,19 +276,7 @@ def _is_schedulable_after_device_class_change(pod: PodInfo, old: DeviceClass | N
     return any(pod.shape.requests.get(resource, 0) for resource in backed)
 
 
-Int64s = NDArray[np.int64]
-
-#: The resources that are not scalar resources, in the order in which kube-scheduler checks them.
-NATIVE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
-
-#: One resource of many nodes: its capacity and the amount that would be used (int64 per node; millicores, bytes or
-#: count), and its weight. The array of used amounts is the scorer's to overwrite.
-ResourceUsage = tuple[Int64s, Int64s, int]
-#: The same of a single node.
-NodeResourceUsage = tuple[int, int, int]
-
-#: Shape points have scores from 0 to 10.
-_SHAPE_SCALE = MAX_SCORE // 10
+# -- scoring -------------------------------------------------------------------------------------------------------
 
 
 def is_unrequested_scalar(requests: Mapping[str, int], resource: str) -> bool:
@@ -290,14 +286,10 @@ def is_unrequested_scalar(requests: Mapping[str, int], resource: str) -> bool:
 
 def resource_scorer(strategy: ScoringStrategy) -> ResourceScorer:
     """The scorer of a ``scoringStrategy``."""
-    match strategy.type:
-        case "MostAllocated":
-            return _MostAllocated()
-        case "RequestedToCapacityRatio":
-            ratio = strategy.requested_to_capacity_ratio
-            return _RequestedToCapacityRatio(ratio.shape if ratio else ())
-        case _:
-            return _LeastAllocated()
+    if strategy.type == "RequestedToCapacityRatio":
+        ratio = strategy.requested_to_capacity_ratio
+        return _RequestedToCapacityRatio(ratio.shape if ratio else ())
+    return _AllocationScorer(scores_free=strategy.type != "MostAllocated")
 
 
 class ResourceScorer(ABC):
@@ -313,15 +305,20 @@ class ResourceScorer(ABC):
 
 
 class _AllocationScorer(ResourceScorer):
-    """The weighted mean of one fraction per resource, in percent, over the resources with capacity; 0 without any."""
+    """The weighted mean of one fraction per resource, in percent, over the resources with capacity; 0 without any.
 
-    @abstractmethod
+    The fraction is that of the free capacity (LeastAllocated) or of the used capacity (MostAllocated).
+    """
+
+    def __init__(self, *, scores_free: bool) -> None:
+        self._scores_free = scores_free
+
     def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
         """The amount of a resource whose fraction of the capacity is the score, in the array of used amounts."""
-
-    @abstractmethod
-    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
-        """The same for a single node."""
+        if not self._scores_free:
+            return np.minimum(used, capacity, out=used)
+        free: Int64s = np.subtract(capacity, used, out=used)
+        return np.maximum(free, 0, out=free) if free[free.argmin()] < 0 else free
 
     def score_nodes(self, usages: Sequence[ResourceUsage]) -> Int64s:
         total: Int64s | None = None
@@ -346,30 +343,10 @@ class _AllocationScorer(ResourceScorer):
         total = weights = 0
         for capacity, used, weight in usages:
             if capacity > 0:
-                total += as_int64(self._scored_amount_of_node(capacity, used) * MAX_SCORE) // capacity * weight
+                amount = max(capacity - used, 0) if self._scores_free else min(used, capacity)
+                total += as_int64(amount * MAX_SCORE) // capacity * weight
                 weights += weight
         return total // max(weights, 1)
-
-
-class _LeastAllocated(_AllocationScorer):
-    """Scores free capacity."""
-
-    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        free: Int64s = np.subtract(capacity, used, out=used)
-        return np.maximum(free, 0, out=free) if free[free.argmin()] < 0 else free
-
-    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
-        return max(capacity - used, 0)
-
-
-class _MostAllocated(_AllocationScorer):
-    """Scores used capacity."""
-
-    def _scored_amount(self, capacity: Int64s, used: Int64s) -> Int64s:
-        return np.minimum(used, capacity, out=used)
-
-    def _scored_amount_of_node(self, capacity: int, used: int) -> int:
-        return min(used, capacity)
 
 
 class _RequestedToCapacityRatio(ResourceScorer):

@@ -1,20 +1,18 @@
-"""Topology spread constraints with compiled selectors (semantics 8.14).
+"""Topology spread constraints with compiled selectors, and the pods that they count (semantics 8.14).
 
 :func:`compile_constraints` selects the hard (DoNotSchedule) or the soft (ScheduleAnyway) constraints of a pod. System
 default constraints apply to pods without their own; their selector is deduced from the services that select the pod and
 from the controller that owns it.
 
-The node inclusion policies of a constraint: the nodes on which it counts pods (semantics 8.14).
-
-A policy excludes nodes that the incoming pod could not be placed on, so that their pods and domains do not affect the
-skew. Whether the pod can be placed on a node is not decided here, but by NodeAffinity and TaintToleration.
+The node inclusion policies of a constraint exclude nodes that the incoming pod could not be placed on, so that their
+pods and domains do not affect the skew. Whether the pod can be placed on a node is not decided here, but by
+NodeAffinity and TaintToleration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,12 +25,11 @@ from kubestow.api.selectors import Requirement, Selector, compile_selector
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.selectors import selected_by
-from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.affinity_terms import selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.cluster.topology.domains import EligibleRows
+from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
@@ -57,19 +54,16 @@ class SpreadConstraint:
         """Whether the selector matches a pod's labels."""
         return self.selector.matches(labels)
 
-    def counts(self, labels: Mapping[str, str]) -> bool:
-        """Whether an existing pod with these labels adds to the count of its domain.
+    def matching_pods(self, cluster: Cluster, namespace: str) -> PodCounter:
+        """The existing pods of a namespace that the constraint counts, per node.
 
         QUIRK (semantics 8.14): an empty selector matches every pod but counts none.
         """
-        return not self.selector.is_empty and self.selector.matches(labels)
-
-    def matching_pods(self, cluster: Cluster, namespace: str) -> PodCounter:
-        """The existing pods of a namespace that the constraint counts, per node."""
+        selector = self.selector
         return cluster.counter(
-            ("spread", namespace, self.selector),
-            lambda other: int(self.counts(other.labels)),
-            index_keys=selected_index_keys(frozenset((namespace,)), self.selector),
+            ("spread", namespace, selector),
+            lambda other: int(not selector.is_empty and selector.matches(other.labels)),
+            index_keys=selected_index_keys(frozenset((namespace,)), selector),
         )
 
 
@@ -85,18 +79,26 @@ def compile_constraints(
 
     ``match_label_keys`` is the feature gate; ``selector`` replaces the constraints' own. Raises InvalidSelector.
     """
-    return [
-        SpreadConstraint(
-            constraint.topology_key,
-            constraint.max_skew,
-            _selector(constraint, labels if match_label_keys else {}) if selector is None else selector,
-            1 if constraint.min_domains is None else constraint.min_domains,
-            (constraint.node_affinity_policy or _HONOR) == _HONOR,
-            constraint.node_taints_policy == _HONOR,
+    compiled = []
+    for constraint in constraints:
+        if constraint.when_unsatisfiable != when_unsatisfiable:
+            continue
+        own = selector
+        if own is None:
+            keys = [key for key in constraint.match_label_keys if key in labels] if match_label_keys else []
+            required = (Requirement(key, "In", frozenset((labels[key],))) for key in keys)
+            own = compile_selector(constraint.label_selector).with_requirements(required)
+        compiled.append(
+            SpreadConstraint(
+                constraint.topology_key,
+                constraint.max_skew,
+                own,
+                1 if constraint.min_domains is None else constraint.min_domains,
+                (constraint.node_affinity_policy or _HONOR) == _HONOR,
+                constraint.node_taints_policy == _HONOR,
+            )
         )
-        for constraint in constraints
-        if constraint.when_unsatisfiable == when_unsatisfiable
-    ]
+    return compiled
 
 
 def selected_label_keys(constraints: Iterable[TopologySpreadConstraint]) -> frozenset[str]:
@@ -107,13 +109,6 @@ def selected_label_keys(constraints: Iterable[TopologySpreadConstraint]) -> froz
         if constraint.label_selector is not None:
             keys.update(constraint.label_selector.label_keys)
     return frozenset(keys)
-
-
-def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
-    selector = compile_selector(constraint.label_selector)
-    return selector.with_requirements(
-        Requirement(key, "In", frozenset((labels[key],))) for key in constraint.match_label_keys if key in labels
-    )
 
 
 SYSTEM_DEFAULT_CONSTRAINTS = (
@@ -131,12 +126,16 @@ def default_selector(cluster: Cluster, shape: Shape) -> Selector:
         selector = service.spec.selector
         if selector and selector.items() <= shape.labels.items():
             merged |= selector
-    match owning_controller(cluster, shape):
-        case ReplicationController() as controller:
-            merged |= controller.spec.selector
-        case ReplicaSet() | StatefulSet() as controller:
-            return _with_requirements(_from_labels(merged), controller.spec.selector)
-    return _from_labels(merged)
+    controller = owning_controller(cluster, shape)
+    if isinstance(controller, ReplicationController):
+        merged |= controller.spec.selector
+    selected = compile_selector(LabelSelector(match_labels=merged))
+    if isinstance(controller, (ReplicaSet, StatefulSet)):
+        try:
+            return selected.with_requirements(compile_selector(controller.spec.selector).requirements)
+        except InvalidSelector:
+            pass  # an invalid selector adds nothing
+    return selected
 
 
 def default_label_keys(cluster: Cluster, shape: Shape) -> frozenset[str]:
@@ -167,49 +166,35 @@ def owning_controller(cluster: Cluster, shape: Shape) -> ReplicationController |
     return None
 
 
-def _from_labels(labels: dict[str, str]) -> Selector:
-    return compile_selector(LabelSelector(match_labels=labels))
-
-
-def _with_requirements(selector: Selector, other: LabelSelector | None) -> Selector:
-    """Both selectors; an invalid second one adds nothing."""
-    try:
-        return selector.with_requirements(compile_selector(other).requirements)
-    except InvalidSelector:
-        return selector
-
-
 _EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class SharedInclusion(NamedTuple):
-    """A node inclusion, and its rows of the node table, for all constraints that include the same nodes."""
-
-    policies: NodeInclusion
-    rows: EligibleRows
-
-
-def node_inclusions(
-    table: NodeTable,
-    spec: PodSpec,
+def domain_counts(
+    cluster: Cluster,
+    shape: Shape,
     constraints: Sequence[SpreadConstraint],
     *,
     topology_keys: Sequence[str],
     comparison_operators: bool,
-) -> list[SharedInclusion]:
-    """The node inclusion of each constraint of a pod.
+) -> list[DomainSums]:
+    """For each constraint of pods of a shape the existing pods that it counts, by domain.
 
-    Constraints with equal policies share it, so that its cost does not grow with the square of their number.
+    Only nodes with all ``topology_keys`` are included. Constraints with equal policies share their nodes, so that the
+    cost does not grow with the square of their number.
     """
-    shared: dict[tuple[bool, bool], SharedInclusion] = {}
+    shared: dict[tuple[bool, bool], tuple[NodeInclusion, EligibleRows]] = {}
+    counts = []
     for constraint in constraints:
         policies = (constraint.honors_node_affinity, constraint.honors_node_taints)
         if policies not in shared:
-            inclusion = NodeInclusion(
-                constraint, spec, topology_keys=topology_keys, comparison_operators=comparison_operators
-            )
-            shared[policies] = SharedInclusion(inclusion, EligibleRows(table, inclusion))
-    return [shared[constraint.honors_node_affinity, constraint.honors_node_taints] for constraint in constraints]
+            inclusion = NodeInclusion(constraint, shape.spec, topology_keys, comparison_operators=comparison_operators)
+            shared[policies] = inclusion, EligibleRows(cluster.nodes, inclusion)
+        inclusion, rows = shared[policies]
+        pods = constraint.matching_pods(cluster, shape.namespace)
+        counts.append(
+            domain_sums(cluster.nodes, pods, constraint.topology_key, eligible=rows, eligibility=inclusion.key)
+        )
+    return counts
 
 
 class NodeInclusion:
@@ -219,12 +204,7 @@ class NodeInclusion:
     """
 
     def __init__(
-        self,
-        constraint: SpreadConstraint,
-        spec: PodSpec,
-        *,
-        topology_keys: Sequence[str],
-        comparison_operators: bool,
+        self, constraint: SpreadConstraint, spec: PodSpec, topology_keys: Sequence[str], *, comparison_operators: bool
     ) -> None:
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         selects_nodes = bool(spec.node_selector or node_affinity)

@@ -1,17 +1,17 @@
 """PodTopologySpread spreads matching pods evenly over zones, hosts and other topology domains (semantics 8.14).
 
-Hard constraints filter, soft constraints score (:mod:`.scoring`). Both are compiled and cached per
-group of pod shapes that agree in the labels that the constraints' selectors read.
+Hard (DoNotSchedule) constraints filter, soft (ScheduleAnyway) constraints score. Both are compiled and cached per group
+of pod shapes that agree in the labels that the constraints' selectors read. They hold counters that follow every pod
+event, so filtering and scoring are arithmetic on one count per domain and one lookup per node.
 
-Hard (DoNotSchedule) constraints: how Filter compares the skew with maxSkew (semantics 8.14).
-
-:class:`HardConstraints` is built once per pod shape. It holds counters that follow every pod event, so filtering is
-arithmetic on one count per domain and one lookup per node.
+The number of domains that Score weighs by depends on the feasible nodes of a cycle: :class:`ScoredNodes` holds what
+follows from it, and is reused as long as the same nodes are feasible and no node changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,10 @@ from kubestow.api.core import Node, Service
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import MISSING
-from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
+from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
-from kubestow.cluster.topology.domains import DomainSums, domain_sums
+from kubestow.cluster.topology.counters import PodCounter
+from kubestow.cluster.topology.domains import DomainSums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
@@ -34,27 +35,29 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
     SYSTEM_DEFAULT_CONSTRAINTS,
-    SharedInclusion,
     SpreadConstraint,
     compile_constraints,
     default_label_keys,
     default_selector,
-    node_inclusions,
+    domain_counts,
     owning_controller,
     selected_label_keys,
 )
-from kubestow.plugins.pod_topology_spread.scoring import ScoredNodes, SoftConstraints
-
-_REASON_CONSTRAINTS_NOT_MATCH = "node(s) didn't match pod topology spread constraints"
-_REASON_MISSING_TOPOLOGY_KEY = f"{_REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
 
 #: Verdict keys.
 MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY = 1, 2
 _STATUSES = {
-    MAX_SKEW_EXCEEDED: Status.unschedulable(_REASON_CONSTRAINTS_NOT_MATCH),
-    MISSING_TOPOLOGY_KEY: Status.unresolvable(_REASON_MISSING_TOPOLOGY_KEY),
+    MAX_SKEW_EXCEEDED: Status.unschedulable("node(s) didn't match pod topology spread constraints"),
+    MISSING_TOPOLOGY_KEY: Status.unresolvable(
+        "node(s) didn't match pod topology spread constraints (missing required label)"
+    ),
 }
 _SKIP = Status.skip()
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_HOSTNAME = "kubernetes.io/hostname"
+_JUST_BELOW_HALF = math.nextafter(0.5, 0.0)
 #: The label keys of at most this many families are kept.
 _MOST_FAMILIES = 1024
 
@@ -97,12 +100,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         pod_events = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         self.events_to_register = (
-            on(
-                EventResource.POD,
-                pod_events,
-                invalidates=Invalidation.ALL,
-                hint=self._is_schedulable_after_pod_change,
-            ),
+            on(EventResource.POD, pod_events, invalidates=Invalidation.ALL, hint=self._is_schedulable_after_pod_change),
             on(
                 EventResource.NODE,
                 node_events,
@@ -276,8 +274,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
 def _is_involved(pod: PodInfo, changed: PodInfo) -> bool:
     """Whether a changed pod is the pod itself, or assigned or nominated in the same namespace."""
-    has_node = changed.spec.node_name or changed.status.nominated_node_name
-    return changed.uid == pod.uid or (bool(has_node) and changed.namespace == pod.namespace)
+    return changed.uid == pod.uid or (changed.is_assigned_or_nominated and changed.namespace == pod.namespace)
 
 
 def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
@@ -285,7 +282,7 @@ def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
     return node is not None and all(key in labels for key in topology_keys)
 
 
-VerdictKeys = NDArray[np.int32]
+# -- hard constraints ----------------------------------------------------------------------------------------------
 
 
 class HardConstraints:
@@ -295,19 +292,12 @@ class HardConstraints:
         self, cluster: Cluster, shape: Shape, constraints: Sequence[SpreadConstraint], *, comparison_operators: bool
     ) -> None:
         topology_keys = [constraint.topology_key for constraint in constraints]
-        inclusions = node_inclusions(
-            cluster.nodes,
-            shape.spec,
-            constraints,
-            topology_keys=topology_keys,
-            comparison_operators=comparison_operators,
+        counts = domain_counts(
+            cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
         )
-        self._constraints = [
-            _HardConstraint(cluster, shape, constraint, inclusion)
-            for constraint, inclusion in zip(constraints, inclusions, strict=True)
-        ]
+        self._constraints = [_HardConstraint(c, shape, of_c) for c, of_c in zip(constraints, counts, strict=True)]
 
-    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+    def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0 or the result of the first constraint that fails, for each row of ``nodes``, int32."""
         first, *others = (constraint.verdict_keys(nodes) for constraint in self._constraints)
         for keys in others:
@@ -316,21 +306,13 @@ class HardConstraints:
 
 
 class _HardConstraint:
-    def __init__(
-        self, cluster: Cluster, shape: Shape, constraint: SpreadConstraint, inclusion: SharedInclusion
-    ) -> None:
+    def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: DomainSums) -> None:
         self._constraint = constraint
         self._namespace = shape.namespace
         self._self_match = int(constraint.matches(shape.labels))
-        self._counts: DomainSums = domain_sums(
-            cluster.nodes,
-            constraint.matching_pods(cluster, shape.namespace),
-            constraint.topology_key,
-            eligible=inclusion.rows,
-            eligibility=inclusion.policies.key,
-        )
+        self._counts = counts
 
-    def verdict_keys(self, nodes: Nodes) -> VerdictKeys:
+    def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         if isinstance(nodes, HypotheticalNodes):
             return self._simulated(nodes)
         counts = self._counts.by_domain
@@ -340,11 +322,12 @@ class _HardConstraint:
         keys[MISSING] = MISSING_TOPOLOGY_KEY
         return keys.take(nodes.label(self._constraint.topology_key))
 
-    def _simulated(self, nodes: HypotheticalNodes) -> VerdictKeys:
+    def _simulated(self, nodes: HypotheticalNodes) -> NDArray[np.int32]:
         """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
         by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
         included = self._counts.eligible[nodes.rows]
-        counts = by_domain[domains] + np.where(included, self._change(nodes), 0)
+        # QUIRK: unlike the counts, the changes include terminating pods and, for an empty selector, all pods.
+        counts = by_domain[domains] + np.where(included, nodes.sum_of_changes(self._matches), 0)
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
@@ -359,12 +342,155 @@ class _HardConstraint:
     def _has_too_few_domains(self) -> bool:
         return len(self._counts.present) < max(1, self._constraint.min_domains)
 
-    def _change(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
-        """The number of added minus removed matching pods of each row, int64.
-
-        QUIRK (semantics 8.14): unlike the counts, this includes terminating pods and, for an empty selector, all pods.
-        """
-        return nodes.sum_of_changes(self._matches)
-
     def _matches(self, shape: Shape) -> bool:
         return shape.namespace == self._namespace and self._constraint.matches(shape.labels)
+
+
+# -- soft constraints ----------------------------------------------------------------------------------------------
+
+
+class SoftConstraints:
+    """The ScheduleAnyway constraints of pods of one shape, at least one.
+
+    With ``require_all_topologies`` nodes that lack a topology key of any of the constraints are ignored.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        shape: Shape,
+        constraints: Sequence[SpreadConstraint],
+        *,
+        require_all_topologies: bool,
+        comparison_operators: bool,
+    ) -> None:
+        self._table = cluster.nodes
+        self._required_keys = [c.topology_key for c in constraints] if require_all_topologies else []
+        counts = domain_counts(
+            cluster, shape, constraints, topology_keys=self._required_keys, comparison_operators=comparison_operators
+        )
+        self._constraints = [
+            _SoftConstraint(constraint, constraint.matching_pods(cluster, shape.namespace), of_constraint)
+            for constraint, of_constraint in zip(constraints, counts, strict=True)
+        ]
+        self._latest: ScoredNodes | None = None
+
+    def scored_nodes(self, nodes: Nodes) -> ScoredNodes:
+        """The feasible nodes of a cycle, prepared for scoring; those of the previous cycle if they are the same."""
+        latest, revision = self._latest, self._table.revision
+        if latest is None or not latest.is_current(nodes, revision):
+            ignored = None
+            if self._required_keys:
+                lacking = np.logical_or.reduce([nodes.label(key) == MISSING for key in self._required_keys])
+                ignored = lacking if lacking.any() else None
+            self._latest = latest = ScoredNodes(nodes, revision, ignored, self._constraints)
+        return latest
+
+
+class ScoredNodes:
+    """The feasible nodes of a cycle with what the soft constraints derive from them alone.
+
+    ``revision`` is that of the node table. ``ignored`` (bool, one per node; None for none) are the nodes that score 0.
+    """
+
+    def __init__(
+        self, nodes: Nodes, revision: int, ignored: Mask | None, constraints: Iterable[_SoftConstraint]
+    ) -> None:
+        self._rows = nodes.rows
+        self._revision = revision
+        self.ignored = ignored
+        self._scorers = [constraint.scorer(nodes, ignored) for constraint in constraints]
+
+    def is_current(self, nodes: Nodes, revision: int) -> bool:
+        """Whether these are the same rows of the node table at the same revision."""
+        if self._revision != revision:
+            return False
+        rows, other = self._rows, nodes.rows
+        if isinstance(rows, slice) or isinstance(other, slice):
+            return isinstance(rows, slice) and isinstance(other, slice) and rows == other
+        return np.array_equal(rows, other)
+
+    def raw_scores(self) -> NDArray[np.int64]:
+        """The raw score of each node, int64, 0 for ignored nodes; lower is better."""
+        first, *others = self._scorers
+        total = first.scores()
+        for scorer in others:
+            total += scorer.scores()
+        # Halves up, as Go's math.Round does for numbers that are not negative; 0.5 itself would round
+        # 0.49999999999999994 up.
+        scores = (total + _JUST_BELOW_HALF).astype(np.int64)
+        if self.ignored is not None:
+            scores[self.ignored] = 0
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _SoftConstraint:
+    constraint: SpreadConstraint
+    #: The matching pods per node, and per domain of the included nodes.
+    pods: PodCounter
+    counts: DomainSums
+
+    def scorer(self, nodes: Nodes, ignored: Mask | None) -> _HostnameScorer | _DomainScorer:
+        """What scores feasible nodes; the weight of a pod grows with the number of domains of the scored nodes."""
+        topology_key, offset = self.constraint.topology_key, float(self.constraint.max_skew - 1)
+        domains = nodes.label(topology_key)
+        scored = domains if ignored is None else domains[~ignored]
+        if topology_key == _HOSTNAME:
+            missing = domains == MISSING
+            weight = math.log(len(scored) + 2)
+            return _HostnameScorer(self.pods, nodes.rows, missing if missing.any() else None, weight, offset)
+        column = nodes.label_column(topology_key)
+        present, empty = np.zeros(len(column.values), np.bool_), column.id_of("")
+        present[scored] = True
+        if empty is not None and present[MISSING]:
+            present[empty] = False  # nodes without the label are of the domain of the empty value
+        weight = math.log(int(np.count_nonzero(present)) + 2)
+        return _DomainScorer(self.counts, domains, empty, weight, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _HostnameScorer:
+    """Scores by ``kubernetes.io/hostname``: each node is its own domain, and node inclusion policies do not apply."""
+
+    pods: PodCounter
+    rows: Rows
+    #: Nodes that lack the topology key, bool; None if there are none.
+    missing_topology_key: Mask | None
+    weight: float
+    offset: float
+
+    def scores(self) -> Floats:
+        """count x weight + offset for each node, float64; 0.0 for nodes that lack the topology key."""
+        scores: Floats = np.multiply(self.pods.by_row[self.rows], self.weight, dtype=np.float64)
+        scores += self.offset
+        if self.missing_topology_key is not None:
+            scores[self.missing_topology_key] = 0.0
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _DomainScorer:
+    """Scores by any other topology key.
+
+    QUIRK (semantics 8.14): nodes that lack the key, where they are not ignored, form one domain with those whose label
+    value is empty.
+    """
+
+    counts: DomainSums
+    #: The domain of each node, int32.
+    domains: NDArray[np.int32]
+    #: The domain of the empty label value; None if no node has it.
+    empty: int | None
+    weight: float
+    offset: float
+
+    def scores(self) -> Floats:
+        """count x weight + offset for each node, float64; 0.0 for nodes that lack the topology key."""
+        counts = self.counts.by_domain
+        if self.empty is not None:
+            counts = counts.copy()
+            counts[self.empty] += counts[MISSING]
+        by_domain: Floats = np.multiply(counts, self.weight, dtype=np.float64) + self.offset
+        by_domain[MISSING] = 0.0
+        return by_domain.take(self.domains)

@@ -1,9 +1,7 @@
-"""The claims of a pod as VolumeBinding's PreFilter classifies them: bound, delayed or immediate (semantics 8.12).
+"""Finds the volumes of a pod's claims on many nodes at once (semantics 8.12).
 
-A pod with a missing, lost or deleted claim is rejected, and so is a pod with an unbound immediate claim: the volume
-controller binds that one before the pod can be scheduled.
-
-Finds the volumes of a pod's claims on many nodes at once (semantics 8.12).
+PreFilter classifies the claims: bound, delayed or immediate. A pod with a missing, lost or deleted claim is rejected,
+and so is a pod with an unbound immediate claim: the volume controller binds that one before the pod can be scheduled.
 
 A bound claim needs a node that its volume's affinity matches. Unbound claims are matched with available volumes, the
 smallest claim first; a claim without a match is provisioned by its storage class. All steps work with masks over the
@@ -44,68 +42,6 @@ from kubestow.framework.status import Status
 from kubestow.rules.claims import ownership_problem
 from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
-_UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
-
-
-def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Status:
-    """The bound and the delayed claims of a pod, or a status if a claim is unusable, invalid or immediate."""
-    bound, unbound = [], []
-    has_immediate = False
-    claims = _usable_claims(cluster, pod)
-    if isinstance(claims, Status):
-        return claims
-    for claim in claims:
-        if claim.is_bound:
-            bound.append(claim)
-            continue
-        is_delayed = _is_delayed(cluster, claim)
-        if isinstance(is_delayed, Status):
-            return is_delayed
-        has_immediate |= not is_delayed
-        unbound.append(claim)
-    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound)
-
-
-def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
-    catalog = cluster.catalog(PersistentVolumeClaim)
-    claims = []
-    for reference in claims_of(pod):
-        claim = catalog.get(pod.namespace, reference.name)
-        if claim is None:
-            return Status.unresolvable(_not_found(reference))
-        problem = _problem(pod, reference, claim)
-        if problem is not None:
-            return Status.unresolvable(problem)
-        claims.append(claim)
-    return claims
-
-
-def _not_found(reference: PodClaim) -> str:
-    if reference.ephemeral:
-        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{reference.name}"'
-    return f'persistentvolumeclaim "{reference.name}" not found'
-
-
-def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) -> str | None:
-    name = claim.metadata.name
-    if claim.status.phase == "Lost":
-        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
-    if claim.metadata.deletion_timestamp is not None:
-        return f'persistentvolumeclaim "{name}" is being deleted'
-    return ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) if reference.ephemeral else None
-
-
-def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:
-    """Whether an unbound claim waits for the pod's node (WaitForFirstConsumer)."""
-    name = claim.storage_class
-    storage_class = cluster.catalog(StorageClass).get("", name) if name else None
-    if storage_class is None:
-        return False
-    if storage_class.volume_binding_mode is None:
-        return Status.error(f'VolumeBindingMode not set for StorageClass "{name}"')
-    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.spec.volume_name
-
-
 Mask = NDArray[np.bool_]
 
 _REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -121,10 +57,11 @@ _REASONS = {
     _NOT_ENOUGH_SPACE: _REASON_NOT_ENOUGH_SPACE,
     _PV_NOT_EXIST: _REASON_PV_NOT_EXIST,
 }
-
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+_UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 
 @dataclass(slots=True)
@@ -187,6 +124,63 @@ class PodVolumes:
         return bool((self.keys >= _FIRST_ERROR).any())
 
 
+def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Status:
+    """The bound and the delayed claims of a pod, or a status if a claim is unusable, invalid or immediate."""
+    bound, unbound = [], []
+    has_immediate = False
+    claims = _usable_claims(cluster, pod)
+    if isinstance(claims, Status):
+        return claims
+    for claim in claims:
+        if claim.is_bound:
+            bound.append(claim)
+            continue
+        is_delayed = _is_delayed(cluster, claim)
+        if isinstance(is_delayed, Status):
+            return is_delayed
+        has_immediate |= not is_delayed
+        unbound.append(claim)
+    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound)
+
+
+def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
+    catalog = cluster.catalog(PersistentVolumeClaim)
+    claims = []
+    for reference in claims_of(pod):
+        name = reference.name
+        claim = catalog.get(pod.namespace, name)
+        if claim is None and reference.ephemeral:
+            return Status.unresolvable(
+                f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            )
+        if claim is None:
+            return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
+        if (problem := _problem(pod, reference, claim)) is not None:
+            return Status.unresolvable(problem)
+        claims.append(claim)
+    return claims
+
+
+def _problem(pod: PodInfo, reference: PodClaim, claim: PersistentVolumeClaim) -> str | None:
+    name = claim.metadata.name
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return ownership_problem(claim, pod=pod.key, pod_uid=pod.uid) if reference.ephemeral else None
+
+
+def _is_delayed(cluster: Cluster, claim: PersistentVolumeClaim) -> bool | Status:
+    """Whether an unbound claim waits for the pod's node (WaitForFirstConsumer)."""
+    name = claim.storage_class
+    storage_class = cluster.catalog(StorageClass).get("", name) if name else None
+    if storage_class is None:
+        return False
+    if storage_class.volume_binding_mode is None:
+        return Status.error(f'VolumeBindingMode not set for StorageClass "{name}"')
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.spec.volume_name
+
+
 def find_pod_volumes(cluster: Cluster, claims: PodVolumeClaims, nodes: Nodes) -> PodVolumes:
     """Find the volumes of a pod's claims on every row of a view."""
     return _Finder(cluster, claims, nodes).run()
@@ -233,32 +227,23 @@ class _Finder:
         if volume is None:
             self._reject(self._passing, _PV_NOT_EXIST)
             return False
-        matching = self._cluster.volumes.available.accessible_from(node_terms(volume))
-        migrated = self._migrated_nodes(volume)
-        if migrated is not None:
-            self._check_migrated(volume, migrated)
-            self._reject(~matching.where[self._nodes.rows] & ~migrated, _NODE_CONFLICT)
-        elif not matching.everywhere:
-            self._reject(~matching.where[self._nodes.rows], _NODE_CONFLICT)
-        return True
-
-    def _migrated_nodes(self, volume: PersistentVolume) -> Mask | None:
-        """The rows whose CSINode reports the volume's in-tree plugin as migrated, bool; None if there are none."""
-        plugin = in_tree_plugin(volume.spec)
-        if plugin is None or not plugin.migrates:
-            return None
-        migrated: Mask = self._cluster.volumes.csi_nodes.migrated(plugin.name)[self._nodes.rows]
-        return migrated if migrated.any() else None
-
-    def _check_migrated(self, volume: PersistentVolume, migrated: Mask) -> None:
-        plugin = in_tree_plugin(volume.spec)
-        assert plugin is not None
+        available, rows = self._cluster.volumes.available, self._nodes.rows
+        matching = available.accessible_from(node_terms(volume))
+        plugin, migrated = in_tree_plugin(volume.spec), None
+        if plugin is not None and plugin.migrates:
+            migrated = self._cluster.volumes.csi_nodes.migrated(plugin.name)[rows]
+        if plugin is None or migrated is None or not migrated.any():
+            if not matching.everywhere:
+                self._reject(~matching.where[rows], _NODE_CONFLICT)
+            return True
+        # Where the CSINode reports the in-tree plugin as migrated, the terms are those of the CSI driver.
         try:
-            matching = self._cluster.volumes.available.accessible_from(translated_terms(plugin, volume))
+            translated = available.accessible_from(translated_terms(plugin, volume))
+            self._reject(~translated.where[rows] & migrated, _NODE_CONFLICT)
         except InvalidObject as error:
             self._fail(migrated, f"could not translate pv: {error}")
-            return
-        self._reject(~matching.where[self._nodes.rows] & migrated, _NODE_CONFLICT)
+        self._reject(~matching.where[rows] & ~migrated, _NODE_CONFLICT)
+        return True
 
     # -- unbound claims --------------------------------------------------------------------------------------------
 
@@ -267,9 +252,13 @@ class _Finder:
         if requirements is None:
             return
         to_provision = self._claims_with_selected_node()
-        self._find_static_bindings(
-            [(want, claim) for want, claim in requirements if SELECTED_NODE not in claim.metadata.annotations]
-        )
+        chosen: list[VolumeMatch] = []
+        for want, claim in requirements:
+            if SELECTED_NODE not in claim.metadata.annotations:
+                choice = self._cluster.volumes.available.match(claim, want, chosen)
+                chosen.append(choice)
+                binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
+                self._found.static_bindings.append(binding)
         to_provision += [(binding.claim, binding.numbers == NO_VOLUME) for binding in self._found.static_bindings]
         for claim, where in to_provision:
             self._check_provisioning(claim, where & self._passing)
@@ -291,26 +280,16 @@ class _Finder:
         for claim in self._claims.unbound:
             node_name = claim.metadata.annotations.get(SELECTED_NODE)
             if node_name is not None:
-                selected = np.zeros(len(self._nodes), np.bool_)
-                position = self._nodes.position(node_name)
-                if position is not None:
-                    selected[position] = True
+                selected = self._nodes.named(node_name)
                 self._reject(~selected, _BIND_CONFLICT)
                 claims.append((claim, selected))
         return claims
-
-    def _find_static_bindings(self, requirements: Sequence[tuple[ClaimRequirements, PersistentVolumeClaim]]) -> None:
-        chosen: list[VolumeMatch] = []
-        for want, claim in requirements:
-            choice = self._cluster.volumes.available.match(claim, want, chosen)
-            chosen.append(choice)
-            binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
-            self._found.static_bindings.append(binding)
 
     def _check_provisioning(self, claim: PersistentVolumeClaim, where: Mask) -> None:
         """Reject those of the rows ``where`` for which the claim's class cannot provision a volume."""
         if not where.any():
             return
+        volumes, rows = self._cluster.volumes, self._nodes.rows
         storage_class = self._cluster.catalog(StorageClass).get("", claim.storage_class)
         if storage_class is None:
             self._fail(where, f'failed to find storage class "{claim.storage_class}"')
@@ -319,37 +298,23 @@ class _Finder:
             self._reject(where, _BIND_CONFLICT)
             return
         if storage_class.allowed_topologies:
-            self._reject(where & ~self._allowed(storage_class.allowed_topologies), _BIND_CONFLICT)
-        capacities = self._sufficient_capacities(claim, storage_class)
-        if capacities is not None:
+            topologies = storage_class.allowed_topologies
+            key = ("topologies", _encode(topologies))
+            allowed = volumes.node_masks.get(key, lambda nodes: _in_topologies(nodes, topologies))
+            self._reject(where & ~allowed.where[rows], _BIND_CONFLICT)
+        capacities = None
+        size = claim.spec.resources.requests.get(STORAGE)
+        driver = self._cluster.catalog(CSIDriver).get("", storage_class.provisioner)
+        if size is not None and driver is not None and driver.spec.storage_capacity:
+            capacities = volumes.capacities.first_sufficient(storage_class.metadata.name, units(size))[rows]
             self._reject(where & (capacities == NO_CAPACITY), _NOT_ENOUGH_SPACE)
         self._found.dynamic_provisions.append(DynamicProvision(claim, where & self._passing, capacities))
 
-    def _allowed(self, topologies: Sequence[TopologySelectorTerm]) -> Mask:
-        key = ("topologies", _encode(topologies))
-        allowed = self._cluster.volumes.node_masks.get(key, lambda nodes: _in_topologies(nodes, topologies))
-        return allowed.where[self._nodes.rows]
-
-    def _sufficient_capacities(
-        self, claim: PersistentVolumeClaim, storage_class: StorageClass
-    ) -> NDArray[np.int64] | None:
-        """The ``capacities`` of a :class:`DynamicProvision`."""
-        size = claim.spec.resources.requests.get(STORAGE)
-        driver = self._cluster.catalog(CSIDriver).get("", storage_class.provisioner)
-        if size is None or driver is None or not driver.spec.storage_capacity:
-            return None
-        numbers = self._cluster.volumes.capacities.first_sufficient(storage_class.metadata.name, units(size))
-        return numbers[self._nodes.rows]
-
 
 def _in_topologies(nodes: Nodes, topologies: Sequence[TopologySelectorTerm]) -> Mask:
-    terms = [
-        NodeSelectorTerm(
-            match_expressions=[
-                NodeSelectorRequirement(key=expression.key, operator="In", values=expression.values)
-                for expression in term.match_label_expressions
-            ]
-        )
-        for term in topologies
-    ]
+    terms = []
+    for topology in topologies:
+        expressions = topology.match_label_expressions
+        required = [NodeSelectorRequirement(key=each.key, operator="In", values=each.values) for each in expressions]
+        terms.append(NodeSelectorTerm(match_expressions=required))
     return matches_any_term(nodes, terms)

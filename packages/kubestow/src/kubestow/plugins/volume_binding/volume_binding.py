@@ -1,35 +1,50 @@
 """VolumeBinding finds volumes for a pod's claims, reserves them and binds them before the pod (semantics 8.12).
 
 Filter finds available volumes, or nodes on which volumes can be provisioned. Reserve assumes the result in the caches
-of volumes and claims, where it applies to other pods at once. PreBind writes it and waits until the volume controller
-has completed the bindings.
+of volumes and claims, where it applies to other pods at once. PreBind patches the API objects with their
+resourceVersion as precondition, and waits until the volume controller has completed the bindings: there only objects
+that the API server has reported count, never assumed ones.
 
-Scores nodes by the utilization of the storage that a pod's unbound claims would use (gate StorageCapacityScoring).
-
-Per storage class, the requested bytes are compared with the capacity of the chosen volumes or, on nodes without static
-bindings, with that of the CSIStorageCapacity objects. A utilization shape maps each class to a score; the node's score
-is their mean (semantics 8.12).
+With the gate StorageCapacityScoring, Score compares per storage class the requested bytes with the capacity of the
+chosen volumes or, on nodes without static bindings, with that of the CSIStorageCapacity objects. A utilization shape
+maps each class to a score; the node's score is their mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubestow.api.formats.quantity import Quantity, units
-from kubestow.api.storage import STORAGE, CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
+from kubestow.api.storage import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    STORAGE,
+    ClaimReference,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.available_volumes import NO_VOLUME
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY, CSIStorageCapacities
-from kubestow.cluster.storage.csi import migrated_plugins
-from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, key_of_claim
+from kubestow.cluster.storage.csi import in_tree_plugin, migrated_plugins, translated_terms
+from kubestow.cluster.storage.pod_volumes import claim_keys, claims_of, is_claim_of_pod, key_of_claim
 from kubestow.config.plugin_args import VolumeBindingArgs
-from kubestow.errors import APIError, InvalidQuantity, KubestowError, Unreachable
+from kubestow.errors import APIError, InvalidObject, InvalidQuantity, KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import (
@@ -43,17 +58,75 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.node_resources.fit import UtilizationShape
-from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes, binding_error, check_bindings
-from kubestow.plugins.volume_binding.finder import (
-    PodVolumeClaims,
-    PodVolumes,
-    StaticBinding,
-    find_pod_volumes,
-    pod_volume_claims,
-)
+from kubestow.plugins.volume_binding.finder import PodVolumeClaims, PodVolumes, find_pod_volumes, pod_volume_claims
 
 _STATE_NOT_FOUND = "not found"
 _DEADLINE_EXCEEDED = "context deadline exceeded"
+
+Int64s = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class AssumedVolumes:
+    """Volumes with the claims that they are bound to, and claims to provision, as they are to be written.
+
+    ``versions`` are the resourceVersions of the written objects by namespace and name.
+    """
+
+    static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]]
+    claims_to_provision: list[PersistentVolumeClaim]
+    versions: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def on_node(cls, found: PodVolumes, node_name: str) -> AssumedVolumes:
+        """From what was found for this node, the only row of ``found``."""
+        bindings = [
+            (_bound_to(binding.volumes[int(binding.numbers[0])], binding.claim), binding.claim)
+            for binding in found.static_bindings
+            if binding.numbers[0] != NO_VOLUME
+        ]
+        provisions = []
+        for provision in found.dynamic_provisions:
+            if provision.where[0]:
+                metadata = provision.claim.metadata
+                metadata = replace(metadata, annotations=metadata.annotations | {SELECTED_NODE: node_name})
+                provisions.append(replace(provision.claim, metadata=metadata))
+        return cls(bindings, provisions)
+
+    def assume(self, cluster: Cluster) -> None:
+        """Put the objects into the caches. Raises KubestowError, and then nothing is assumed."""
+        try:
+            for volume, _ in self.static_bindings:
+                cluster.catalog(PersistentVolume).assume(volume)
+            for claim in self.claims_to_provision:
+                cluster.catalog(PersistentVolumeClaim).assume(claim)
+        except KubestowError:
+            self.restore(cluster)
+            raise
+
+    def restore(self, cluster: Cluster) -> None:
+        """Restore the objects in the caches, except those that a newer watch event has replaced."""
+        for volume, _ in self.static_bindings:
+            cluster.catalog(PersistentVolume).restore("", volume.metadata.name)
+        for claim in self.claims_to_provision:
+            cluster.catalog(PersistentVolumeClaim).restore(claim.metadata.namespace, claim.metadata.name)
+
+    async def write(self, handle: Handle) -> None:
+        """Patch the objects. Raises APIError or Unreachable; patches that succeeded before that remain."""
+        for volume, _ in self.static_bindings:
+            patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
+            if BOUND_BY_CONTROLLER in (annotations := volume.metadata.annotations):
+                patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: annotations[BOUND_BY_CONTROLLER]}}
+            self.versions[_key(volume)] = await handle.patch(volume, patch)
+        for claim in self.claims_to_provision:
+            selected = {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]}
+            self.versions[_key(claim)] = await handle.patch(claim, {"metadata": {"annotations": selected}})
+
+    def is_outdated(self, observed: PersistentVolume | PersistentVolumeClaim) -> bool:
+        """Whether an observed object is older than what was written of it."""
+        version, written = observed.metadata.resource_version, self.versions.get(_key(observed), "")
+        return version.isdigit() and written.isdigit() and int(version) < int(written)
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -86,7 +159,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 add_or_update,
                 invalidates=Invalidation.ALL,
-                hint=_is_schedulable_after_claim_change,
+                hint=is_claim_of_pod,
                 hint_key=key_of_claim,
             ),
             on(EventResource.PERSISTENT_VOLUME, add_or_update, invalidates=Invalidation.ALL),
@@ -113,7 +186,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def applies_to(self, pod: PodInfo) -> bool:
         """Pods with claims; all pods where capacity is scored, because then PreScore never skips."""
-        return self._utilization_shape is not None or _has_claims(pod.shape)
+        return self._utilization_shape is not None or _has_claims(pod)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The claims; None for a pod with an ephemeral volume, whose claim no other pod has."""
@@ -152,13 +225,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self._utilization_shape is None or not claims.unbound:
             return np.zeros(len(nodes), np.int64)
         volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
-        return storage_scores(volumes, self._utilization_shape, self.handle.cluster.volumes.capacities)
+        return _storage_scores(volumes, self._utilization_shape, self.handle.cluster.volumes.capacities)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Assumes volumes for the unbound claims, and the node for the claims to provision."""
         claims = state.get(PodVolumeClaims)
         if claims is None:
-            return Status.error(_STATE_NOT_FOUND) if _has_claims(pod.shape) else None
+            return Status.error(_STATE_NOT_FOUND) if _has_claims(pod) else None
         if not claims.unbound:
             return None
         cluster = self.handle.cluster
@@ -192,15 +265,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         except (APIError, Unreachable) as error:
             return Status.error(str(error))
         cluster = self.handle.cluster
-        status = await self.handle.wait_for(
-            lambda: check_bindings(cluster, assumed, pod, node_name), self._bind_timeout
-        )
-        return binding_error(_DEADLINE_EXCEEDED) if status is None else status
+        check = partial(_check_bindings, cluster, assumed, pod, node_name)
+        status = await self.handle.wait_for(check, self._bind_timeout)
+        return _binding_error(_DEADLINE_EXCEEDED) if status is None else status
 
 
-def _has_claims(shape: Shape) -> bool:
-    volumes = shape.spec.volumes
-    return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes)
+def _has_claims(pod: PodInfo) -> bool:
+    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in pod.spec.volumes)
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
@@ -208,13 +279,6 @@ def _has_claims(shape: Shape) -> bool:
 
 def _is_schedulable_after_storage_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
     return old is None or old.allowed_topologies != new.allowed_topologies
-
-
-def _is_schedulable_after_claim_change(
-    pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
-) -> bool:
-    names = (claim.name for claim in claims_of(pod))
-    return new.metadata.namespace == pod.namespace and new.metadata.name in names
 
 
 def _is_schedulable_after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
@@ -248,8 +312,123 @@ def _limit(capacity: CSIStorageCapacity) -> int | None:
         return None
 
 
-Int64s = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+# -- binding -------------------------------------------------------------------------------------------------------
+
+
+def _key(obj: PersistentVolume | PersistentVolumeClaim) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """A volume with ``claimRef`` set, and marked as bound by the controller unless it was pre-bound."""
+    claim_ref = ClaimReference(
+        kind="PersistentVolumeClaim",
+        api_version="v1",
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        uid=claim.metadata.uid,
+    )
+    annotations = volume.metadata.annotations
+    if volume.spec.claim_ref is None:
+        annotations = annotations | {BOUND_BY_CONTROLLER: "yes"}
+    metadata, spec = replace(volume.metadata, annotations=annotations), replace(volume.spec, claim_ref=claim_ref)
+    return replace(volume, metadata=metadata, spec=spec)
+
+
+def _binding_error(error: str) -> Status:
+    """The status of a binding that failed."""
+    return Status.error(f"binding volumes: {error}")
+
+
+def _check_bindings(cluster: Cluster, assumed: AssumedVolumes, pod: PodInfo, node_name: str) -> Status | None:
+    """SUCCESS once all claims are bound, an error once a binding has failed, None until then.
+
+    Volumes come before claims to provision. As in kube-scheduler, those after the first that is not bound yet are not
+    checked. A claim to provision must also be in phase Bound.
+    """
+    if node_name not in cluster.nodes.rows:
+        return _binding_error(f'failed to get node "{node_name}": node "{node_name}" not found')
+    if cluster.placed_pod(pod.uid) is None:
+        return _binding_error(f'pod does not exist any more: pod "{pod.name}" not found')
+    for volume, claim in assumed.static_bindings:
+        status = _check_binding(cluster, assumed, volume, claim, node_name)
+        if status is not SUCCESS:
+            return status
+    for claim in assumed.claims_to_provision:
+        status = _check_provisioning(cluster, assumed, claim, node_name)
+        if status is not SUCCESS:
+            return status
+    return SUCCESS
+
+
+def _check_binding(
+    cluster: Cluster,
+    assumed: AssumedVolumes,
+    assumed_volume: PersistentVolume,
+    assumed_claim: PersistentVolumeClaim,
+    node_name: str,
+) -> Status | None:
+    name, key = assumed_volume.metadata.name, assumed_claim.key
+    volume = cluster.catalog(PersistentVolume).as_observed("", name)
+    claim = _observed(cluster, assumed_claim)
+    if volume is None:
+        return _binding_error(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
+    if claim is None:
+        return _binding_error(f'failed to check binding: could not find v1.PersistentVolumeClaim "{key}"')
+    if assumed.is_outdated(volume):
+        return None
+    if not _matches_node(cluster, volume, node_name):
+        return _affinity_error(volume, node_name)
+    if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+        return _binding_error(f'ClaimRef got reset for pv "{name}"')
+    return SUCCESS if claim.is_bound else None
+
+
+def _check_provisioning(
+    cluster: Cluster, assumed: AssumedVolumes, assumed_claim: PersistentVolumeClaim, node_name: str
+) -> Status | None:
+    name, key, claim = assumed_claim.metadata.name, assumed_claim.key, _observed(cluster, assumed_claim)
+    if claim is None:
+        return _binding_error(f'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "{key}"')
+    if assumed.is_outdated(claim):
+        return None
+    if not claim.metadata.annotations:
+        return _binding_error(f'selectedNode annotation reset for PVC "{name}"')
+    if claim.metadata.annotations.get(SELECTED_NODE) != node_name:
+        return _binding_error(f'provisioning failed for PVC "{name}"')
+    if claim.spec.volume_name:
+        volume = cluster.catalog(PersistentVolume).as_observed("", claim.spec.volume_name)
+        if volume is None:
+            return None  # the watch of volumes lags behind that of claims
+        if not _matches_node(cluster, volume, node_name):
+            return _affinity_error(volume, node_name)
+    # The controller writes the phase after the rest. kube-scheduler looks once a second and thus sees it, too.
+    return SUCCESS if claim.is_bound and claim.status.phase == "Bound" else None
+
+
+def _observed(cluster: Cluster, claim: PersistentVolumeClaim) -> PersistentVolumeClaim | None:
+    return cluster.catalog(PersistentVolumeClaim).as_observed(claim.metadata.namespace, claim.metadata.name)
+
+
+def _matches_node(cluster: Cluster, volume: PersistentVolume, node_name: str) -> bool:
+    """Whether the volume's node affinity, translated where its plugin is migrated, matches a node."""
+    row = cluster.nodes.rows[node_name]
+    plugin = in_tree_plugin(volume.spec)
+    terms = node_terms(volume)
+    if plugin is not None and plugin.migrates and cluster.volumes.csi_nodes.migrated(plugin.name)[row]:
+        try:
+            terms = translated_terms(plugin, volume)
+        except InvalidObject:
+            return False
+    return bool(cluster.volumes.available.accessible_from(terms).where[row])
+
+
+def _affinity_error(volume: PersistentVolume, node_name: str) -> Status:
+    name = volume.metadata.name
+    return _binding_error(f'pv "{name}" node affinity doesn\'t match node "{node_name}": no matching NodeSelectorTerms')
+
+
+# -- scoring -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -265,7 +444,7 @@ class _StorageResource:
         return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
 
 
-def storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSIStorageCapacities) -> Int64s:
+def _storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSIStorageCapacities) -> Int64s:
     """The score of each row of ``volumes``, 0 to 100, int64; 0 for rows without a volume to bind or provision."""
     rows = len(volumes.keys)
     total = np.zeros(rows, np.int64)
@@ -282,21 +461,14 @@ def _static_resources(volumes: PodVolumes) -> list[_StorageResource]:
     for binding in volumes.static_bindings:
         # NO_VOLUME, -1, indexes the last entry.
         sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in binding.volumes), 0], np.int64)
-        for name, of_class in _masks_by_class(binding).items():
+        classes = [volume.spec.storage_class_name for volume in binding.volumes]
+        for name in dict.fromkeys(classes):
+            of_class = np.array([*(other == name for other in classes), False], np.bool_)[binding.numbers]
             resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
             resource.where |= of_class
             resource.requested += of_class * _bytes(binding.claim.spec.resources.requests.get(STORAGE))
             resource.capacity += np.where(of_class, sizes[binding.numbers], 0)
     return list(by_class.values())
-
-
-def _masks_by_class(binding: StaticBinding) -> dict[str, Mask]:
-    """The rows on which the chosen volume is of a class, bool, by class name."""
-    classes = [volume.spec.storage_class_name for volume in binding.volumes]
-    return {
-        name: np.array([*(other == name for other in classes), False], np.bool_)[binding.numbers]
-        for name in dict.fromkeys(classes)
-    }
 
 
 def _dynamic_resources(volumes: PodVolumes, capacities: CSIStorageCapacities) -> list[_StorageResource]:

@@ -9,7 +9,7 @@ from core_tests.decisions import preemption_of
 from kubestow.api.core import Pod
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.framework.interface import Victims
-from kubestow.plugins.default_preemption.default_preemption import pick_one_node
+from kubestow.plugins.default_preemption.candidates import pick_one_node
 from kubestow.testing import PluginHarness, node, pod
 
 start_times = st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])

@@ -19,11 +19,10 @@ from core_tests.plugins.dynamic_resources.devices import (
     subrequests,
 )
 from kubestow.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kubestow.plugins.dynamic_resources.allocator.allocator import Allocator
-from kubestow.plugins.dynamic_resources.allocator.requests import AllocationError
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorError
-from kubestow.plugins.dynamic_resources.inventory.devices import PublishedSlices
-from kubestow.plugins.dynamic_resources.inventory.pools import DevicePools
+from kubestow.plugins.dynamic_resources.allocator import Allocator
+from kubestow.plugins.dynamic_resources.cel import SelectorError
+from kubestow.plugins.dynamic_resources.pools import DevicePools, PublishedSlices
+from kubestow.plugins.dynamic_resources.requests import AllocationError
 from kubestow.testing import node, nodes
 
 NODES = nodes(6, zones=2)

@@ -12,7 +12,7 @@ from core_tests.plugins.volumes import plugin_harness, put
 from kubestow.api.storage import BIND_COMPLETED, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubestow.errors import APIError, KubestowError
 from kubestow.framework.interface import Plugin
-from kubestow.plugins.volume_binding.assumed_volumes import AssumedVolumes
+from kubestow.plugins.volume_binding.volume_binding import AssumedVolumes
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time

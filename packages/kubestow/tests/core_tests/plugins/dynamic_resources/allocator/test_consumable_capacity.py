@@ -9,8 +9,8 @@ import pytest
 from core_tests.plugins.dynamic_resources.devices import device, slice_of
 from kubestow.api.meta import convert
 from kubestow.api.resource import CapacityRequirements
-from kubestow.plugins.dynamic_resources.allocator.device_states import consumed_capacity, has_capacity
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
+from kubestow.plugins.dynamic_resources.pools import PooledDevice
+from kubestow.plugins.dynamic_resources.search import consumed_capacity, has_capacity
 
 
 def gpu(value: str = "40Gi", **policy: Any) -> PooledDevice:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kubestow.api.formats.quantity import nanos
-from kubestow.plugins.dynamic_resources.inventory.cel import _STRING, CELDevice, SelectorCache, SelectorError, Version
+from kubestow.plugins.dynamic_resources.cel import _STRING, CELDevice, SelectorCache, SelectorError, Version
 
 CACHE = SelectorCache()
 GPU = CELDevice(

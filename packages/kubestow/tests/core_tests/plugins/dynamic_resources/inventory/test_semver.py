@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow.plugins.dynamic_resources.inventory.cel import Version
+from kubestow.plugins.dynamic_resources.cel import Version
 
 ORDERED = [
     "0.9.0",

@@ -7,9 +7,8 @@ strings, both in canonical form, so that ``==`` compares values and ``<`` does n
 Evaluation is bounded: the library limits the iterations of comprehensions, regular expressions take linear time, and an
 expression that could build very long strings does not compile.
 
-Semantic versions 2.0.0, parsed as strictly as Kubernetes does in device attributes and selectors.
-
-Numbers are limited to 64 bits. Only the CEL function ``semver(text, true)`` normalizes a version before parsing it.
+Semantic versions 2.0.0 are parsed as strictly as Kubernetes does, with numbers of at most 64 bits. Only the CEL
+function ``semver(text, true)`` normalizes a version before parsing it.
 """
 
 from __future__ import annotations
@@ -289,21 +288,8 @@ def _as_integer(value: Mapping[str, str]) -> int:
     return whole
 
 
-def _is_integer(value: Mapping[str, str]) -> bool:
-    return _accepted_by(_as_integer)(value)
-
-
-def _sign(number: int) -> int:
-    return (number > 0) - (number < 0)
-
-
-def _compare_quantities(one: Mapping[str, str], other: Mapping[str, str]) -> int:
-    return _sign(_nanos(one) - _nanos(other))
-
-
-def _compare_versions(one: Sequence[str], other: Sequence[str]) -> int:
-    left, right = _version(one).sort_key, _version(other).sort_key
-    return (left > right) - (left < right)
+def _order(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)
 
 
 def _environment(cel: Any) -> Any:
@@ -337,11 +323,11 @@ def _functions(cel: Any) -> list[Any]:
         return cel.FunctionDecl(name, declared)
 
     def comparison(name: str, returns: Any, of: Callable[[int], Any]) -> Any:
-        return function(
-            name,
-            (returns, [quantity, quantity], lambda one, other: of(_compare_quantities(one, other))),
-            (returns, [version, version], lambda one, other: of(_compare_versions(one, other))),
-        )
+        def compared(key: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+            return lambda one, other: of(_order(key(one), key(other)))
+
+        quantities = (returns, [quantity, quantity], compared(_nanos))
+        return function(name, quantities, (returns, [version, version], compared(lambda v: _version(v).sort_key)))
 
     def arithmetic(name: str, sign: int) -> Any:
         return function(
@@ -371,8 +357,8 @@ def _functions(cel: Any) -> list[Any]:
         comparison("isLessThan", kind.BOOL, lambda order: order < 0),
         arithmetic("add", +1),
         arithmetic("sub", -1),
-        function("sign", (kind.INT, [quantity], lambda value: _sign(_nanos(value)))),
-        function("isInteger", (kind.BOOL, [quantity], _is_integer)),
+        function("sign", (kind.INT, [quantity], lambda value: _order(_nanos(value), 0))),
+        function("isInteger", (kind.BOOL, [quantity], _accepted_by(_as_integer))),
         function("asInteger", (kind.INT, [quantity], _as_integer)),
         function("asApproximateFloat", (kind.DOUBLE, [quantity], lambda value: _nanos(value) / NANOS)),
         function("major", (kind.INT, [version], lambda value: _version(value).major)),

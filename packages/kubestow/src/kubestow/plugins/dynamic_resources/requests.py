@@ -4,35 +4,30 @@ Resolving depends on the nodes, because a request with allocation mode All needs
 access. What is invalid in a claim is found here; which devices it gets is up to :mod:`.search`.
 
 The constraints of a claim on the attributes of its devices, matchAttribute and distinctAttribute, are monotonic: a
-device that a constraint rejects stays rejected when further devices are added. Each successful ``add`` is undone by at
-most one ``remove`` with the same arguments.
+device that a constraint rejects stays rejected when further devices are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kubestow.api.resource import (
     DeviceAttribute,
     DeviceClass,
-    DeviceConstraint,
     DeviceRequest,
     DeviceSelection,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
 )
+from kubestow.cluster.changes.catalog import Catalog
 from kubestow.framework.interface import Handle
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice
-from kubestow.plugins.dynamic_resources.inventory.pools import AccessibleDevices, CandidateDevice
+from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, CandidateDevice, PooledDevice
 
 MAX_DEVICES_PER_CLAIM = 32
-
-#: Returns the device class of a name.
-ClassLookup = Callable[[str], DeviceClass | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ class ResolvedClaim:
 def resolve_claim(
     claim: ResourceClaim,
     devices: AccessibleDevices,
-    classes: ClassLookup,
+    classes: Catalog[DeviceClass],
     *,
     features: Features,
     matches: Callable[[ResolvedRequest, CandidateDevice], bool],
@@ -141,7 +136,8 @@ def resolve_claim(
         subrequests = [_resolve_request(claim, request, selection, classes, features) for selection in selections]
         for subrequest in subrequests:
             if subrequest.selection.allocation_mode == "All":
-                _resolve_all_devices(subrequest, devices, matches)
+                found = tuple(each for each in _all_candidates(subrequest, devices) if matches(subrequest, each))
+                subrequest.all_devices, subrequest.device_count = found, len(found)
         requests.append(subrequests)
     resolved = ResolvedClaim(claim, requests, list(_constraints(claim)))
     if resolved.min_device_count > MAX_DEVICES_PER_CLAIM:
@@ -151,14 +147,18 @@ def resolve_claim(
 
 
 def _resolve_request(
-    claim: ResourceClaim, request: DeviceRequest, selection: DeviceSelection, classes: ClassLookup, features: Features
+    claim: ResourceClaim,
+    request: DeviceRequest,
+    selection: DeviceSelection,
+    classes: Catalog[DeviceClass],
+    features: Features,
 ) -> ResolvedRequest:
     subrequest = selection.name if isinstance(selection, DeviceSubRequest) else ""
     description = f"claim {claim.key}, request {subrequest or request.name}"
     problem = _problem(selection, features)
     if problem:
         raise AllocationError(f"{description}{problem}")
-    device_class = classes(selection.device_class_name)
+    device_class = classes.get("", selection.device_class_name)
     if device_class is None:
         name = selection.device_class_name
         raise AllocationError(f"{description}: could not retrieve device class {name}: not found")
@@ -179,107 +179,93 @@ def _problem(selection: DeviceSelection, features: Features) -> str:
     return ""
 
 
-def _resolve_all_devices(
-    request: ResolvedRequest,
-    devices: AccessibleDevices,
-    matches: Callable[[ResolvedRequest, CandidateDevice], bool],
-) -> None:
-    all_devices: list[CandidateDevice] = []
+def _all_candidates(request: ResolvedRequest, devices: AccessibleDevices) -> Iterator[CandidateDevice]:
     for pool in devices.pools:
         if pool.is_incomplete or pool.invalid_reason:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise AllocationError(
                 f"{request.description}: asks for all devices, but resource pool {pool.id} is currently {state}"
             )
-        all_devices += (candidate for candidate in pool.candidates if matches(request, candidate))
-    request.all_devices, request.device_count = tuple(all_devices), len(all_devices)
+        yield from pool.candidates
 
 
 def _constraints(claim: ResourceClaim) -> Iterator[Constraint]:
     for number, declared in enumerate(claim.spec.devices.constraints):
-        constraint = compile_constraint(declared)
-        if constraint is None:
+        if declared.match_attribute is not None:
+            yield _MatchAttribute(declared.requests, declared.match_attribute)
+        elif declared.distinct_attribute is not None:
+            yield _DistinctAttribute(declared.requests, declared.distinct_attribute)
+        else:
             problem = f"constraint #{number}: empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {claim.key}, {problem}")
-        yield constraint
 
 
 # -- constraints on the attributes of devices ------------------------------------------------------------
 
 
-class Constraint(Protocol):
+class Constraint(ABC):
     """A constraint with the devices that have been added to it so far."""
 
-    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
-        """Add a device for a request (and subrequest, or ""); False if that violates the constraint."""
-
-    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
-        """Undo one successful :meth:`add`."""
-
-
-def compile_constraint(declared: DeviceConstraint) -> Constraint | None:
-    """The constraint as the search uses it; None for an unknown type."""
-    requests = frozenset(declared.requests)
-    if declared.match_attribute is not None:
-        return _MatchAttribute(requests, declared.match_attribute)
-    if declared.distinct_attribute is not None:
-        return _DistinctAttribute(requests, declared.distinct_attribute)
-    return None
-
-
-class _AttributeConstraint:
-    def __init__(self, requests: frozenset[str], attribute: str) -> None:
-        self._requests = requests
+    def __init__(self, requests: Iterable[str], attribute: str) -> None:
+        self._requests = frozenset(requests)
         self._attribute = attribute
 
-    def _applies_to(self, request: str, subrequest: str) -> bool:
-        requests = self._requests
-        return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
-
-
-class _MatchAttribute(_AttributeConstraint):
-    """All devices have the attribute, with equal values."""
-
-    def __init__(self, requests: frozenset[str], attribute: str) -> None:
-        super().__init__(requests, attribute)
-        self._value: DeviceAttribute | None = None
-        self._device_count = 0
-
-    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
-        if not self._applies_to(request, subrequest):
+    def add(self, request: ResolvedRequest, device: PooledDevice) -> bool:
+        """Add a device for a request; False if that violates the constraint."""
+        if not self._applies_to(request):
             return True
         value = device.attribute(self._attribute)
-        if value is None or (self._device_count and value != self._value):
+        return value is not None and self._add_value(request.request, value)
+
+    def remove(self, request: ResolvedRequest) -> None:
+        """Undo one successful :meth:`add` for the request."""
+        if self._applies_to(request):
+            self._remove_value(request.request)
+
+    def _applies_to(self, request: ResolvedRequest) -> bool:
+        requests = self._requests
+        return not requests or request.request in requests or request.result_name in requests
+
+    @abstractmethod
+    def _add_value(self, request: str, value: DeviceAttribute) -> bool: ...
+
+    @abstractmethod
+    def _remove_value(self, request: str) -> None: ...
+
+
+class _MatchAttribute(Constraint):
+    """All devices have the attribute, with equal values."""
+
+    _value: DeviceAttribute | None = None
+    _device_count = 0
+
+    def _add_value(self, request: str, value: DeviceAttribute) -> bool:
+        if self._device_count and value != self._value:
             return False
         self._value = value
         self._device_count += 1
         return True
 
-    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
-        if self._applies_to(request, subrequest):
-            self._device_count -= 1
+    def _remove_value(self, request: str) -> None:
+        self._device_count -= 1
 
 
-class _DistinctAttribute(_AttributeConstraint):
+class _DistinctAttribute(Constraint):
     """All devices have the attribute, with different values.
 
     QUIRK (semantics 8.16): one value is kept per request, so among several devices of one request only the latest is
     compared.
     """
 
-    def __init__(self, requests: frozenset[str], attribute: str) -> None:
+    def __init__(self, requests: Iterable[str], attribute: str) -> None:
         super().__init__(requests, attribute)
         self._values: dict[str, DeviceAttribute] = {}
 
-    def add(self, request: str, subrequest: str, device: PooledDevice) -> bool:
-        if not self._applies_to(request, subrequest):
-            return True
-        value = device.attribute(self._attribute)
-        if value is None or value in self._values.values():
+    def _add_value(self, request: str, value: DeviceAttribute) -> bool:
+        if value in self._values.values():
             return False
         self._values[request] = value
         return True
 
-    def remove(self, request: str, subrequest: str, device: PooledDevice) -> None:
-        if self._applies_to(request, subrequest):
-            self._values.pop(request, None)
+    def _remove_value(self, request: str) -> None:
+        self._values.pop(request, None)

@@ -5,24 +5,34 @@ permutations. Allocations on the current path are part of the search's state and
 
 QUIRK (semantics 8.16): a device that is rejected after its shared counters were charged (because of a taint, a
 constraint or its capacity) keeps the charge for the rest of the search, and so does a shared device after backtracking.
+
+A device with ``allowMultipleAllocations`` is shared until one of its capacities is used up. A request consumes the
+amount that it specifies, rounded up by the request policy of the capacity; without an amount it consumes the policy's
+default, or else the whole capacity.
+
+A device consumes the counters of its pool while it is allocated, whether its slice is accessible or not. What a search
+in progress has consumed is part of the search.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubestow.api.formats.quantity import Quantity, nanos
-from kubestow.api.resource import DeviceTaint, DeviceToleration
-from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
-from kubestow.plugins.dynamic_resources.allocator.device_states import (
-    AvailableCounters,
-    add_consumption,
-    consumed_capacity,
-    has_capacity,
+from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
+from kubestow.api.resource import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    CapacityRequirements,
+    DeviceCapacity,
+    DeviceTaint,
+    DeviceToleration,
 )
-from kubestow.plugins.dynamic_resources.allocator.requests import (
+from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
+from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice, PoolID
+from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     AllocationTimeout,
@@ -30,11 +40,9 @@ from kubestow.plugins.dynamic_resources.allocator.requests import (
     ResolvedClaim,
     ResolvedRequest,
 )
-from kubestow.plugins.dynamic_resources.inventory.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.inventory.devices import PooledDevice, PoolID
-from kubestow.plugins.dynamic_resources.inventory.pools import CandidateDevice, DevicePool
 from kubestow.rules.matching import tolerates
 
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _PREVENTING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -106,11 +114,6 @@ class AllocationSearch:
         subrequests = requests[request_index]
         if not subrequests[0].subrequest:
             return self._allocate_device(claim_index, request_index, subrequests[0], 0, 0)
-        return self._allocate_first_available(claim_index, request_index, subrequests)
-
-    def _allocate_first_available(
-        self, claim_index: int, request_index: int, subrequests: Sequence[ResolvedRequest]
-    ) -> bool:
         exceeded = 0
         for subrequest in subrequests:
             try:
@@ -126,52 +129,41 @@ class AllocationSearch:
         self, claim_index: int, request_index: int, request: ResolvedRequest, device_index: int, start: int
     ) -> bool:
         """Find a device of a request among the candidates from ``start`` on, and everything after it."""
-        self._count_step()
+        if self._steps_left is not None:
+            if not self._steps_left:
+                raise AllocationTimeout("timed out trying to allocate devices")
+            self._steps_left -= 1
         if request.all_devices is not None and not request.all_devices:
             return False
         if device_index >= request.device_count:
             return self._allocate_request(claim_index, request_index + 1)
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
             raise _ClaimLimitExceeded
-        if request.all_devices is not None:
-            return self._try_candidate(
-                claim_index, request_index, request, device_index, 0, request.all_devices[device_index]
-            )
-        for position in range(start, len(self._candidates)):
-            candidate = self._candidates[position]
-            if self._is_in_use(claim_index, request, candidate.device.id) or not self.matches(request, candidate):
+        for position, candidate in self._usable_candidates(claim_index, request, device_index, start):
+            deallocate = self._allocate(claim_index, request, candidate)
+            if deallocate is None:
                 continue
-            if self._try_candidate(claim_index, request_index, request, device_index, position + 1, candidate):
+            found = False
+            try:
+                found = self._allocate_device(claim_index, request_index, request, device_index + 1, position + 1)
+            finally:
+                if not found:
+                    deallocate()
+            if found:
                 return True
         return False
 
-    def _try_candidate(
-        self,
-        claim_index: int,
-        request_index: int,
-        request: ResolvedRequest,
-        device_index: int,
-        start: int,
-        candidate: CandidateDevice,
-    ) -> bool:
-        """Allocate a candidate and find all after it; deallocate it if there is no solution."""
-        deallocate = self._allocate(claim_index, request, candidate)
-        if deallocate is None:
-            return False
-        found = False
-        try:
-            found = self._allocate_device(claim_index, request_index, request, device_index + 1, start)
-        finally:
-            if not found:
-                deallocate()
-        return found
-
-    def _count_step(self) -> None:
-        if self._steps_left is None:
+    def _usable_candidates(
+        self, claim_index: int, request: ResolvedRequest, device_index: int, start: int
+    ) -> Iterator[tuple[int, CandidateDevice]]:
+        """The candidates for a device of a request from ``start`` on; the next one of a request for all devices."""
+        if request.all_devices is not None:
+            yield 0, request.all_devices[device_index]
             return
-        if not self._steps_left:
-            raise AllocationTimeout("timed out trying to allocate devices")
-        self._steps_left -= 1
+        for position in range(start, len(self._candidates)):
+            candidate = self._candidates[position]
+            if not self._is_in_use(claim_index, request, candidate.device.id) and self.matches(request, candidate):
+                yield position, candidate
 
     # -- one device ------------------------------------------------------------------------------------------------
 
@@ -197,12 +189,7 @@ class AllocationSearch:
             return None
         if not self._has_capacity(request, candidate):
             return None
-        return self._add_result(claim_index, request, candidate, is_shared=is_shared)
-
-    def _add_result(
-        self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice, *, is_shared: bool
-    ) -> Callable[[], None]:
-        device, results = candidate.device, self._results[claim_index]
+        results, constraints = self._results[claim_index], self._claims[claim_index].constraints
         consumed = consumed_capacity(device, request.selection.capacity) if is_shared else None
         if consumed is None:
             self._allocated.setdefault(device.id, set()).add(claim_index)
@@ -212,8 +199,8 @@ class AllocationSearch:
 
         def deallocate() -> None:
             results.pop()
-            for constraint in self._claims[claim_index].constraints:
-                constraint.remove(request.request, request.subrequest, device)
+            for constraint in constraints:
+                constraint.remove(request)
             if consumed is not None:
                 self._consume_capacity(device.id, consumed, -1)
                 return
@@ -226,13 +213,13 @@ class AllocationSearch:
     def _add_to_constraints(self, claim_index: int, request: ResolvedRequest, device: PooledDevice) -> bool:
         constraints = self._claims[claim_index].constraints
         for number, constraint in enumerate(constraints):
-            if constraint.add(request.request, request.subrequest, device):
+            if constraint.add(request, device):
                 continue
             if request.all_devices is not None:
                 problem = f"cannot add device {device.id} because a claim constraint would not be satisfied"
                 raise AllocationError(f"{request.description}: {problem}")
             for earlier in constraints[:number]:
-                earlier.remove(request.request, request.subrequest, device)
+                earlier.remove(request)
             return False
         return True
 
@@ -272,8 +259,112 @@ class AllocationSearch:
 
 def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
     """Whether every taint that prevents allocation is tolerated."""
-    return all(
-        any(tolerates(toleration, taint) for toleration in tolerations)
-        for taint in taints
-        if taint.effect in _PREVENTING_EFFECTS
-    )
+    preventing = (taint for taint in taints if taint.effect in _PREVENTING_EFFECTS)
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
+
+
+# -- capacity and shared counters ----------------------------------------------------------------------------------
+
+
+def consumed_capacity(device: PooledDevice, requirements: CapacityRequirements | None) -> dict[str, Quantity]:
+    """The amount that a request consumes of each capacity of a device. Raises InvalidQuantity."""
+    requests = requirements.requests if requirements is not None else {}
+    return {name: _consumed(requests.get(name), capacity) for name, capacity in device.device.capacity.items()}
+
+
+def has_capacity(
+    device: PooledDevice, requirements: CapacityRequirements | None, *consumed: Mapping[str, int] | None
+) -> bool:
+    """Whether a device has all requested capacities, in amounts that their policies permit.
+
+    ``consumed`` are the amounts in nano units that other allocations consume. Raises InvalidQuantity.
+    """
+    if requirements is not None and any(name not in device.capacity for name in requirements.requests):
+        return False
+    for name, quantity in consumed_capacity(device, requirements).items():
+        amount = nanos(quantity)
+        policy = device.device.capacity[name].request_policy
+        if policy is not None and not _permits(policy, amount):
+            return False
+        if amount + sum(amounts.get(name, 0) for amounts in consumed if amounts) > device.capacity[name]:
+            return False
+    return True
+
+
+def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
+    policy = capacity.request_policy
+    if requested is None:
+        return capacity.value if policy is None or policy.default is None else policy.default
+    if policy is None:
+        return requested
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _rounded_up(requested, policy.valid_range, policy.valid_range.min)
+    return next((value for value in policy.valid_values if nanos(requested) <= nanos(value)), requested)
+
+
+def _rounded_up(requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity) -> Quantity:
+    if nanos(requested) < nanos(minimum):
+        return minimum
+    step = _step(valid_range)
+    if not step:
+        return requested
+    above_minimum = units(requested) - units(minimum)
+    return _binary_quantity(units(minimum) + -(-above_minimum // step) * step)
+
+
+def _permits(policy: CapacityRequestPolicy, amount: int) -> bool:
+    if policy.default is not None and amount == nanos(policy.default):
+        return True
+    valid_range = policy.valid_range
+    if valid_range is None:
+        return not policy.valid_values or any(amount == nanos(value) for value in policy.valid_values)
+    if valid_range.max is not None and amount > nanos(valid_range.max):
+        return False
+    step = _step(valid_range)
+    minimum = units(valid_range.min) if valid_range.min is not None else 0
+    return not step or (-(-amount // NANOS) - minimum) % step == 0
+
+
+def _step(valid_range: CapacityRequestPolicyRange) -> int:
+    return units(valid_range.step) if valid_range.step is not None else 0
+
+
+def _binary_quantity(value: int) -> str:
+    """A whole number in the canonical form of a quantity with a binary suffix."""
+    power = 0
+    while value and value % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
+        value //= 1024
+        power += 1
+    return f"{value}{_BINARY_SUFFIXES[power]}"
+
+
+class AvailableCounters:
+    """Counter amounts that allocated devices do not consume, cached per pool until its allocations change."""
+
+    def __init__(self, tracker: ResourceClaimTracker) -> None:
+        self._tracker = tracker
+        self._cache: dict[DevicePool, tuple[int, dict[str, dict[str, int]]]] = {}
+
+    def clear(self) -> None:
+        """Drop the cache, because slices have changed."""
+        self._cache.clear()
+
+    def of_pool(self, pool: DevicePool) -> CounterAmounts:
+        """The available amounts of a pool in nano units; negative where devices consume more than there is."""
+        changes = self._tracker.devices.pool_version(*pool.id)
+        cached = self._cache.get(pool)
+        if cached is None or cached[0] != changes:
+            available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
+            for device in pool.devices():
+                if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
+                    add_consumption(available, device, -1)
+            cached = self._cache[pool] = (changes, available)
+        return cached[1]
+
+
+def add_consumption(amounts: dict[str, dict[str, int]], device: PooledDevice, sign: int) -> None:
+    """Add (+1) or subtract (-1) what a device consumes of shared counters."""
+    for counter_set, consumed in device.consumes_counters.items():
+        counters = amounts.setdefault(counter_set, {})
+        for name, amount in consumed.items():
+            counters[name] = counters.get(name, 0) + sign * amount

@@ -1,0 +1,332 @@
+"""Allocates devices for the claims of a pod, and caches the results.
+
+Claims with the same spec share results: the search does not depend on claim names and uids. What is specific to a claim
+and a node is added when the pod is reserved. The devices found for a node (:class:`Solution`) are valid until a device
+of an accessible pool is allocated or deallocated, and until slices or device classes change.
+
+Whether there is a solution is also remembered by the state of devices (:class:`DeviceStates`): a search for the same
+claims has the same outcome on all nodes whose devices are in one state. Nodes of one kind publish equal devices in
+pools of their own. As long as the same ones are allocated, it does not matter on which of these nodes a search takes
+place. Devices with shares in use, pools with shared counters, and pools that are incomplete or partly accessible are
+never equal to others; their state changes with every allocation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from uuid import NAMESPACE_OID, uuid5
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kubestow.api.resource import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from kubestow.cluster.changes.catalog import Catalog
+from kubestow.cluster.resource_claims import ResourceClaimTracker
+from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, DevicesByNode, PooledDevice
+from kubestow.plugins.dynamic_resources.requests import (
+    AllocationError,
+    Features,
+    ResolvedClaim,
+    ResolvedRequest,
+    resolve_claim,
+)
+from kubestow.plugins.dynamic_resources.search import AllocationSearch, AvailableCounters, DeviceResult
+
+#: About 1.5 kB each; those of the least recently used claim specs are evicted first.
+_MAX_CACHED_SOLUTIONS = 50_000
+#: So many outcomes count as one solution.
+_OUTCOMES_PER_SOLUTION = 1000
+
+#: With more states than this, and more than twice as many as there are nodes, they are numbered anew.
+_MAX_STATES = 16_384
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Devices for a list of claims, valid for any list of claims with the same specs."""
+
+    claims: Sequence[ResolvedClaim]
+    results: Sequence[Sequence[DeviceResult]]
+
+    @property
+    def allocated_requests(self) -> list[set[str]]:
+        """For each claim the names of its requests or chosen subrequests (``request/subrequest``)."""
+        return [{result.request.result_name for result in results} for results in self.results]
+
+    def allocation_results(
+        self, claims: Sequence[ResourceClaim], node_name: str, features: Features
+    ) -> list[AllocationResult]:
+        """``status.allocation`` of each claim if the pod is placed on this node. Raises AllocationError."""
+        return [
+            AllocationResult(
+                devices=DeviceAllocationResult(
+                    results=[_result(claim, number, result, features) for number, result in enumerate(results)],
+                    config=list(_configuration(resolved, results)),
+                ),
+                node_selector=_node_selector(claim, [result.device for result in results], node_name),
+            )
+            for claim, resolved, results in zip(claims, self.claims, self.results, strict=True)
+        ]
+
+
+#: By accessible devices: the number of allocation changes in their pools at the time of the search, and its result.
+_Solutions = dict[AccessibleDevices, tuple[int, Solution | None]]
+
+
+class Outcome(IntEnum):
+    """What is known about claims and a state of devices."""
+
+    UNKNOWN = 0
+    SOLVED = 1
+    NO_SOLUTION = 2
+    INVALID_POOLS = 3
+
+
+@dataclass(slots=True)
+class _Results:
+    """The cached results for claims of one spec."""
+
+    solutions: _Solutions = field(default_factory=dict)
+    #: By the number of a device state, int8, grown on demand.
+    outcomes: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    #: The names of the allocated requests of each claim, by device state.
+    allocated_requests: dict[int, list[set[str]]] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> int:
+        """The size, in solutions."""
+        return 1 + len(self.solutions) + len(self.allocated_requests) + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsToAllocate:
+    """Claims that are allocated together or not at all, with the cached results for their specs."""
+
+    claims: Sequence[ResourceClaim]
+    results: _Results
+
+
+class Allocator:
+    """Allocates claims. ``max_steps`` bounds each search; None for no bound."""
+
+    def __init__(
+        self, tracker: ResourceClaimTracker, classes: Catalog[DeviceClass], features: Features, *, max_steps: int | None
+    ) -> None:
+        self._tracker = tracker
+        self._available_counters = AvailableCounters(tracker)
+        self._classes = classes
+        self._selectors = SelectorCache()
+        self._features = features
+        self._max_steps = max_steps
+        self._states = DeviceStates(tracker)
+        #: Those of the slices, the device classes and the numbering of device states.
+        self._versions = (-1, -1, -1)
+        self._results: OrderedDict[bytes, _Results] = OrderedDict()
+
+    def device_states(self, by_node: DevicesByNode) -> NDArray[np.intp]:
+        """The number of the device state of each entry of ``by_node.devices``, intp; valid for :meth:`prepare`."""
+        return self._states.of(by_node)
+
+    def prepare(self, claims: Sequence[ResourceClaim], *, slices_version: int) -> ClaimsToAllocate:
+        """Claims to allocate from the slices of a version of their catalog."""
+        versions = slices_version, self._classes.version, self._states.generation
+        if self._versions != versions:
+            # A device state says everything about its devices, so slices do not matter to outcomes.
+            if self._versions[1:] != versions[1:]:
+                self._results.clear()
+            for known in self._results.values():
+                known.solutions.clear()
+            self._available_counters.clear()
+            self._versions = versions
+        key = _encode([claim.spec for claim in claims])
+        results = self._results.pop(key, None)
+        self._results[key] = results = _Results() if results is None else results
+        while len(self._results) > 1 and sum(each.cost for each in self._results.values()) > _MAX_CACHED_SOLUTIONS:
+            self._results.popitem(last=False)
+        return ClaimsToAllocate(claims, results)
+
+    def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
+        """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""
+        changes = sum(self._tracker.devices.pool_version(*pool.id) for pool in devices.pools)
+        solutions = to_allocate.results.solutions
+        cached = solutions.get(devices)
+        if cached is None or cached[0] != changes:
+            cached = solutions[devices] = (changes, self._search(to_allocate.claims, devices))
+        return cached[1]
+
+    def outcomes(self, to_allocate: ClaimsToAllocate, states: NDArray[np.intp]) -> NDArray[np.int8]:
+        """What is known about the claims and some device states, int8 (:class:`Outcome`)."""
+        results, count = to_allocate.results, len(self._states)
+        if len(results.outcomes) < count:
+            grown = np.zeros(max(count, 2 * len(results.outcomes)), np.int8)
+            grown[: len(results.outcomes)] = results.outcomes
+            results.outcomes = grown
+        return results.outcomes[states]
+
+    def determine(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices, state: int) -> None:
+        """Find out about devices that have a state not known yet. Raises AllocationError or SelectorError."""
+        solution = self.allocate(to_allocate, devices)
+        if solution is not None:
+            outcome = Outcome.SOLVED
+            to_allocate.results.allocated_requests[state] = solution.allocated_requests
+        else:
+            is_invalid = any(pool.invalid_reason for pool in devices.pools)
+            outcome = Outcome.INVALID_POOLS if is_invalid else Outcome.NO_SOLUTION
+        to_allocate.results.outcomes[state] = outcome
+
+    def _search(self, claims: Sequence[ResourceClaim], devices: AccessibleDevices) -> Solution | None:
+        search = AllocationSearch(
+            devices.candidates,
+            self._tracker,
+            self._available_counters,
+            selectors=self._selectors,
+            features=self._features,
+            max_steps=self._max_steps,
+        )
+        resolved = [
+            resolve_claim(claim, devices, self._classes, features=self._features, matches=search.matches)
+            for claim in claims
+        ]
+        results = search.run(resolved)
+        return None if results is None else Solution(resolved, results)
+
+
+# -- states of devices ---------------------------------------------------------------------------------------------
+
+
+class DeviceStates:
+    """Numbers the states of the devices that nodes can access, and follows the changes of allocations."""
+
+    def __init__(self, tracker: ResourceClaimTracker) -> None:
+        self._tracker = tracker
+        #: Incremented when the states are numbered anew.
+        self.generation = 0
+        self._numbers: dict[Hashable, int] = {}
+        self._by_node: DevicesByNode | None = None
+        self._states = np.empty(0, np.intp)
+        #: The entries of ``_states`` that depend on each pool.
+        self._entries: dict[tuple[str, str], list[int]] = {}
+        #: The version of the tracker that ``_states`` holds for.
+        self._version = -1
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def of(self, by_node: DevicesByNode) -> NDArray[np.intp]:
+        """The number of the state of each entry of ``by_node.devices``, intp."""
+        changed = self._tracker.devices.pools_changed_since(self._version)
+        if by_node is not self._by_node or changed is None:
+            self._number_all(by_node)
+        else:
+            for entry in {entry for pool in changed for entry in self._entries.get(pool, ())}:
+                self._states[entry] = self._number(by_node.devices[entry])
+        if len(self._numbers) > max(_MAX_STATES, 2 * len(by_node.devices)):
+            self._numbers.clear()
+            self.generation += 1
+            self._number_all(by_node)
+        self._version = self._tracker.devices.version
+        return self._states
+
+    def _number_all(self, by_node: DevicesByNode) -> None:
+        self._by_node, self._entries = by_node, {}
+        self._states = np.empty(len(by_node.devices), np.intp)
+        for entry, devices in enumerate(by_node.devices):
+            self._states[entry] = self._number(devices)
+            for pool in devices.pools:
+                self._entries.setdefault(pool.id, []).append(entry)
+
+    def _number(self, devices: AccessibleDevices) -> int:
+        content, tracker = devices.content, self._tracker
+        ids = [candidate.device.id for candidate in devices.candidates]
+        if content is None or any(map(tracker.devices.is_shared, ids)):
+            state: Hashable = devices, sum(tracker.devices.pool_version(*pool.id) for pool in devices.pools)
+        else:
+            state = content, bytes(map(tracker.devices.is_allocated, ids))
+        return self._numbers.setdefault(state, len(self._numbers))
+
+
+# -- allocation results --------------------------------------------------------------------------------------------
+
+
+def _result(
+    claim: ResourceClaim, number: int, result: DeviceResult, features: Features
+) -> DeviceRequestAllocationResult:
+    device, request = result.device, result.request
+    conditions, share_id = features.binding_conditions, None
+    if result.consumed_capacity is not None:
+        # Deterministic, and unique because claim uids are unique and ``number`` is unique within the claim.
+        share_id = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{device.id}"))
+    return DeviceRequestAllocationResult(
+        request=request.result_name,
+        driver=device.id.driver,
+        pool=device.id.pool,
+        device=device.id.device,
+        admin_access=True if request.has_admin_access else None,
+        tolerations=request.selection.tolerations,
+        binding_conditions=device.device.binding_conditions if conditions else [],
+        binding_failure_conditions=device.device.binding_failure_conditions if conditions else [],
+        share_id=share_id,
+        consumed_capacity=dict(result.consumed_capacity or {}),
+    )
+
+
+def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> Iterator[DeviceAllocationConfiguration]:
+    """The configuration of each class, then that of the claim. An entry for all requests names none."""
+    chosen = {result.request.request: result.request for result in results}
+    # Each request, or the subrequest that was chosen for it.
+    requests = [chosen.get(subrequests[0].request, subrequests[0]) for subrequests in resolved.requests]
+    by_class: dict[str, list[ResolvedRequest]] = {}
+    for request in requests:
+        by_class.setdefault(request.device_class.metadata.name, []).append(request)
+    for users in by_class.values():
+        for config in users[0].device_class.spec.config:
+            names = [user.result_name for user in users]
+            yield DeviceAllocationConfiguration(
+                source="FromClass", requests=names if len(names) < len(requests) else [], opaque=config.opaque
+            )
+    for config in resolved.claim.spec.devices.config:
+        users = [user for user in requests if user.request in config.requests or user.result_name in config.requests]
+        names = config.requests if len(config.requests) != len(requests) else []
+        for _ in users if config.requests else [None]:
+            yield DeviceAllocationConfiguration(source="FromClaim", requests=names, opaque=config.opaque)
+
+
+def _node_selector(claim: ResourceClaim, devices: Sequence[PooledDevice], node_name: str) -> NodeSelector | None:
+    """The nodes that can access all devices; None for all nodes."""
+    merged = NodeSelectorTerm(match_expressions=[], match_fields=[])
+    for device in devices:
+        spec = device.slice.spec
+        source = device.device if spec.per_device_node_selection else spec
+        if source.node_name or device.device.binds_to_node:
+            by_name = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
+            return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[by_name])])
+        terms = source.node_selector.node_selector_terms if source.node_selector is not None else []
+        if len(terms) > 1:
+            problem = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            raise AllocationError(f"create NodeSelector for claim {claim.metadata.name}: {problem}")
+        for term in terms:
+            _add_missing(merged.match_fields, term.match_fields)
+            _add_missing(merged.match_expressions, term.match_expressions)
+    return NodeSelector(node_selector_terms=[merged]) if merged.match_fields or merged.match_expressions else None
+
+
+def _add_missing(merged: list[NodeSelectorRequirement], requirements: Sequence[NodeSelectorRequirement]) -> None:
+    for requirement in requirements:
+        identity = requirement.key, requirement.operator, set(requirement.values)
+        if all(identity != (other.key, other.operator, set(other.values)) for other in merged):
+            merged.append(requirement)
