@@ -67,13 +67,13 @@ def _by_resources(pod_level: _Resources, containers: Sequence[_Resources]) -> QO
 
 
 def _sets_any(resources: _Resources) -> bool:
-    return any(_value(amounts.get(name, 0)) > 0 for amounts in resources for name in _COMPUTE)
+    return any(_value(amounts.get(name, "0")) > 0 for amounts in resources for name in _COMPUTE)
 
 
 def _is_guaranteed(resources: _Resources) -> bool:
     requests, limits = resources
-    bounds = {name: _value(limits.get(name, 0)) for name in _COMPUTE}
-    return all(bound > 0 and _value(requests.get(name, limits[name])) == bound for name, bound in bounds.items())
+    bounds = ((name, limits.get(name, "0")) for name in _COMPUTE)
+    return all(_value(requests.get(name, bound)) == _value(bound) > 0 for name, bound in bounds)
 
 
 def _value(quantity: Quantity) -> int:
