@@ -114,6 +114,14 @@ def _installed(references: Iterable[str] = ()) -> dict[str, type[Plugin]]:
     return registry
 
 
+def _load(entry_point: EntryPoint) -> object:
+    try:
+        return entry_point.load()
+    except Exception as error:
+        problem = f"cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError(f"entry point {entry_point.name} ({entry_point.value})", problem) from error
+
+
 def _import(reference: str, subject: str) -> object:
     module_name, _, class_name = reference.rpartition(":")
     if not (module_name and class_name):

@@ -61,15 +61,15 @@ def _resources_of(owner: Mapping[str, Any]) -> _Resources:
 def _by_resources(pod_level: _Resources, containers: Sequence[_Resources]) -> QOSClass:
     has_pod_level = any(is_pod_level(name) for amounts in pod_level for name in amounts)
     owners = [pod_level] if has_pod_level else containers
-    if not any(_value(amounts.get(name, 0)) > 0 for owner in owners for amounts in owner for name in _COMPUTE):
+    if not any(_value(amounts.get(name, "0")) > 0 for owner in owners for amounts in owner for name in _COMPUTE):
         return QOSClass.BEST_EFFORT
     return QOSClass.GUARANTEED if all(map(_is_guaranteed, owners)) else QOSClass.BURSTABLE
 
 
 def _is_guaranteed(resources: _Resources) -> bool:
     requests, limits = resources
-    bounds = {name: _value(limits.get(name, 0)) for name in _COMPUTE}
-    return all(bound > 0 and _value(requests.get(name, limits[name])) == bound for name, bound in bounds.items())
+    bounds = ((name, limits.get(name, "0")) for name in _COMPUTE)
+    return all(_value(requests.get(name, bound)) == _value(bound) > 0 for name, bound in bounds)
 
 
 def _value(quantity: Quantity) -> int:

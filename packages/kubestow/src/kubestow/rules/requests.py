@@ -12,15 +12,14 @@ up after all containers are added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, TypeVar
 
 import msgspec
 
 from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequirements
-from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, round_up, units
+from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, units, whole
 from kubestow.errors import InvalidQuantity
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
@@ -28,7 +27,6 @@ CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "po
 #: The requests that scoring assumes for a container without any: 100m of CPU, 200Mi of memory.
 _DEFAULT_NANOS = {CPU: NANOS // 10, MEMORY: 200 * 2**20 * NANOS}
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-_MAX = 2**63 - 1
 
 Amounts = dict[str, int]
 _Exact = dict[str, int]  # nano units, before rounding
@@ -52,7 +50,7 @@ def is_pod_level(name: str) -> bool:
 
 def whole_pod(
     containers: Iterable[Mapping[str, Q]],
-    init_containers: Iterable[tuple[bool, Mapping[str, Q]]],
+    init_containers: Collection[tuple[bool, Mapping[str, Q]]],
     pod_level: Mapping[str, Q],
     overhead: Mapping[str, Q],
     *,
@@ -64,14 +62,15 @@ def whole_pod(
     ``init_containers`` say of each whether it is a sidecar; ``pod_level`` replaces the sum of containers. ``added`` and
     ``greatest`` take any number of mappings and return the sum and the maximum of each resource.
     """
-    total, sidecars, peak = added(*containers), added(), added()
-    for is_sidecar, request in init_containers:
-        if is_sidecar:
-            sidecars = added(sidecars, request)
-            peak = greatest(peak, sidecars)
-        else:
-            peak = greatest(peak, added(sidecars, request))
-    if peak:
+    total = added(*containers)
+    if init_containers:
+        sidecars, peak = added(), added()
+        for is_sidecar, request in init_containers:
+            if is_sidecar:
+                sidecars = added(sidecars, request)
+                peak = greatest(peak, sidecars)
+            else:
+                peak = greatest(peak, added(sidecars, request))
         total = greatest(added(total, sidecars), peak)
     total |= pod_level
     return added(total, overhead) if overhead else total
@@ -80,9 +79,7 @@ def whole_pod(
 def _amounts(exact: Mapping[str, int]) -> Amounts:
     """Round nano units up to millicores, bytes and counts, and leave out resources that are not counted."""
     return {
-        name: max(-_MAX, min(_MAX, round_up(Fraction(value, NANOS // 1000 if name == CPU else NANOS))))
-        for name, value in exact.items()
-        if is_counted(name)
+        name: whole(value, NANOS // 1000 if name == CPU else NANOS) for name, value in exact.items() if is_counted(name)
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 
 from kubestow.errors import InvalidQuantity
 
@@ -41,13 +42,8 @@ def _parse(text: str) -> int:
         scale = Fraction(10) ** max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent[1:])))
     else:
         scale = _SCALE[suffix or ""]
-    value = round_up(Fraction(digits) * scale * NANOS)
+    value = ceil(Fraction(digits) * scale * NANOS)
     return -value if sign == "-" else value
-
-
-def round_up(value: Fraction | int) -> int:
-    """Round to the next whole number away from zero."""
-    return -(-value.numerator // value.denominator) if value >= 0 else value.numerator // value.denominator
 
 
 def nanos(quantity: Quantity) -> int:
@@ -64,15 +60,16 @@ def parse(quantity: Quantity) -> Fraction:
     return Fraction(nanos(quantity), NANOS)
 
 
-def _whole(nano: int, step: int) -> int:
-    return max(-_MAX, min(_MAX, round_up(Fraction(nano, step))))
+def whole(nano: int, step: int) -> int:
+    """An amount in nano units as a number of steps, rounded away from zero and limited to 64 bits."""
+    return max(-_MAX, min(_MAX, -(-nano // step) if nano >= 0 else nano // step))
 
 
 def millis(quantity: Quantity) -> int:
     """The value in thousandths (millicores for CPU), rounded away from zero. Raises InvalidQuantity."""
-    return _whole(nanos(quantity), NANOS // 1000)
+    return whole(nanos(quantity), NANOS // 1000)
 
 
 def units(quantity: Quantity) -> int:
     """The value in whole units (bytes, counts), rounded away from zero. Raises InvalidQuantity."""
-    return _whole(nanos(quantity), NANOS)
+    return whole(nanos(quantity), NANOS)
