@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from kubestow.config import FEATURE_SPECS, FeatureGates
-from kubestow.observability.instruments import Gauge, Stability
+from kubestow.observability.instruments import Gauge, MetricDefinition
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.scheduling.observer import Call
 from kubestow.scheduling.queued_pod import Place
@@ -24,18 +24,6 @@ _QUEUES = {
     "gated": (Place.GATED,),
 }
 
-_BUILD = (
-    "major",
-    "minor",
-    "git_version",
-    "git_commit",
-    "git_tree_state",
-    "build_date",
-    "go_version",
-    "compiler",
-    "platform",
-)
-
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
@@ -48,83 +36,54 @@ def add_state_gauges(
 ) -> None:
     """Add all gauges; ``scheduler`` returns None until there is a scheduler."""
 
-    def add(
-        name: str,
-        documentation: str,
-        stability: Stability,
-        labels: tuple[str, ...],
-        read: Callable[[Scheduler], Samples],
-    ) -> None:
+    def add(name: str, documentation: str, read: Callable[[Scheduler], Samples]) -> None:
         def samples() -> Samples:
             current = scheduler()
             return () if current is None else read(current)
 
-        metrics.add(Gauge(name, documentation, stability, labels, read=samples))
+        metrics.add(Gauge(name, documentation, read=samples))
 
-    stable, beta, alpha = Stability.STABLE, Stability.BETA, Stability.ALPHA
-    add("scheduler_pending_pods", "Number of pending pods, by queue.", stable, ("queue",), _pending)
-    add(
-        "scheduler_unschedulable_pods",
-        "Number of unschedulable pods, by plugin that rejected them.",
-        beta,
-        ("plugin", "profile"),
-        _unschedulable,
-    )
-    add(
-        "scheduler_inflight_events",
-        "Number of events recorded for pods that are being scheduled.",
-        alpha,
-        ("event",),
-        _in_flight,
-    )
-    add(
-        "scheduler_goroutines",
-        "Number of running background tasks, by operation.",
-        beta,
-        ("operation",),
-        _tasks,
-    )
+    add("scheduler_pending_pods", "Number of pending pods, by queue.", _pending)
+    add("scheduler_unschedulable_pods", "Number of unschedulable pods, by plugin that rejected them.", _unschedulable)
+    add("scheduler_inflight_events", "Number of events recorded for pods that are being scheduled.", _in_flight)
+    add("scheduler_goroutines", "Number of running background tasks, by operation.", _tasks)
     add(
         "scheduler_pending_async_api_calls",
         "Number of write requests to the API server that are queued or in flight, by call type.",
-        alpha,
-        ("call_type",),
         _pending_writes,
     )
-    add(
-        "scheduler_cache_size",
-        "Number of nodes, pods, and assumed pods in the scheduler cache.",
-        alpha,
-        ("type",),
-        _cache_size,
-    )
+    add("scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", _cache_size)
     metrics.add(
         Gauge(
             "leader_election_master_status",
             "Whether this process is the leader (1) or a standby (0).",
-            alpha,
-            ("name",),
             read=lambda: [(("kube-scheduler",), float(is_leader()))],
         )
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    system = f"{platform.system().lower()}/{platform.machine()}"
-    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {VERSION}", system)
+    build = {
+        "major": major,
+        "minor": minor,
+        "git_version": KUBERNETES_VERSION,
+        "git_commit": "",
+        "git_tree_state": "",
+        "build_date": "",
+        "go_version": "",
+        "compiler": f"kubestow {VERSION}",
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
     metrics.add(
         Gauge(
             "kubernetes_build_info",
             "Constant 1; the labels describe the build.",
-            alpha,
-            _BUILD,
-            read=lambda: [(build, 1.0)],
+            MetricDefinition(labels=tuple(build)),
+            read=lambda: [(tuple(build.values()), 1.0)],
         )
     )
     metrics.add(
         Gauge(
             "kubernetes_feature_enabled",
             "Whether the feature gate is enabled (1) or disabled (0).",
-            beta,
-            ("name", "stage"),
             read=lambda: [((name, _stage(name)), float(enabled)) for name, enabled in gates],
         )
     )

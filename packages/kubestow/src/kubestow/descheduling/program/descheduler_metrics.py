@@ -8,14 +8,11 @@ from functools import partial
 from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionOutcome
 from kubestow.http.messages import HTTPRequest, HTTPResponse
 from kubestow.http.path_mux import Handler, PathMux
-from kubestow.observability.instruments import Gauge, MetricSet, Stability, exposition
+from kubestow.observability.instruments import Gauge, MetricDefinition, MetricSet, exposition
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 from kubestow.version import VERSION
 
 _LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
-_STRATEGY_BUCKETS = _LOOP_BUCKETS[:-2]
-_REQUEST_BUCKETS = (0.001, 0.01, 0.1, 1, 10)
-_LABELS = ("result", "strategy", "profile", "namespace", "node")
 _SUCCESS, _ERROR = "success", "error"
 _LIMITS = {
     EvictionOutcome.TOTAL_LIMIT: "maximum number of evicted pods per a descheduling cycle reached",
@@ -28,34 +25,31 @@ class DeschedulerMetrics(MetricSet):
     """The metrics of one process."""
 
     def __init__(self) -> None:
-        super().__init__("descheduler_")
+        super().__init__()
         self.pods_evicted = self.counter(
-            "pods_evicted_total",
+            "descheduler_pods_evicted_total",
             "Number of evictions, by result, strategy, profile, namespace and node; error for those refused.",
-            Stability.ALPHA,
-            *_LABELS,
+            MetricDefinition(labels=("result", "strategy", "profile", "namespace", "node")),
         )
         self.loop_duration = self.histogram(
-            "loop_duration_seconds", "Duration of a descheduling loop.", Stability.ALPHA, buckets=_LOOP_BUCKETS
+            "descheduler_loop_duration_seconds",
+            "Duration of a descheduling loop.",
+            MetricDefinition(buckets=_LOOP_BUCKETS),
         )
         self.strategy_duration = self.histogram(
-            "strategy_duration_seconds",
+            "descheduler_strategy_duration_seconds",
             "Duration of a strategy in a loop, by strategy and profile.",
-            Stability.ALPHA,
-            "strategy",
-            "profile",
-            buckets=_STRATEGY_BUCKETS,
+            MetricDefinition(labels=("strategy", "profile"), buckets=_LOOP_BUCKETS[:-2]),
         )
         self.add(
             Gauge(
                 "descheduler_build_info",
                 "The version of the program; always 1.",
-                Stability.ALPHA,
-                ("DeschedulerVersion",),
+                MetricDefinition(labels=("DeschedulerVersion",)),
                 read=lambda: [((f"kubestow {VERSION}",), 1.0)],
             )
         )
-        self.add_serving(_REQUEST_BUCKETS)
+        self.add_serving(MetricDefinition(labels=("result",), buckets=(0.001, 0.01, 0.1, 1, 10)))
 
 
 class EvictionMetrics(EvictionObserver):
