@@ -241,7 +241,7 @@ async def _fetch(connection: ClusterConnection) -> LiveObjects:
 
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
-    from kubestow.client.listing import list_pages
+    from kubestow.client.object_requests import list_pages
     from kubestow.scheduling.events.resources import WATCHED
 
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -120,9 +119,7 @@ class EventRecorder:
         self._tasks.append(asyncio.create_task(self._run_series_refresh()))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Flush the queue for up to a second, then stop the writers."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._queue.join(), _FLUSH_SECONDS)

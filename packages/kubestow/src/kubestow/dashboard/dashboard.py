@@ -12,8 +12,7 @@ from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows
 from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, StreamSection
 from kubestow.observability.pod_states import PodStates
-from kubestow.observability.recent_attempts import RecentAttempts
-from kubestow.observability.recent_preemptions import RecentPreemptions
+from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 

@@ -19,8 +19,7 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.observability.pod_states import PodStates
-from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
-from kubestow.observability.recent_preemptions import Candidate, RecentPreemptions
+from kubestow.observability.recent_attempts import AttemptRecord, Candidate, RecentAttempts, RecentPreemptions
 from kubestow.plugins.default_preemption.candidates import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
 from kubestow.rules.requests import PODS

@@ -29,7 +29,7 @@ from kubestow.descheduling.interface import (
     Registry,
     SortPlugin,
 )
-from kubestow.descheduling.objects import PriorityClass
+from kubestow.descheduling.snapshot import PriorityClass
 from kubestow.errors import InvalidSelector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
@@ -180,12 +180,11 @@ def load_policy(
         document = parse_document(source)
     except DocumentError as failure:
         raise configuration_error(subject, [failure.error]) from None
-    stages = _Stages(document, registry)
-    policy = stages.decode()
-    for errors in (stages.errors, _argument_errors, _profile_errors):
-        found = errors if isinstance(errors, list) else list(errors(policy, registry))
-        if found:
-            raise configuration_error(subject, map(document.located, found))
+    policy, errors = _decode(document, registry)
+    for validate in (_argument_errors, _profile_errors):
+        errors = errors or list(validate(policy, registry))
+    if errors:
+        raise configuration_error(subject, map(document.located, errors))
     return policy
 
 
@@ -228,48 +227,40 @@ def with_priority_thresholds(
     return structs.replace(policy, profiles=tuple(profiles))
 
 
-class _Stages:
-    """The stages up to decoded arguments; ``errors`` are those of the first one that finds any."""
+def _decode(document: Document, registry: Registry) -> tuple[DeschedulerPolicy, list[FieldError]]:
+    """The policy as far as it can be decoded, and the mistakes of the first stage that finds any."""
+    data = document.data
+    if not isinstance(data, Mapping):
+        return DeschedulerPolicy(), [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
+    if errors := list(_type_errors(data)):
+        return DeschedulerPolicy(), errors
+    decoder = Decoder()
 
-    def __init__(self, document: Document, registry: Registry) -> None:
-        self._document, self._registry = document, registry
-        self.errors: list[FieldError] = []
+    def typed(config: PluginConfig, path: str) -> PluginConfig:
+        plugin = registry.get(config.name)
+        return (
+            config
+            if plugin is None
+            else structs.replace(config, args=decoder.decode(plugin.Args, _untyped(config.args), path))
+        )
 
-    def decode(self) -> DeschedulerPolicy:
-        """The policy, as far as it can be decoded."""
-        data = self._document.data
-        if not isinstance(data, Mapping):
-            self.errors = [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
-            return DeschedulerPolicy()
-        self.errors = list(_type_errors(data))
-        if self.errors:
-            return DeschedulerPolicy()
-        decoder = Decoder()
-        body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
-        policy = decoder.decode(DeschedulerPolicy, body)
-        profiles = (self._decoded(profile, index, decoder) for index, profile in enumerate(policy.profiles))
-        policy = structs.replace(policy, profiles=tuple(profiles))
-        self.errors = [*decoder.type_errors, *self._document.duplicates, *decoder.strict_errors]
-        return policy
-
-    def _decoded(self, profile: DeschedulerProfile, index: int, decoder: Decoder) -> DeschedulerProfile:
+    policy = decoder.decode(DeschedulerPolicy, _untyped(data))
+    profiles = []
+    for index, profile in enumerate(policy.profiles):
         path = f"profiles[{index}].pluginConfig"
-        configs = [
-            self._typed(config, f"{path}[{number}].args", decoder)
-            for number, config in enumerate(profile.plugin_config)
-        ]
+        configs = [typed(config, f"{path}[{number}].args") for number, config in enumerate(profile.plugin_config)]
         if all(config.name != DefaultEvictor.name for config in configs):
             configs.append(PluginConfig(DefaultEvictor.name, DefaultEvictorArgs()))
-        return _with_default_evictor(structs.replace(profile, plugin_config=tuple(configs)))
+        profiles.append(_with_default_evictor(structs.replace(profile, plugin_config=tuple(configs))))
+    policy = structs.replace(policy, profiles=tuple(profiles))
+    return policy, [*decoder.type_errors, *document.duplicates, *decoder.strict_errors]
 
-    def _typed(self, config: PluginConfig, path: str, decoder: Decoder) -> PluginConfig:
-        plugin = self._registry.get(config.name)
-        if plugin is None:
-            return config
-        args = config.args
-        if isinstance(args, Mapping):
-            args = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
-        return structs.replace(config, args=decoder.decode(plugin.Args, args, path))
+
+def _untyped(data: Any) -> Any:
+    """An object without its apiVersion and kind."""
+    if not isinstance(data, Mapping):
+        return data
+    return {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
 
 
 def _type_errors(data: Mapping[str, Any]) -> Iterator[FieldError]:

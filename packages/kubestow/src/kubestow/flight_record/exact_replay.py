@@ -108,9 +108,8 @@ def recorded_random(header: Header) -> Random:
 class _Replay(Observer):
     def __init__(self, segment: Segment, plugins: Mapping[str, type[Plugin]] | None) -> None:
         header = segment.header
-        self._segment = segment
+        self._segment, self._header, self._tape = segment, header, Tape(segment)
         self._began = datetime.fromisoformat(header.began)
-        self._header, self._tape = header, Tape(segment)
         self._decisions = self._attempts = self._calls_made = 0
         self._divergence: Divergence | None = None
         self._steps = 0
@@ -146,32 +145,21 @@ class _Replay(Observer):
         try:
             self._running = self._loop.create_task(self._scheduler.run())
             while self._divergence is None and self._advance():
-                self._check_streams()
+                if self._tape.overrun and not self._tape.is_cut:
+                    self._diverge("", f"{self._tape.overrun} is read once more")
             seconds = self._tape.now - self._header.monotonic
-            self._end(self._running)
+            # The scheduler may be in the middle of something; what it does from now on is ignored.
+            self._is_over = True
+            self._boundary.close()
+            self._running.cancel()
+            self._loop.run_until_done(self._running)
+            if self._running.done() and not self._running.cancelled():
+                self._running.exception()
         finally:
             asyncio._set_running_loop(None)
             self._loop.close()
-        tape = self._tape
-        return ReplayResult(
-            self._began,
-            seconds,
-            self._decisions,
-            self._attempts,
-            self._calls_made,
-            self._divergence,
-            tape.damage,
-            self._segment.end,
-        )
-
-    def _end(self, running: asyncio.Task[None]) -> None:
-        """Stop the scheduler, which may be in the middle of something, and ignore what it does from now on."""
-        self._is_over = True
-        self._boundary.close()
-        running.cancel()
-        self._loop.run_until_done(running)
-        if running.done() and not running.cancelled():
-            running.exception()
+        counts = self._decisions, self._attempts, self._calls_made
+        return ReplayResult(self._began, seconds, *counts, self._divergence, self._tape.damage, self._segment.end)
 
     # -- driving the scheduler -------------------------------------------------------------------------------------
 
@@ -241,11 +229,6 @@ class _Replay(Observer):
                 self._attempts += 1
             case Called():
                 self._calls_made += 1
-
-    def _check_streams(self) -> None:
-        tape = self._tape
-        if tape.overrun and not tape.is_cut:
-            self._diverge("", f"{tape.overrun} is read once more")
 
     def _diverge(self, recorded: str, replayed: str) -> None:
         if self._divergence is None:

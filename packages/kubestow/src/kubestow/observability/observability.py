@@ -20,10 +20,8 @@ from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
-from kubestow.observability.pod_resources import PodResourceCollector
-from kubestow.observability.recent_attempts import RecentAttempts
-from kubestow.observability.recent_preemptions import RecentPreemptions
-from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
+from kubestow.observability.state_gauges import PodResourceCollector, add_state_gauges
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock
@@ -32,20 +30,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
-
-_METHODS = (
-    "decision_made",
-    "permit_wait_ended",
-    "attempt_ended",
-    "pod_bound",
-    "preemption_started",
-    "evictions_ended",
-    "api_call_ended",
-    "claim_created",
-    "device_wait_ended",
-    "pod_enqueued",
-    "event_handled",
-)
 
 
 class CompositeObserver(Observer):
@@ -57,7 +41,7 @@ class CompositeObserver(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        for name in _METHODS:
+        for name in (name for name in vars(Observer) if not name.startswith("_") and name != "plugin_observer"):
             implementations = [
                 getattr(observer, name)
                 for observer in observers

@@ -15,7 +15,6 @@ import logging
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
@@ -64,9 +63,7 @@ class DashboardSocket:
         asyncio.get_running_loop().add_reader(self._listening, self._start_serving)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         asyncio.get_running_loop().remove_reader(self._listening)
         if self._starting is not None:
             self._starting.cancel()

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -138,9 +137,7 @@ class SecureServer:
         _log.info("Serving securely", extra=fields(address=f"{options.address}:{self.port}"))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._exit_stack.aclose()
 
     async def _listen(self, stack: AsyncExitStack, chain: HandlerChain, tls: ServerTLS) -> int:

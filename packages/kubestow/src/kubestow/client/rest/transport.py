@@ -18,7 +18,6 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -98,9 +97,7 @@ class Transport:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._pool is not None
         self._pool.close()
         await asyncio.sleep(0)  # closed transports release their sockets in the next iteration

@@ -29,7 +29,7 @@ class APIEvictions:
     def __init__(self, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._stopped = False
-        self._request: concurrent.futures.Future[None] | None = None
+        self._request: concurrent.futures.Future[bytes] | None = None
 
     def stop(self) -> None:
         """Have the loop end with LoopStopped at its next eviction, or the one in progress."""
@@ -41,7 +41,10 @@ class APIEvictions:
         """Request an eviction and wait for the response. Raises LoopStopped. Not to be called on the event loop."""
         if self._stopped:
             raise LoopStopped("stopped")
-        self._request = asyncio.run_coroutine_threadsafe(self._post(eviction), self._loop)
+        metadata = eviction.pod.metadata
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
+        request = self._transport.request("POST", path, msgspec.json.encode(_body(eviction)))
+        self._request = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             self._request.result()
         except concurrent.futures.CancelledError:
@@ -49,11 +52,6 @@ class APIEvictions:
         except (APIError, Unreachable) as error:
             return Refusal(RefusedBy.API_SERVER, str(error))
         return None
-
-    async def _post(self, eviction: Eviction) -> None:
-        metadata = eviction.pod.metadata
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        await self._transport.request("POST", path, msgspec.json.encode(_body(eviction)))
 
 
 def _body(eviction: Eviction) -> dict[str, Any]:

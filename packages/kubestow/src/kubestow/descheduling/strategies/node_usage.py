@@ -13,9 +13,8 @@ from kubestow.api.formats import quantity
 from kubestow.api.formats.quantity import Quantity
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.interface import ArgumentProblem
-from kubestow.descheduling.objects import Node
 from kubestow.descheduling.pod_selection import Namespaces
-from kubestow.descheduling.snapshot import QuerySample
+from kubestow.descheduling.snapshot import Node, QuerySample
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import CPU, MEMORY, PODS, Amounts
 

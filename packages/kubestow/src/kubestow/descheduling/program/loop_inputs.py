@@ -1,25 +1,72 @@
-"""The Prometheus queries of a policy, asked anew before each loop.
+"""The objects of a live cluster, and the results of a policy's Prometheus queries, asked for anew before each loop.
 
-Whatever Prometheus does, a loop runs: a query that fails has a result that says why, and the strategy that needs it
-evicts no pod.
+A loop runs every few minutes and needs the cluster as it is then, so nothing is watched in between. Whatever Prometheus
+does, a loop runs: a query that fails has a result that says why, and the strategy that needs it evicts no pod.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from kubestow.api.meta import UNDECODABLE
 from kubestow.client.http_json import JSONServer, query_vector
+from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
 from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, ExtensionPoint, PrometheusOptions
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
+from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
 from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.log_fields import fields
+from kubestow.scheduling.events.resources import WATCHED
+
+_log = logging.getLogger(__name__)
+
+_PATHS = (
+    "/api/v1/nodes",
+    "/api/v1/pods",
+    "/api/v1/namespaces",
+    "/api/v1/persistentvolumeclaims",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+)
+_METRICS = ("/apis/metrics.k8s.io/v1beta1/nodes", "/apis/metrics.k8s.io/v1beta1/pods")
+_NOT_FOUND, _FORBIDDEN = 404, 403
+
+
+async def list_cluster(
+    transport: Transport, *, for_scheduling: bool, metrics: bool, problems: Problems
+) -> Iterable[SourceObject]:
+    """The objects that evictions depend on, and with ``for_scheduling`` those that scheduling depends on as well.
+
+    With ``metrics`` also what nodes and pods use; a metrics server that fails is logged. Raises APIError and
+    Unreachable.
+    """
+    resources = {f"{resource.prefix}/{resource.plural}": resource for resource in WATCHED}
+    paths = dict.fromkeys((*_PATHS, *(resources if for_scheduling else ())))
+    found: list[tuple[str, bytes]] = []
+    for path in paths:
+        try:
+            pages, _ = await list_pages(transport, path)
+        except APIError as error:
+            is_optional = path in resources and resources[path].optional
+            if error.code not in (_NOT_FOUND, _FORBIDDEN) or not is_optional:
+                raise
+        else:
+            found += ((path, page) for page in pages)
+    for path in _METRICS if metrics else ():
+        try:
+            found += ((path, page) for page in (await list_pages(transport, path))[0])
+        except (APIError, Unreachable) as error:
+            _log.warning("The metrics server does not respond: %s", error, extra=fields(path=path, err=str(error)))
+    return [source for path, page in found for source in parse_objects(page, path, problems)]
+
 
 _TOKEN_KEY = "prometheusAuthToken"
 
@@ -37,8 +84,10 @@ async def query_results(
     queries, prometheus = _queries(policy, registry), policy.prometheus
     if prometheus is None or not queries:
         return {}
+    authority = SERVICE_ACCOUNT / "ca.crt"
+    ca_file = str(authority) if authority.is_file() else ""
     try:
-        server = JSONServer(prometheus.url, await _token(prometheus, transport), ca_file=_ca_file())
+        server = JSONServer(prometheus.url, await _token(prometheus, transport), ca_file=ca_file)
     except (APIError, Unreachable, InputError) as error:
         return {query: QueryResult(problem=str(error)) for query in queries}
     return {query: await _result(server, query) for query in queries}
@@ -80,8 +129,3 @@ async def _token(prometheus: PrometheusOptions, transport: Transport) -> str:
     if not token or not token.isprintable():
         raise InputError(subject, f"has no token under {_TOKEN_KEY}")
     return token
-
-
-def _ca_file() -> str:
-    authority = SERVICE_ACCOUNT / "ca.crt"
-    return str(authority) if authority.is_file() else ""
