@@ -107,7 +107,9 @@ class EventRecorder:
         if series is None:
             series = _Series(event, self._name(event.regarding, now), first=now, last=now)
             if self._enqueue(series):
-                self._add_to_cache(series)
+                self._cache[_key(event)] = series
+                if len(self._cache) > _CACHE_SIZE:
+                    del self._cache[next(iter(self._cache))]
             return
         series.count += 1
         series.last = now
@@ -150,11 +152,6 @@ class EventRecorder:
             return False
         series.queued = True
         return True
-
-    def _add_to_cache(self, series: _Series) -> None:
-        self._cache[_key(series.event)] = series
-        if len(self._cache) > _CACHE_SIZE:
-            del self._cache[next(iter(self._cache))]
 
     def _remove_from_cache(self, series: _Series) -> None:
         key = _key(series.event)

@@ -60,12 +60,16 @@ class PodClient:
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE the pod with its default grace period. A pod that is deleted or has another uid is not an error."""
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
-        try:
-            await self._transport.request("DELETE", _path(pod), _encode(options))
-        except APIError as error:
-            if error.code not in (404, 409):
-                raise
+        await _delete(self._transport, _path(pod), pod.uid)
+
+
+async def _delete(transport: Transport, path: str, uid: str) -> None:
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+    try:
+        await transport.request("DELETE", path, _encode(options))
+    except APIError as error:
+        if error.code not in (404, 409):
+            raise
 
 
 def _path(pod: ObjectReference) -> str:
@@ -117,12 +121,7 @@ class ResourceClaimClient:
 
     async def delete(self, claim: ResourceClaim) -> None:
         """DELETE a claim. A claim that is deleted or has another uid is not an error."""
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": claim.metadata.uid}}
-        try:
-            await self._transport.request("DELETE", _claim_path(claim), _encode(options))
-        except APIError as error:
-            if error.code not in (404, 409):
-                raise
+        await _delete(self._transport, _claim_path(claim), claim.metadata.uid)
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         """PATCH ``status.extendedResourceClaimStatus`` of the pod."""

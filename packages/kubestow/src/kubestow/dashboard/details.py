@@ -80,10 +80,8 @@ class PodDetails:
         if queued is None:
             return {}
         events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
-        retry, epoch = (
-            self._scheduler.queue.moves.retry_time(queued),
-            self._clock.now().timestamp() - self._clock.monotonic(),
-        )
+        retry = self._scheduler.queue.moves.retry_time(queued)
+        epoch = self._clock.now().timestamp() - self._clock.monotonic()
         return {
             "queue": {
                 "place": queued.place.value,

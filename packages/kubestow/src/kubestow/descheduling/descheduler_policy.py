@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -19,33 +18,13 @@ from kubestow.descheduling.default_evictor import (
     DefaultEvictorArgs,
     PriorityThreshold,
 )
-from kubestow.descheduling.interface import (
-    BalancePlugin,
-    DeschedulePlugin,
-    DeschedulingPlugin,
-    FilterPlugin,
-    PreEvictionFilterPlugin,
-    PreSortPlugin,
-    Registry,
-    SortPlugin,
-)
+from kubestow.descheduling.interface import BASES, ExtensionPoint, Registry
 from kubestow.descheduling.snapshot import PriorityClass
 from kubestow.errors import InvalidSelector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class ExtensionPoint(StrEnum):
-    """The extension points; the values are the field names of ``plugins``."""
-
-    PRE_SORT = "presort"
-    SORT = "sort"
-    DESCHEDULE = "deschedule"
-    BALANCE = "balance"
-    FILTER = "filter"
-    PRE_EVICTION_FILTER = "preevictionfilter"
 
 
 class PluginSet(msgspec.Struct, frozen=True):
@@ -142,27 +121,6 @@ class DeschedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
         """Whether utilization is measured by a metrics server."""
         collects = self.metrics_collector is not None and self.metrics_collector.enabled
         return collects or any(provider.source == "KubernetesMetrics" for provider in self.metrics_providers)
-
-
-BASES: Mapping[ExtensionPoint, type[DeschedulingPlugin]] = {
-    ExtensionPoint.PRE_SORT: PreSortPlugin,
-    ExtensionPoint.SORT: SortPlugin,
-    ExtensionPoint.DESCHEDULE: DeschedulePlugin,
-    ExtensionPoint.BALANCE: BalancePlugin,
-    ExtensionPoint.FILTER: FilterPlugin,
-    ExtensionPoint.PRE_EVICTION_FILTER: PreEvictionFilterPlugin,
-}
-"""The base class of the plugins of each extension point."""
-
-#: The extension points in which the descheduler checks the enabled plugins, with their names in its messages.
-_CHECKED = (
-    (ExtensionPoint.DESCHEDULE, "deschedule"),
-    (ExtensionPoint.BALANCE, "balance"),
-    (ExtensionPoint.FILTER, "filter"),
-    (ExtensionPoint.PRE_EVICTION_FILTER, "preEvictionFilter"),
-    (ExtensionPoint.PRE_SORT, "presort"),
-    (ExtensionPoint.SORT, "sort"),
-)
 
 
 _KUBERNETES_METRICS, _PROMETHEUS = "KubernetesMetrics", "Prometheus"
@@ -351,13 +309,20 @@ def _prometheus_errors(prometheus: PrometheusOptions | None, path: str) -> Itera
 
 def _profile_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[FieldError]:
     for index, profile in enumerate(policy.profiles):
-        errors = list(_extension_point_errors(profile, f"profiles[{index}].plugins", registry))
-        yield from errors or _missing_arguments(profile, f"profiles[{index}].plugins")
+        path = f"profiles[{index}].plugins"
+        if errors := list(_extension_point_errors(profile, path, registry)):
+            yield from errors
+            continue
+        configured = {config.name for config in profile.plugin_config}
+        for point in BASES:
+            for number, name in enumerate(profile.plugins.enabled(point)):
+                if name not in configured:
+                    text = f'unable to find "{name}" plugin config'
+                    yield FieldError(f"{path}.{point.value}.enabled[{number}]", text)
 
 
 def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Registry) -> Iterator[FieldError]:
-    for point, label in _CHECKED:
-        base = BASES[point]
+    for point, base in BASES.items():
         unknown = [
             name
             for name in dict.fromkeys(profile.plugins.enabled(point))
@@ -365,13 +330,6 @@ def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Re
         ]
         if unknown:
             names = " ".join(sorted(unknown))
+            label = "preEvictionFilter" if point is ExtensionPoint.PRE_EVICTION_FILTER else point.value
             text = f'profile "{profile.name}" configures {label} extension point of non-existing plugins: {names}'
             yield FieldError(f"{path}.{point.value}.enabled", text)
-
-
-def _missing_arguments(profile: DeschedulerProfile, path: str) -> Iterator[FieldError]:
-    configured = {config.name for config in profile.plugin_config}
-    for point, _ in _CHECKED:
-        for number, name in enumerate(profile.plugins.enabled(point)):
-            if name not in configured:
-                yield FieldError(f"{path}.{point.value}.enabled[{number}]", f'unable to find "{name}" plugin config')

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kubestow import gc_tuning
 from kubestow.api.selector_text import parse_selector
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, DeschedulerProfile, ExtensionPoint
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, DeschedulerProfile
 from kubestow.descheduling.eviction import (
     Eviction,
     EvictionBackend,
@@ -27,6 +27,7 @@ from kubestow.descheduling.interface import (
     DeschedulePlugin,
     DeschedulingPlugin,
     Evictor,
+    ExtensionPoint,
     FilterPlugin,
     PreEvictionFilterPlugin,
     PreSortPlugin,

@@ -58,14 +58,11 @@ class PathMux:
         if request.method == "DELETE" and request.path in self._deletions:
             return self._deletions[request.path](request)
         handler = self._paths.get(request.path)
-        if handler is None:
-            return self._handle_prefix(request)
-        if request.method not in _READ_METHODS:
-            raise StatusError.method_not_allowed()
-        return handler(request)
-
-    def _handle_prefix(self, request: HTTPRequest) -> Result:
-        for prefix, handler in self._prefixes.items():
+        if handler is not None:
+            if request.method not in _READ_METHODS:
+                raise StatusError.method_not_allowed()
+            return handler(request)
+        for prefix, prefix_handler in self._prefixes.items():
             if request.path.startswith(prefix) and request.method in _READ_METHODS:
-                return handler(request.path.removeprefix(prefix), request)
+                return prefix_handler(request.path.removeprefix(prefix), request)
         raise StatusError.not_found()

@@ -133,17 +133,14 @@ class _ProfileRecorder(PluginObserver):
             cells = self._plugin_cells[key] = _PluginCells(self._metrics, plugin, extension_point, self._profile)
         cells.evaluations.value += 1
         if cells.is_special:
-            self._record_special(cells, result, seconds)
+            if cells.is_pre_score:
+                self._pre_score_seconds += seconds
+            if cells.attempts is not None:
+                cells.attempts.value += 1
+            if cells.errors is not None and _is_error(result):
+                cells.errors.value += 1
         if self._recorder.sampling:
             self._sample(cells, plugin, extension_point, result, seconds)
-
-    def _record_special(self, cells: _PluginCells, result: Any, seconds: float) -> None:
-        if cells.is_pre_score:
-            self._pre_score_seconds += seconds
-        if cells.attempts is not None:
-            cells.attempts.value += 1
-        if cells.errors is not None and _is_error(result):
-            cells.errors.value += 1
 
     def _sample(self, cells: _PluginCells, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         code = _code(result)
@@ -201,18 +198,14 @@ def _code_of_result(result: Any) -> str | None:
     if kind is Status:
         return result.code._value_  # type: ignore[no-any-return]
     if kind is Verdict:
-        return _verdict_code(result)
+        # One code for all nodes: success if any node passes.
+        passes = result.passes
+        if result.has_errors and any(status.code is Code.ERROR for status, _ in result.tally(~passes)):
+            return _ERROR
+        return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value
     if kind is PluginError:
         return _ERROR
     status = getattr(result, "status", None)  # the results of PostFilter and Permit contain a status
     if isinstance(status, Status):
         return str(status.code.value)
     return None if hasattr(result, "__await__") else _SUCCESS
-
-
-def _verdict_code(verdict: Verdict) -> str:
-    """One code for all nodes: success if any node passes."""
-    passes = verdict.passes
-    if verdict.has_errors and any(status.code is Code.ERROR for status, _ in verdict.tally(~passes)):
-        return _ERROR
-    return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value

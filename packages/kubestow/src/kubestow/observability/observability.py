@@ -7,11 +7,10 @@ It exists before the scheduler, so that a process can serve metrics while it sta
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
@@ -143,17 +142,7 @@ class Observability:
     def scrape_resources(self, accept: str = "") -> tuple[bytes, str]:
         """The resource requests and limits of pods, likewise."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_SingleUse(self._resource_metrics()))
-        return exposition(registry, accept)
-
-    def _resource_metrics(self) -> Iterator[Metric]:
         if self.scheduler is not None and self._is_leader():  # standbys would report the same pods again
-            yield from self._pod_resources.collect(self.scheduler.pods.pods())
-
-
-class _SingleUse:
-    def __init__(self, families: Iterator[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families
+            self._pod_resources.pods = self.scheduler.pods.pods
+            registry.register(self._pod_resources)
+        return exposition(registry, accept)

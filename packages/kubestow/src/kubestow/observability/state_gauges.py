@@ -146,13 +146,15 @@ class PodResourceCollector:
     """Collects the requests and limits of pods for prometheus_client."""
 
     def __init__(self) -> None:
+        #: The pods of the next scrape.
+        self.pods: Callable[[], Iterable[PodInfo]] = lambda: ()
         self._limits: WeakKeyDictionary[Shape, Mapping[str, int]] = WeakKeyDictionary()
 
-    def collect(self, pods: Iterable[PodInfo]) -> Iterator[Metric]:
-        """The metrics of limits and requests, for these pods."""
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of limits and requests."""
         requests = GaugeMetricFamily("kube_pod_resource_request", _REQUESTS, labels=_LABELS)
         limits = GaugeMetricFamily("kube_pod_resource_limit", _LIMITS, labels=_LABELS)
-        for info in pods:
+        for info in self.pods():
             priority = "" if info.spec.priority is None else str(info.spec.priority)
             labels = (info.namespace, info.name, info.spec.node_name, info.spec.scheduler_name, priority)
             _add(requests, labels, info.requests)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -129,17 +128,17 @@ def _escaped(text: str) -> str:
 
 
 #: In a script element only these could end it, begin a comment, or be a line end to an old parser.
-_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
 def as_page(report: Report) -> str:
     """The complete document; without data for figures it has no script."""
     style, scripts, tools, policy = _asset("report.css"), [], [], "default-src 'none';"
     if report.data:
-        script = _asset("report.js")
+        script, data = _asset("report.js"), msgspec.json.encode(report.data).decode().translate(_ESCAPES)
         policy += f" script-src '{_hash(script)}';"
         scripts = [
-            element("script", Html(_json(report.data)), type="application/json", id="data"),
+            element("script", Html(data), type="application/json", id="data"),
             element("script", Html(script)),
         ]
         tools = [element("button", "Light or dark", type="button", id="theme", hidden="")]
@@ -179,7 +178,8 @@ def _section(found: Section | Figure) -> Html:
 def _block(block: Block) -> Html:
     match block:
         case Paragraph(text, note):
-            return element("p", _inline(text), class_="note" if note else _class(text))
+            is_names = isinstance(text, Span) and text.role == "names"
+            return element("p", _inline(text), class_="note" if note else "names" if is_names else None)
         case Heading(text):
             return element("h3", text)
         case Table():
@@ -219,17 +219,6 @@ def _inline(text: str) -> str:
         case "names":
             return text
     return element("span", text, class_=text.role or None, title=text.hint or None)
-
-
-def _class(text: str) -> str | None:
-    return "names" if isinstance(text, Span) and text.role == "names" else None
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    text = msgspec.json.encode(data).decode()
-    for character, escaped in _ESCAPES.items():
-        text = text.replace(character, escaped)
-    return text
 
 
 @cache

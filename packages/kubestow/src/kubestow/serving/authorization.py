@@ -66,7 +66,7 @@ class DelegatingAuthorizer:
 
     async def authorize(self, user: UserInfo, verb: str, path: str) -> None:
         """Raises StatusError: 403 if the request is denied, 500 if the review failed."""
-        if _MASTERS in user.groups or self._is_always_allowed(path):
+        if _MASTERS in user.groups or path in self._paths or path.startswith(self._prefixes):
             return
         if self._access_reviewer is None:
             raise StatusError.forbidden(user, verb, path)
@@ -77,6 +77,3 @@ class DelegatingAuthorizer:
             raise StatusError.internal() from None
         if not allowed:
             raise StatusError.forbidden(user, verb, path, reason)
-
-    def _is_always_allowed(self, path: str) -> bool:
-        return path in self._paths or (bool(self._prefixes) and path.startswith(self._prefixes))

@@ -80,7 +80,7 @@ class HealthChecks:
             return HTTPResponse.text(f"{listing}{endpoint} check failed\n", 500)
         return HTTPResponse.text(f"{listing}{endpoint} check passed\n" if "verbose" in request.query else "ok")
 
-    def handle_check(self, endpoint: str, name: str) -> HTTPResponse:
+    def handle_check(self, endpoint: str, name: str, request: HTTPRequest) -> HTTPResponse:
         """Run a single check of an endpoint. Raises StatusError (404) for an unknown name."""
         check = next((check for check in self._checks[endpoint] if check.name == name), None)
         if check is None:

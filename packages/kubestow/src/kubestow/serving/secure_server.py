@@ -123,7 +123,8 @@ class SecureServer:
         async with AsyncExitStack() as stack:
             token_reviews = await self._connect(stack, options.authentication.kubeconfig)
             access_reviews = await self._connect(stack, options.authorization.kubeconfig)
-            tls = ServerTLS(options.tls, hosts=_host_names(options.address))
+            own = [options.address] if options.address not in ("", "0.0.0.0", "::", "127.0.0.1") else []
+            tls = ServerTLS(options.tls, hosts=["localhost", "127.0.0.1", *own])
             authenticator = DelegatingAuthenticator(ClientTrust(), self._token_reviewer(token_reviews))
             authorizer = self._authorizer(access_reviews)
             reloader = TrustReloader(options.authentication, token_reviews, authenticator, tls)
@@ -202,7 +203,3 @@ class SecureServer:
             monotonic=self._clock.monotonic,
         )
         return DelegatingAuthorizer(options.always_allow_paths, reviewer)
-
-
-def _host_names(address: str) -> list[str]:
-    return ["localhost", "127.0.0.1", *([address] if address not in ("", "0.0.0.0", "::", "127.0.0.1") else [])]

@@ -126,17 +126,13 @@ class ConnectionPool:
             self._idle.append(connection)
         else:
             connection.close()
-        self._close_idle()
+        while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
+            self._idle.popleft().close()  # it cannot be used any more
         self._wake_next()
 
     def _is_stale(self, connection: ServerConnection) -> bool:
         """Whether a connection has been idle for too long."""
         return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
-
-    def _close_idle(self) -> None:
-        """Close the connections that cannot be used any more."""
-        while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
-            self._idle.popleft().close()
 
     def retire(self) -> None:
         """Open other connections for later requests: a connection has the client certificate of its TLS handshake."""
@@ -164,7 +160,10 @@ class ConnectionPool:
         generation = self._generation
         try:
             async with asyncio.timeout(self._connect_timeout):
-                connection = await (self._connect() if self._proxy is None else self._connect_through(self._proxy))
+                if self._proxy is None:
+                    connection = await _connect(self._server, self._tls, self._tls_server_name)
+                else:
+                    connection = await self._connect_through(self._proxy)
         except BaseException:
             self._wake_next()
             raise
@@ -173,9 +172,6 @@ class ConnectionPool:
         connection.generation = generation
         self._in_use.add(connection)
         return connection
-
-    async def _connect(self) -> ServerConnection:
-        return await _connect(self._server, self._tls, self._tls_server_name)
 
     async def _connect_through(self, proxy: SplitResult) -> ServerConnection:
         proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None

@@ -18,8 +18,8 @@ from kubestow.client.http_json import JSONServer, query_vector
 from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
-from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, ExtensionPoint, PrometheusOptions
-from kubestow.descheduling.interface import Registry
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, PrometheusOptions
+from kubestow.descheduling.interface import ExtensionPoint, Registry
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
 from kubestow.errors import APIError, InputError, Unreachable

@@ -8,7 +8,7 @@ from functools import partial
 
 from kubestow.api.reports import EventType
 from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionOutcome
-from kubestow.http.messages import HTTPRequest, HTTPResponse
+from kubestow.http.messages import HTTPResponse
 from kubestow.http.path_mux import Handler, PathMux
 from kubestow.log_fields import fields
 from kubestow.observability.instruments import Gauge, MetricDefinition, MetricSet, exposition
@@ -88,12 +88,8 @@ def descheduler_mux(metrics: DeschedulerMetrics, lease_problem: Callable[[], str
     election = HealthCheck("leaderElection", lease_problem)
     health = HealthChecks({"healthz": [PING, election], "livez": [PING], "readyz": [PING, election]})
     paths: dict[str, Handler] = {f"/{name}": partial(health.handle, name) for name in health.endpoints}
-
-    def scrape(request: HTTPRequest) -> HTTPResponse:
-        body, content_type = exposition(metrics.registry, request.header("accept"))
-        return HTTPResponse(200, body, content_type)
-
-    return PathMux(paths=paths | {"/metrics": scrape}, prefixes={}, deletions={})
+    paths["/metrics"] = lambda request: HTTPResponse(200, *exposition(metrics.registry, request.header("accept")))
+    return PathMux(paths=paths, prefixes={}, deletions={})
 
 
 _log = logging.getLogger(__name__)

@@ -68,7 +68,9 @@ class RemoveDuplicates(BalancePlugin):
             seen: set[tuple[_OwnerKey, ...]] = set()
             pods = [pod for pod in cluster.pods_on(row) if self._is_meant(pod) and evictor.may_evict(pod)]
             for pod in reversed(evictor.in_order(pods, key=eviction_order)):  # the first of each kind stays
-                keys = _owner_keys(pod)
+                images = tuple(sorted(container.image for container in pod.spec.containers))
+                owners = pod.owners
+                keys = tuple(sorted(_OwnerKey(pod.namespace, owner.kind, owner.name, images) for owner in owners))
                 occurrences.update(keys)
                 if keys in seen:
                     for key in keys:
@@ -90,11 +92,6 @@ class RemoveDuplicates(BalancePlugin):
         if not pod.owners or not pod.spec.containers or not self._selection.matches(pod):
             return False
         return not any(owner.kind in self._excluded for owner in pod.owners)
-
-
-def _owner_keys(pod: AssignedPod) -> tuple[_OwnerKey, ...]:
-    images = tuple(sorted(container.image for container in pod.spec.containers))
-    return tuple(sorted(_OwnerKey(pod.namespace, owner.kind, owner.name, images) for owner in pod.owners))
 
 
 def _target_nodes(duplicates: Iterable[list[AssignedPod]], fit: NodeFit, cluster: ClusterState) -> int:
@@ -234,7 +231,11 @@ class _DomainBalancer:
     def surplus(self, constraint: _Constraint, pods: _PodsByShape) -> list[AssignedPod]:
         """The pods whose eviction evens the domains out, if they come back where there are few."""
         numbers: NDArray[np.int32] = self._nodes.label(constraint.topology_key)
-        eligible = self._ready & self._eligible(constraint)
+        eligible: Mask = self._ready.copy()
+        if constraint.honors_affinity:
+            eligible &= self._fit.selects(constraint.shape)
+        if constraint.honors_taints:
+            eligible &= self._fit.tolerates(constraint.shape)
         in_domain: dict[int, list[AssignedPod]] = {int(n): [] for n in dict.fromkeys(numbers[eligible].tolist()) if n}
         for shape, of_shape in pods.items():
             if constraint.selector.matches(shape.labels):
@@ -251,14 +252,6 @@ class _DomainBalancer:
         average = sum(sizes) / len(sizes)
         small = [domain.number for domain in domains if len(domain.pods) < average]
         return list(self._move(domains, average, constraint.max_skew, eligible & np.isin(numbers, small)))
-
-    def _eligible(self, constraint: _Constraint) -> Mask:
-        eligible: Mask = np.ones(len(self._nodes), np.bool_)
-        if constraint.honors_affinity:
-            eligible &= self._fit.selects(constraint.shape)
-        if constraint.honors_taints:
-            eligible &= self._fit.tolerates(constraint.shape)
-        return eligible
 
     def _move(self, domains: list[_Domain], average: float, max_skew: int, targets: Mask) -> Iterator[AssignedPod]:
         """Move pods from the largest domains to the smallest ones until these differ by ``max_skew`` at most.
