@@ -58,8 +58,6 @@ def _key(event: EventRecord) -> _Key:
 
 @dataclass(slots=True, eq=False)
 class _Series:
-    """An event and its repetitions."""
-
     event: EventRecord
     name: str
     first: datetime

@@ -249,7 +249,6 @@ class _Collection:
         self._transport, self._resource, self._decoder = transport, resource, decoder
 
     def path(self, query: dict[str, str]) -> str:
-        """The path of a request, with the query and the field selector."""
         if self._resource.field_selector:
             query = query | {"fieldSelector": self._resource.field_selector}
         encoded = urlencode(sorted(query.items()), quote_via=quote, safe="")
@@ -279,11 +278,9 @@ class _Collection:
             query = {"limit": str(limit), "continue": page.metadata.continue_}
 
     def unreachable(self, problem: str) -> Unreachable:
-        """The error for a response that ended early."""
         return Unreachable(self._transport.server, problem)
 
     def malformed(self, what: str, error: Exception) -> _MalformedResponse:
-        """The error for a response that cannot be decoded."""
         return _MalformedResponse(self._transport.server, f"malformed {what}: {error}")
 
 

@@ -95,7 +95,6 @@ class PodDetails:
     # -- all nodes -----------------------------------------------------------------------------------------------------
 
     def _evaluated(self, info: PodInfo, profile: Profile) -> dict[str, Any]:
-        """The evaluation of all nodes, and preemption candidates if none is feasible."""
         cluster = self._scheduler.cluster
         if not len(cluster.nodes):
             return {}

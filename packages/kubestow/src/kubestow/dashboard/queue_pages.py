@@ -184,7 +184,6 @@ class QueuePages:
         return [queued for _, queued in self._group(group)]
 
     def _refresh(self) -> None:
-        """Make the order again if it is too old."""
         began = self._clock.monotonic()
         if began >= self._listed_until:
             self._rows, self._by_group = self._create_rows(), None

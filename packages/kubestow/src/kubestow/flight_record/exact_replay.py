@@ -210,7 +210,6 @@ class _Replay(Observer):
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def _produce(self, output: Output) -> None:
-        """The scheduler has done something."""
         if self._divergence is not None or self._is_over:
             return
         recorded = self._tape.peek()

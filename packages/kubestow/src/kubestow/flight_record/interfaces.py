@@ -149,7 +149,6 @@ def _proxy_class(interface: type[Any]) -> type[_Proxy]:
 
 
 def _member(interface: type[Any], name: str) -> Any:
-    """A member of a proxy."""
     member = inspect.getattr_static(interface, name)
     if name in _UNRECORDED:
         return property(lambda proxy: getattr(proxy.implementation, name))

@@ -277,12 +277,10 @@ class _SegmentFile:
         self.size += len(data)
 
     def end(self, end: End) -> None:
-        """Write the end, and close the file."""
         with self._file:
             self.append(self.encoder.end(end))
 
     def discard(self) -> None:
-        """Close and delete the file."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 
@@ -301,7 +299,6 @@ class _KnownObjects:
         self._objects: dict[int, dict[tuple[str, str], Any]] = {}
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Take the next entries into account."""
         for entry in entries:
             if isinstance(entry, Changed):
                 self.time = entry.time

@@ -259,7 +259,6 @@ class _Connections(web.Server):
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def open(self, accepted: socket.socket, peer: str, tls: ssl.SSLContext | None) -> None:
-        """Start the TLS handshake of an accepted connection."""
         handler = self()
         handshake = asyncio.create_task(self._shake_hands(accepted, handler, tls), name="handshake")
 

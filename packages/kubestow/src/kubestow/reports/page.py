@@ -208,7 +208,6 @@ def _cell(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """A text with the element of its role."""
     if not isinstance(text, Span):
         return text
     match text.role:

@@ -50,7 +50,6 @@ def _lines(block: Block) -> Iterator[str]:
 
 
 def _inline(text: str) -> str:
-    """A text by its role."""
     match text.role if isinstance(text, Span) else "":
         case "code":
             return code_span(text)

@@ -31,8 +31,13 @@ from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import Histogram, MetricSet
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator, TokenReviewer
-from kubestow.serving.authorization import AccessReviewer, DelegatingAuthorizer
+from kubestow.serving.delegated_auth import (
+    AccessReviewer,
+    ClientTrust,
+    DelegatingAuthenticator,
+    DelegatingAuthorizer,
+    TokenReviewer,
+)
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.trust_reloader import TrustReloader
 

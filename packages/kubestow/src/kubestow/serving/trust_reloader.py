@@ -16,7 +16,7 @@ from kubestow.files import read_file
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator
+from kubestow.serving.delegated_auth import ClientTrust, DelegatingAuthenticator
 from kubestow.serving.options import DelegatingAuthenticationOptions, RequestHeaderOptions
 
 _log = logging.getLogger(__name__)

@@ -131,7 +131,6 @@ class ConnectionPool:
         self._wake_next()
 
     def _is_stale(self, connection: ServerConnection) -> bool:
-        """Whether a connection has been idle for too long."""
         return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
 
     def retire(self) -> None:

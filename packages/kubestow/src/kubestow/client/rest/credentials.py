@@ -104,7 +104,6 @@ class Credentials:
             self._load_certificate(certificate, loaded.key_file)
 
     def _load_certificate(self, certificate: str, key: str) -> None:
-        """Load the files unless they are unchanged."""
         if self.tls is None or self._source is None:
             return
         try:

@@ -95,7 +95,6 @@ class _ClaimsOfEviction:
                 cache.catalog(ResourceClaim).put(released(claim, gone))
 
     def create_for(self, replacement: Pod) -> Pod:
-        """The replacement of the evicted pod, after the claims that are its own have been created."""
         before = {(type(claim), claim.metadata.namespace, claim.metadata.name): claim for claim in self._before}
         replacement, self._created = with_own_claims(replacement, self._pod, lambda *key: before.get(key))
         for claim in self._created:

@@ -19,8 +19,7 @@ from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.program.api_evictions import APIEvictions
-from kubestow.descheduling.program.loop_inputs import list_cluster, query_results
+from kubestow.descheduling.program.api_requests import APIEvictions, list_cluster, query_results
 from kubestow.descheduling.program.observers import (
     REPORTING_CONTROLLER,
     DeschedulerMetrics,
@@ -177,7 +176,6 @@ class DeschedulerApp:
             await self._clock.sleep(max(0.0, interval - seconds))
 
     async def _run_once(self, transport: Transport, cluster: ClusterClient) -> None:
-        """List the cluster and run one loop in a thread."""
         mode, problems = self._options.mode, Problems()
         metrics = self._policy.uses_metrics_server
         sources = await list_cluster(transport, for_scheduling=mode is not None, metrics=metrics, problems=problems)

@@ -208,11 +208,9 @@ class _Conflicts:
         self._matching: dict[object, MatchingPods] = {}
 
     def pods_with_terms(self, row: int) -> list[AssignedPod]:
-        """The pods on a node that have anti-affinity terms."""
         return self._with_terms.get(row, [])
 
     def has_any(self, pod: AssignedPod) -> bool:
-        """Whether a pod is near another that it must not be near."""
         return any(self._violates(pod, term) for term in self._terms[pod.shape])
 
     def remove(self, pod: AssignedPod) -> None:

@@ -1,15 +1,23 @@
-"""The objects of a live cluster, and the results of a policy's Prometheus queries, asked for anew before each loop.
+"""What a descheduler asks for: the objects of a cluster, the results of a policy's Prometheus queries, and evictions.
 
-A loop runs every few minutes and needs the cluster as it is then, so nothing is watched in between. Whatever Prometheus
-does, a loop runs: a query that fails has a result that says why, and the strategy that needs it evicts no pod.
+A loop runs every few minutes and needs the cluster as it is then, so nothing is watched in between: objects are listed
+and queries sent anew before each. Whatever Prometheus does, a loop runs: a query that fails has a result that says why,
+and the strategy that needs it evicts no pod.
+
+Evictions are requested from the Eviction API, whose server applies the disruption budgets. The loop is synchronous and
+runs in a thread of its own, so that the event loop keeps serving metrics and renewing the Lease. Each eviction is a
+request on the event loop that the thread waits for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import concurrent.futures
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -19,10 +27,11 @@ from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT
 from kubestow.client.rest.transport import Transport
 from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, PrometheusOptions
+from kubestow.descheduling.eviction import Eviction, Refusal, RefusedBy
 from kubestow.descheduling.interface import ExtensionPoint, Registry
 from kubestow.descheduling.snapshot import QueryResult, QuerySample
 from kubestow.engine.input.documents import Problems, SourceObject, parse_objects
-from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.errors import APIError, InputError, KubestowError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.events.resources import WATCHED
 
@@ -72,8 +81,6 @@ _TOKEN_KEY = "prometheusAuthToken"
 
 
 class _Secret(msgspec.Struct, frozen=True):
-    """A secret of the API server."""
-
     data: dict[str, str] = {}
 
 
@@ -129,3 +136,59 @@ async def _token(prometheus: PrometheusOptions, transport: Transport) -> str:
     if not token or not token.isprintable():
         raise InputError(subject, f"has no token under {_TOKEN_KEY}")
     return token
+
+
+_REQUESTED_BY = "sigs.k8s.io/descheduler"
+
+
+class LoopStopped(KubestowError):
+    """The process is ending, so no further pod is evicted."""
+
+
+class APIEvictions:
+    """An eviction backend on an API server; ``stop`` ends a loop that is running in another thread."""
+
+    def __init__(self, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._stopped = False
+        self._request: concurrent.futures.Future[bytes] | None = None
+
+    def stop(self) -> None:
+        """Have the loop end with LoopStopped at its next eviction, or the one in progress."""
+        self._stopped = True
+        if self._request is not None:
+            self._request.cancel()
+
+    def evict(self, eviction: Eviction) -> Refusal | None:
+        """Request an eviction and wait for the response. Raises LoopStopped. Not to be called on the event loop."""
+        if self._stopped:
+            raise LoopStopped("stopped")
+        metadata = eviction.pod.metadata
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
+        request = self._transport.request("POST", path, msgspec.json.encode(_body(eviction)))
+        self._request = asyncio.run_coroutine_threadsafe(request, self._loop)
+        try:
+            self._request.result()
+        except concurrent.futures.CancelledError:
+            raise LoopStopped("stopped") from None
+        except (APIError, Unreachable) as error:
+            return Refusal(RefusedBy.API_SERVER, str(error))
+        return None
+
+
+def _body(eviction: Eviction) -> dict[str, Any]:
+    """An Eviction of exactly this pod: another one of its name, created since, is not evicted."""
+    metadata = eviction.pod.metadata
+    options: dict[str, Any] = {"preconditions": {"uid": metadata.uid}}
+    if eviction.grace_period is not None:
+        options["gracePeriodSeconds"] = eviction.grace_period
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "annotations": {"reason": eviction.explanation, "requested-by": _REQUESTED_BY},
+        },
+        "deleteOptions": options,
+    }
