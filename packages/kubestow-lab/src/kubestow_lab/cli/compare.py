@@ -159,7 +159,7 @@ def _report_crossed(checked: Sequence[CheckedThreshold]) -> int:
 def _write(form: str, target: str, found: SimulationComparison, checked: Sequence[CheckedThreshold]) -> None:
     match form:
         case "table":
-            from kubestow.reports.terminal import View
+            from kubestow.reports.text import View
             from kubestow_lab.comparison.tables import comparison_blocks
 
             names = (found.baseline.name, found.candidate.name)

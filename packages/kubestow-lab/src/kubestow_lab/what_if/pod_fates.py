@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
 
 #: More pods than this are shown by owner, not one by one; more nodes than this are counted.

@@ -96,13 +96,13 @@ class DashboardSocket:
     def _listener(self, handler: DashboardHandler) -> HTTPListener:
         from aiohttp import web
 
-        from kubestow.http import aiohttp_messages, path_mux
+        from kubestow.http import aiohttp_messages, messages
         from kubestow.http.listener import HTTPListener
 
-        mux = path_mux.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
+        mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
 
         async def respond(incoming: web.BaseRequest) -> web.StreamResponse:
-            response = await path_mux.respond(aiohttp_messages.parse(incoming), mux.handle)
+            response = await messages.respond(aiohttp_messages.parse(incoming), mux.handle)
             if response.stream is None:
                 return aiohttp_messages.whole(response)
             return await aiohttp_messages.send_stream(incoming, response)

@@ -13,8 +13,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
-from kubestow.http.path_mux import Handler, PathMux, PrefixHandler
+from kubestow.http.messages import Handler, HTTPRequest, HTTPResponse, PathMux, PrefixHandler, StatusError
 from kubestow.observability.instruments import exposition
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock

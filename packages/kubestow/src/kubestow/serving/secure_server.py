@@ -25,8 +25,7 @@ from kubestow.client.rest.transport import Transport
 from kubestow.errors import InputError
 from kubestow.http import aiohttp_messages
 from kubestow.http.listener import ConnectionLimits, HTTPListener
-from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError, UserInfo
-from kubestow.http.path_mux import PathMux, respond
+from kubestow.http.messages import HTTPRequest, HTTPResponse, PathMux, StatusError, UserInfo, respond
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import Histogram, MetricSet

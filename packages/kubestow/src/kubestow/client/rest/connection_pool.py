@@ -27,6 +27,7 @@ from kubestow.client.rest.server_connection import ConnectionBroken, ServerConne
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
+_CONNECT_TIMEOUT = 30.0
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 #: As many requests as keep an API server busy. A burst of bindings opens as many connections as it may, and a TLS
 #: handshake costs the client more CPU time than several requests.
@@ -48,14 +49,13 @@ class ConnectionPool:
         tls_server_name: str | None = None,
         proxy: str | None = None,
         limit: int = _MAX_CONNECTIONS,
-        connect_timeout: float = 30.0,
         idle_timeout: float = 30.0,
     ) -> None:
         self._server = urlsplit(server)
         self._tls = (tls or ssl.create_default_context()) if self._server.scheme == "https" else None
         self._tls_server_name = tls_server_name or self._server.hostname or ""
         self._proxy = None if proxy is None else urlsplit(proxy)
-        self._limit, self._connect_timeout, self._idle_timeout = limit, connect_timeout, idle_timeout
+        self._limit, self._idle_timeout = limit, idle_timeout
         self._idle: deque[ServerConnection] = deque()
         self._in_use: set[ServerConnection] = set()
         self._streams: set[ServerConnection] = set()
@@ -158,7 +158,7 @@ class ConnectionPool:
         self._opening += 1
         generation = self._generation
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
                 if self._proxy is None:
                     connection = await _connect(self._server, self._tls, self._tls_server_name)
                 else:

@@ -26,7 +26,7 @@ from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.errors import InvalidObject
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 
 
 @dataclass(frozen=True, slots=True)

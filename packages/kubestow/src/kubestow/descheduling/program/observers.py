@@ -8,8 +8,7 @@ from functools import partial
 
 from kubestow.api.reports import EventType
 from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionOutcome
-from kubestow.http.messages import HTTPResponse
-from kubestow.http.path_mux import Handler, PathMux
+from kubestow.http.messages import Handler, HTTPResponse, PathMux
 from kubestow.log_fields import fields
 from kubestow.observability.instruments import Gauge, MetricDefinition, MetricSet, exposition
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
