@@ -226,20 +226,18 @@ class EventRecorder:
     # -- series --------------------------------------------------------------------------------------------------------
 
     async def _run_series_refresh(self) -> None:
+        """Finish idle series by writing their final count; refresh the count of those that continue."""
         while True:
             await self._clock.sleep(_REFRESH_SECONDS)
-            self._refresh_series(self._clock.now())
-
-    def _refresh_series(self, now: datetime) -> None:
-        """Finish idle series by writing their final count; refresh the count of those that continue."""
-        for series in list(self._cache.values()):
-            outdated = series.written < series.count
-            if now - series.last > _SERIES_FINISHED_AFTER:
-                self._remove_from_cache(series)
-                if outdated:
+            now = self._clock.now()
+            for series in list(self._cache.values()):
+                outdated = series.written < series.count
+                if now - series.last > _SERIES_FINISHED_AFTER:
+                    self._remove_from_cache(series)
+                    if outdated:
+                        self._enqueue(series)
+                elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
                     self._enqueue(series)
-            elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
-                self._enqueue(series)
 
 
 def _body(series: _Series, *, instance: str) -> dict[str, Any]:

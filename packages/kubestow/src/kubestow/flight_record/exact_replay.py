@@ -9,6 +9,7 @@ would differ too.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -110,7 +111,8 @@ class _Replay(Observer):
         header = segment.header
         self._segment, self._header, self._tape = segment, header, Tape(segment)
         self._began = datetime.fromisoformat(header.began)
-        self._decisions = self._attempts = self._calls_made = 0
+        #: The equal outputs so far, by kind.
+        self._counts: Counter[type[Output]] = Counter()
         self._divergence: Divergence | None = None
         self._steps = 0
         self._is_over = False
@@ -158,8 +160,16 @@ class _Replay(Observer):
         finally:
             asyncio._set_running_loop(None)
             self._loop.close()
-        counts = self._decisions, self._attempts, self._calls_made
-        return ReplayResult(self._began, seconds, *counts, self._divergence, self._tape.damage, self._segment.end)
+        return ReplayResult(
+            self._began,
+            seconds,
+            decisions=self._counts[Decided],
+            attempts=self._counts[AttemptEnded],
+            calls=self._counts[Called],
+            divergence=self._divergence,
+            damage=self._tape.damage,
+            end=self._segment.end,
+        )
 
     # -- driving the scheduler -------------------------------------------------------------------------------------
 
@@ -221,18 +231,12 @@ class _Replay(Observer):
             self._diverge("" if isinstance(recorded, Input) else _text(recorded), _text(output))
             return
         self._tape.take()
-        match output:
-            case Decided():
-                self._decisions += 1
-            case AttemptEnded():
-                self._attempts += 1
-            case Called():
-                self._calls_made += 1
+        self._counts[type(output)] += 1
 
     def _diverge(self, recorded: str, replayed: str) -> None:
         if self._divergence is None:
             elapsed = timedelta(seconds=self._tape.now - self._header.monotonic)
-            self._divergence = Divergence(self._began + elapsed, self._decisions, recorded, replayed)
+            self._divergence = Divergence(self._began + elapsed, self._counts[Decided], recorded, replayed)
 
     # -- the observer's interface ----------------------------------------------------------------------------------
 

@@ -195,19 +195,15 @@ class ServerTLS:
             assert options.certificate is not None
             assert options.key is not None
             _load(context, options.certificate, options.key)
-        by_name = [(self._names(pair), self._sni_context(pair)) for pair in options.by_name]
+        by_name = []
+        for pair in options.by_name:
+            names = tuple(map(str.lower, pair.names)) or _dns_names(pair.certificate)
+            sni_context = self._context()
+            _load(sni_context, pair.certificate, pair.key)
+            by_name.append((names, sni_context))
         if by_name:
             context.sni_callback = _sni_callback(by_name)
         return context
-
-    def _sni_context(self, pair: SNICertificate) -> ssl.SSLContext:
-        context = self._context()
-        _load(context, pair.certificate, pair.key)
-        return context
-
-    @staticmethod
-    def _names(pair: SNICertificate) -> tuple[str, ...]:
-        return tuple(name.lower() for name in pair.names) or _dns_names(pair.certificate)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -226,7 +226,13 @@ class Transport:
     def _use_current_credentials(self) -> None:
         """Have requests carry the credentials as they are now, in their headers and by their connections."""
         if self._headers_from is not self._credentials.headers:
-            self._headers = self._fixed_headers(self._credentials.headers)
+            headers = {"Host": self._authority, "User-Agent": self._user_agent}
+            headers |= {"Accept": JSON, "Accept-Encoding": "identity"}
+            pairs = [*headers.items(), *self._credentials.headers.items()]
+            for name, value in pairs:
+                if not value.isprintable():
+                    raise Unreachable(self.server, f"the header {name} contains a character that is not printable")
+            self._headers = "".join(f"{name}: {value}\r\n" for name, value in pairs) + self._pool.proxy_headers
             self._headers_from = self._credentials.headers
             self._pool.retire()
 
@@ -239,15 +245,6 @@ class Transport:
             return f"{head}\r\n".encode()
         head = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
-
-    def _fixed_headers(self, credential_headers: CIMultiDict[str]) -> str:
-        headers = {"Host": self._authority, "User-Agent": self._user_agent}
-        headers |= {"Accept": JSON, "Accept-Encoding": "identity"}
-        pairs = [*headers.items(), *credential_headers.items()]
-        for name, value in pairs:
-            if not value.isprintable():
-                raise Unreachable(self.server, f"the header {name} contains a character that is not printable")
-        return "".join(f"{name}: {value}\r\n" for name, value in pairs) + self._pool.proxy_headers
 
     async def _reload_credentials(self, rejected: Mapping[str, str]) -> bool:
         try:
