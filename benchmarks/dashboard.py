@@ -20,9 +20,9 @@ from benchmarks.harness import Row
 from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.dashboard.event_stream import EventStream
-from kubestow.dashboard.page_files import page_file
 from kubestow.observability.observability import Observability
 from kubestow.process import WallClock
+from kubestow.serving.dashboard_handler import page_file
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
 from kubestow.serving.secure_server import SecureServer

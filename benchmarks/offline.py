@@ -23,9 +23,9 @@ from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.descheduling import objects as descheduling
-from kubestow.descheduling.budgets import DryRunEvictions
+from kubestow.descheduling import snapshot as descheduling
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.eviction import DryRunEvictions
 from kubestow.descheduling.loop import Descheduler
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins as find_descheduler_plugins

@@ -28,7 +28,7 @@ def test_every_command_plugin_and_metric_is_in_the_reference(pages: Mapping[str,
     assert [name for name in COMMANDS if f"## kubestow {name}" not in pages["commands"]] == []
     assert [plugin.name for plugin in IN_TREE if f"| {plugin.name} |" not in pages["plugins"]] == []
     assert "| `scheduler_pending_pods` | gauge | `queue` | stable |" in pages["metrics"]
-    assert "| `scheduler_schedule_attempts_total` | counter | `result`, `profile` | stable |" in pages["metrics"]
+    assert "| `scheduler_schedule_attempts_total` | counter | `profile`, `result` | stable |" in pages["metrics"]
     assert [name for name in FEATURE_SPECS if f"| `{name}` |" not in pages["feature-gates"]] == []
 
 

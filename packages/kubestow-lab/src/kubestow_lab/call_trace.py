@@ -22,7 +22,7 @@ from kubestow.framework.interface import Permission, PostFilterResult, PreFilter
 from kubestow.framework.plugin_caller import PluginObserver
 from kubestow.framework.status import Code, Status, Verdict
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.observer import Call, Result
 from kubestow.scheduling.queued_pod import QueuedPod

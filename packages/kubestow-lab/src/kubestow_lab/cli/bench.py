@@ -227,7 +227,7 @@ def _list(selected: Iterable[WorkloadPlan], output: str) -> None:
 
 
 def _print(result: BenchmarkResult, output: str) -> None:
-    from kubestow.reports.terminal import View
+    from kubestow.reports.text import View
     from kubestow_lab.scheduler_perf.benchmark_result import result_blocks, write_result
 
     print_result(lambda: json.loads(write_result(result)), View([*result_blocks(result)]), output)

@@ -152,7 +152,7 @@ def _check_metrics(thresholds: Sequence[Threshold], cluster: ClusterObjects) -> 
 def _write(form: str, target: str, found: SimulationComparison, checked: Sequence[CheckedThreshold]) -> None:
     match form:
         case "table":
-            from kubestow.reports.terminal import View
+            from kubestow.reports.text import View
 
             print_result(dict, View([*found.blocks(checked)]), form, target)
         case "markdown":

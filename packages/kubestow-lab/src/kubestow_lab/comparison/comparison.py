@@ -11,7 +11,7 @@ from typing import Any
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow_lab.comparison import tables
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,

@@ -12,20 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kubestow.api.meta import convert
-from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
 from kubestow.descheduling.dry_run.loop_report import eviction_document
-from kubestow.descheduling.eviction import Eviction
+from kubestow.descheduling.eviction import DryRunEvictions, Eviction
 from kubestow.descheduling.loop import Descheduler, LoopResult
-from kubestow.descheduling.objects import (
+from kubestow.descheduling.snapshot import (
     Namespace,
     Node,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    Snapshot,
 )
-from kubestow.descheduling.snapshot import Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 from kubestow_lab.conformance.recorded_cases import DescheduleCase, Object

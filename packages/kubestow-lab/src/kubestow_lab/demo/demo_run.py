@@ -19,7 +19,7 @@ from kubestow import config
 from kubestow.api.core import Node, Pod
 from kubestow.api.meta import convert
 from kubestow.client.cluster_client import ClusterClient
-from kubestow.client.listing import list_pages
+from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import load_credentials
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError

@@ -14,7 +14,7 @@ import msgspec
 from kubestow.errors import InputError
 from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table
 from kubestow.reports.page import as_page
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow.version import VERSION
 from kubestow_lab.scheduler_perf.phase import PhaseResult
 

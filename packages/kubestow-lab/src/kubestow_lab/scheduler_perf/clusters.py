@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from kubestow.api.meta import APIObject
-from kubestow.client.listing import list_pages
+from kubestow.client.object_requests import list_pages
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import APIError, InputError

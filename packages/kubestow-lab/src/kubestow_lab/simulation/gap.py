@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 
 _SHOWN = 12
 

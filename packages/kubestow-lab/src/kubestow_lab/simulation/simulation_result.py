@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubestow.errors import InputError
 from kubestow.reports.model import Block, Paragraph, Table, amount_text
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import OutcomeState, PodOutcome, StartedPreemption, UnplacedGroup
 from kubestow_lab.simulation.simulated_cluster import SimulatedCluster
 from kubestow_lab.simulation.timeline import ClusterSample

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubestow import config
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow_lab.tuning.search_space import Candidate, SearchSpace
 
 

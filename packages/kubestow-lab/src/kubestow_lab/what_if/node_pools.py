@@ -32,7 +32,7 @@ from kubestow.engine.input.object_defaults import with_defaults
 from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError, InvalidObject, InvalidQuantity
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow.rules.requests import requests_by_spec
 
 _ZONE, _HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 from kubestow_lab.simulation.outcomes import PodOutcome
 
 #: More pods than this are shown by owner, not one by one; more nodes than this are counted.

@@ -18,7 +18,7 @@ from kubestow.engine.explanation.explain import explain
 from kubestow.engine.explanation.explanation_report import explanation_report
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
-from kubestow.reports.markup import Html, element, table
+from kubestow.reports.page import Html, element, table
 from kubestow_lab.comparison.comparison import compare
 from kubestow_lab.reports import MOST_PODS, comparison_report, pods_data, simulation_report
 from kubestow_lab.simulation.arrivals import Arrivals

@@ -236,7 +236,7 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
-    from kubestow.client.listing import list_pages
+    from kubestow.client.object_requests import list_pages
     from kubestow.plugins.registry import find_pod_group_apis
     from kubestow.scheduling.events.resources import with_custom
 

@@ -94,7 +94,7 @@ def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
     """Print the blocks of a report."""
-    from kubestow.reports.terminal import renderable
+    from kubestow.reports.text import renderable
 
     _print_table(renderable(blocks), "")
 

@@ -15,7 +15,7 @@ import platform
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -154,7 +154,7 @@ class SchedulerApp:
                 )
             )
             cluster.events.on_drop = observability.metrics.record_dropped_event
-            extenders = await stack.enter_async_context(http_extenders)
+            extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
             leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))
             environment = Environment(cluster, WallClock(), self.random, observability.observer)
             create = (
@@ -263,14 +263,14 @@ class SchedulerApp:
 
 def _http_extenders(
     settings: Sequence[config.Extender], raw_objects: RawObjectCache
-) -> AbstractAsyncContextManager[Sequence[Extender]]:
+) -> Sequence[AbstractAsyncContextManager[Extender]]:
     """Raises InputError for invalid TLS settings."""
     if not settings:
-        return nullcontext(())
+        return ()
     # Imported here because aiohttp slows the start of every scheduler, and few have extenders.
-    from kubestow.client.http_extender import HTTPExtenders
+    from kubestow.client.http_extender import HTTPExtender
 
-    return HTTPExtenders(settings, raw_objects)
+    return [HTTPExtender(extender, raw_objects) for extender in settings]
 
 
 async def _run_when_available(run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient) -> None:

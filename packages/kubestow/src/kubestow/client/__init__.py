@@ -3,8 +3,8 @@
     cluster_client    the scheduler's ClusterAPI, composed of the modules below
     reflector         list and watch of one collection into a subscriber
     watch_decoding    list pages, watch events and objects from bytes
-    listing           lists of whole collections, or of the names in them
-    object_requests   bindings, status patches, deletions and reads of pods; ResourceClaims; merge patches
+    object_requests   bindings, status patches, deletions and reads of pods; ResourceClaims; merge
+                      patches; lists of whole collections
     event_recorder    Kubernetes events, written in the background, with event series
     leader_election   the leader elector, and the Lease that candidates compete for
     http_extender     extenders over HTTP

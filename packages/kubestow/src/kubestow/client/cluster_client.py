@@ -11,15 +11,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
 from kubestow.api.meta import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
-from kubestow.client.listing import list_names
-from kubestow.client.object_requests import PodClient, ResourceClaimClient, merge_patch
+from kubestow.client.object_requests import PodClient, ResourceClaimClient, list_names, merge_patch
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
@@ -83,9 +81,7 @@ class ClusterClient(PodClient):
             self._exit_stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._exit_stack.aclose()
 
     async def _refresh_credentials(self) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -59,8 +58,6 @@ def _key(event: EventRecord) -> _Key:
 
 @dataclass(slots=True, eq=False)
 class _Series:
-    """An event and its repetitions."""
-
     event: EventRecord
     name: str
     first: datetime
@@ -108,7 +105,9 @@ class EventRecorder:
         if series is None:
             series = _Series(event, self._name(event.regarding, now), first=now, last=now)
             if self._enqueue(series):
-                self._add_to_cache(series)
+                self._cache[_key(event)] = series
+                if len(self._cache) > _CACHE_SIZE:
+                    del self._cache[next(iter(self._cache))]
             return
         series.count += 1
         series.last = now
@@ -120,9 +119,7 @@ class EventRecorder:
         self._tasks.append(asyncio.create_task(self._run_series_refresh()))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Flush the queue for up to a second, then stop the writers."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._queue.join(), _FLUSH_SECONDS)
@@ -153,11 +150,6 @@ class EventRecorder:
             return False
         series.queued = True
         return True
-
-    def _add_to_cache(self, series: _Series) -> None:
-        self._cache[_key(series.event)] = series
-        if len(self._cache) > _CACHE_SIZE:
-            del self._cache[next(iter(self._cache))]
 
     def _remove_from_cache(self, series: _Series) -> None:
         key = _key(series.event)
@@ -234,20 +226,18 @@ class EventRecorder:
     # -- series --------------------------------------------------------------------------------------------------------
 
     async def _run_series_refresh(self) -> None:
+        """Finish idle series by writing their final count; refresh the count of those that continue."""
         while True:
             await self._clock.sleep(_REFRESH_SECONDS)
-            self._refresh_series(self._clock.now())
-
-    def _refresh_series(self, now: datetime) -> None:
-        """Finish idle series by writing their final count; refresh the count of those that continue."""
-        for series in list(self._cache.values()):
-            outdated = series.written < series.count
-            if now - series.last > _SERIES_FINISHED_AFTER:
-                self._remove_from_cache(series)
-                if outdated:
+            now = self._clock.now()
+            for series in list(self._cache.values()):
+                outdated = series.written < series.count
+                if now - series.last > _SERIES_FINISHED_AFTER:
+                    self._remove_from_cache(series)
+                    if outdated:
+                        self._enqueue(series)
+                elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
                     self._enqueue(series)
-            elif outdated and series.written_at is not None and now - series.written_at > _SERIES_REFRESHED_AFTER:
-                self._enqueue(series)
 
 
 def _body(series: _Series, *, instance: str) -> dict[str, Any]:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
@@ -40,31 +38,11 @@ _DEFAULT_TIMEOUT = 5.0
 _RESPONSE_ALLOWANCE = 2**24
 
 
-class HTTPExtenders:
-    """All extenders of a configuration. ``async with`` returns them in configured order.
+class HTTPExtender:
+    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`. Use as ``async with``.
 
     Raises InputError for invalid TLS settings.
     """
-
-    def __init__(self, settings: Sequence[config.Extender], raw_objects: RawObjectCache) -> None:
-        self._extenders = [HTTPExtender(extender, raw_objects) for extender in settings]
-        self._exit_stack = AsyncExitStack()
-
-    async def __aenter__(self) -> list[HTTPExtender]:
-        async with AsyncExitStack() as stack:
-            for extender in self._extenders:
-                await stack.enter_async_context(extender)
-            self._exit_stack = stack.pop_all()
-        return self._extenders
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._exit_stack.aclose()
-
-
-class HTTPExtender:
-    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`. Use as ``async with``."""
 
     def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
         self.settings = settings
@@ -83,9 +61,7 @@ class HTTPExtender:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._session is not None
         await self._session.close()
 
@@ -113,7 +89,7 @@ class HTTPExtender:
         try:
             return [wire.name_of(node) for node in items]
         except InvalidObject as error:
-            raise self._malformed(verb, f"Nodes.items: {error}") from None
+            raise self._error(verb, f"malformed response: Nodes.items: {error}") from None
 
     async def prioritize(self, pod: PodInfo, names: Sequence[str]) -> Sequence[tuple[str, int]]:
         """The scores of the prioritize verb by node name, not yet weighted. Raises ExtenderError."""
@@ -173,28 +149,25 @@ class HTTPExtender:
     # -- HTTP ----------------------------------------------------------------------------------------------------------
 
     async def _call(self, verb: str, args: msgspec.Struct, result: type[T]) -> T:
-        response = await self._post(verb, msgspec.json.encode(args))
-        try:
-            return wire.read(result, response)
-        except InvalidObject as error:
-            raise self._malformed(verb, str(error)) from None
-
-    async def _post(self, verb: str, body: bytes) -> bytes:
-        """The body of the response. Retries once if an idle connection was closed, except for bind."""
+        """The decoded response. Retries once if an idle connection was closed, except for bind."""
+        body = msgspec.json.encode(args)
         try:
             try:
-                return await self._send(verb, body)
+                response = await self._send(verb, body)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
                 if verb == self.settings.bind_verb:
                     raise
-                return await self._send(verb, body)
+                response = await self._send(verb, body)
+            return wire.read(result, response)
+        except InvalidObject as error:
+            raise self._error(verb, f"malformed response: {error}") from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise self._error(verb, f'Post "{self._base}/{verb}": {_describe(error)}') from error
 
     async def _send(self, verb: str, body: bytes) -> bytes:
         assert self._session is not None, "the extender is used outside its async with"
         url = f"{self._base}/{verb}"
-        server_name = self.settings.tls_config.server_name if self.settings.tls_config is not None else ""
+        server_name = self.settings.tls_config.server_name if self.settings.tls_config else ""
         async with self._session.post(
             url,
             data=body,
@@ -204,20 +177,12 @@ class HTTPExtender:
         ) as response:
             if response.status != 200:
                 raise self._error(verb, f"failed {verb} with extender at URL {url}, code {response.status}")
-            return await self._read(verb, response, len(body) + _RESPONSE_ALLOWANCE)
-
-    async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > limit:
-                raise self._error(verb, f"response exceeds {limit} bytes")
-            chunks.append(chunk)
-        return b"".join(chunks)
-
-    def _malformed(self, verb: str, problem: str) -> ExtenderError:
-        return self._error(verb, f"malformed response: {problem}")
+            received, limit = bytearray(), len(body) + _RESPONSE_ALLOWANCE
+            async for chunk in response.content.iter_any():
+                received += chunk
+                if len(received) > limit:
+                    raise self._error(verb, f"response exceeds {limit} bytes")
+            return bytes(received)
 
     def _error(self, verb: str, problem: str) -> ExtenderError:
         return ExtenderError(self.settings.url_prefix, verb, problem)
@@ -238,12 +203,9 @@ def _describe(error: Exception) -> str:
             return describe_connection_error(error)
 
 
-_UNSET = config.ExtenderTLSConfig()
-
-
 def tls_context(settings: config.Extender) -> ssl.SSLContext:
     """The TLS context for connections to the extender. Raises InputError for invalid settings."""
-    tls = settings.tls_config or _UNSET
+    tls = settings.tls_config or config.ExtenderTLSConfig()
     has_authority = bool(tls.ca_data or tls.ca_file)
     if has_authority and tls.insecure:
         raise _input_error(settings, "specifying a root certificates file with the insecure flag is not allowed")

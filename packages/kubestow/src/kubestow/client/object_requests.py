@@ -1,20 +1,21 @@
-"""Requests for single objects: pods, ResourceClaims, and merge patches of objects of any resource.
+"""Requests for objects: pods, ResourceClaims, merge patches of any resource, and lists of whole collections.
 
-Each function sends one request; the caller handles conflicts and retries
-(:mod:`kubestow.scheduling.api_calls.dispatcher` for pods). Bodies are those of kube-scheduler, plus the pod's uid in
-every write, so that a write never hits another pod of the same name: the API server checks it as a precondition of a
-binding and as an immutable field in a patch.
+Each function for a single object sends one request; the caller handles conflicts and retries
+(:mod:`kubestow.scheduling.api_calls.dispatcher` for pods). Bodies are those of kube-scheduler, plus the uid in every
+write to a pod, so that a write never hits another pod of the same name: the API server checks it as a precondition of
+a binding and as an immutable field in a patch. Lists are read in pages of one resourceVersion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
 from kubestow.api.core import Pod, PodCondition, PodExtendedResourceClaimStatus
-from kubestow.api.meta import APIObject, ObjectMeta, decode
+from kubestow.api.meta import UNDECODABLE, APIObject, ObjectMeta, decode
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.rest.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.cluster.pods.shapes import PodInfo
@@ -59,12 +60,16 @@ class PodClient:
 
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE the pod with its default grace period. A pod that is deleted or has another uid is not an error."""
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
-        try:
-            await self._transport.request("DELETE", _path(pod), _encode(options))
-        except APIError as error:
-            if error.code not in (404, 409):
-                raise
+        await _delete(self._transport, _path(pod), pod.uid)
+
+
+async def _delete(transport: Transport, path: str, uid: str) -> None:
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+    try:
+        await transport.request("DELETE", path, _encode(options))
+    except APIError as error:
+        if error.code not in (404, 409):
+            raise
 
 
 def _path(pod: ObjectReference) -> str:
@@ -116,12 +121,7 @@ class ResourceClaimClient:
 
     async def delete(self, claim: ResourceClaim) -> None:
         """DELETE a claim. A claim that is deleted or has another uid is not an error."""
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": claim.metadata.uid}}
-        try:
-            await self._transport.request("DELETE", _claim_path(claim), _encode(options))
-        except APIError as error:
-            if error.code not in (404, 409):
-                raise
+        await _delete(self._transport, _claim_path(claim), claim.metadata.uid)
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         """PATCH ``status.extendedResourceClaimStatus`` of the pod."""
@@ -163,3 +163,82 @@ async def merge_patch(
 
 class _MetadataOnly(APIObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
+
+
+_PAGE_SIZE, _NAMES_PAGE_SIZE = 1000, 500
+_GONE = 410
+
+
+class _ListMeta(msgspec.Struct, rename={"next": "continue", "version": "resourceVersion"}):
+    next: str = ""
+    version: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+class _ObjectMeta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _ObjectMeta
+
+
+class _Names(msgspec.Struct):
+    items: list[_Object] | None = None
+
+
+async def list_names(transport: Transport, resource: Resource) -> dict[str, str]:
+    """The names of all objects, as ``namespace/name`` if they have a namespace, by uid.
+
+    Raises APIError, also for a continue token that has expired, and Unreachable.
+    """
+    names: dict[str, str] = {}
+    path = f"{resource.prefix}/{resource.plural}"
+    async for page, _ in _pages(transport, path, resource.field_selector, _NAMES_PAGE_SIZE):
+        try:
+            items = msgspec.json.decode(page, type=_Names).items or ()
+        except UNDECODABLE as error:
+            raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
+        for meta in (item.metadata for item in items):
+            names[meta.uid] = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return names
+
+
+async def list_pages(transport: Transport, path: str, field_selector: str = "") -> tuple[list[bytes], str]:
+    """The pages of a list as JSON, and the resourceVersion of all of them. Raises APIError and Unreachable.
+
+    If the server compacts that version away before the last page, the list is read again in one piece.
+    """
+    for limit in (_PAGE_SIZE, 0):
+        pages, version = [], ""
+        try:
+            async for page, page_version in _pages(transport, path, field_selector, limit):
+                pages.append(page)
+                version = version or page_version
+        except APIError as error:
+            if error.code != _GONE or not limit:
+                raise
+        else:
+            break
+    return pages, version
+
+
+async def _pages(transport: Transport, path: str, field_selector: str, limit: int) -> AsyncIterator[tuple[bytes, str]]:
+    token = ""
+    while True:
+        query = {"limit": limit, "continue": token, "fieldSelector": field_selector}
+        encoded = urlencode({key: value for key, value in query.items() if value})
+        page = await transport.request("GET", f"{path}?{encoded}" if encoded else path)
+        try:
+            metadata = msgspec.json.decode(page, type=_List).metadata
+        except UNDECODABLE as error:
+            raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
+        yield page, metadata.version
+        token = metadata.next
+        if not token:
+            return

@@ -95,7 +95,9 @@ class Reflector:
             except APIError as error:
                 await self._handle_api_error(error)
             except Unreachable as error:
-                await self._handle_unreachable(error)
+                if isinstance(error, _MalformedResponse):
+                    self._resource_version = ""
+                await self._failures.back_off(str(error))
 
     async def _list_or_watch(self) -> None:
         if self._resource_version:
@@ -175,9 +177,12 @@ class Reflector:
         try:
             event = WatchLine.parse(line)
             if event.type == "ERROR":
-                raise self._watch_error(APIStatus.parse(event.object).error())
+                status = msgspec.json.decode(event.object, type=APIStatus)
+                if status.code != 429:  # the server would repeat the event, so list again unless it is only busy
+                    self._resource_version = ""
+                raise status.error()
             if event.type == "BOOKMARK":
-                self._handle_bookmark(Bookmark.parse(event.object))
+                self._handle_bookmark(msgspec.json.decode(event.object, type=Bookmark))
                 return
         except UNDECODABLE as error:
             raise self._collection.malformed(f"watch event of {self._resource.plural}", error) from None
@@ -188,19 +193,15 @@ class Reflector:
         if deleted and self._raw_objects is not None:
             self._raw_objects.delete(self._resource, obj)
         if self._initial is not None:
-            self._collect(obj, deleted=deleted)
+            key = (obj.metadata.namespace, obj.metadata.name)
+            if deleted:
+                self._initial.pop(key, None)
+            else:
+                self._initial[key] = obj
             return
         self._subscriber.apply(self._resource, event.type, obj)
         self._resource_version = obj.metadata.resource_version
         self._failures.recovered()
-
-    def _collect(self, obj: Any, *, deleted: bool) -> None:
-        assert self._initial is not None
-        key = (obj.metadata.namespace, obj.metadata.name)
-        if deleted:
-            self._initial.pop(key, None)
-        else:
-            self._initial[key] = obj
 
     def _handle_bookmark(self, bookmark: Bookmark) -> None:
         resource_version = bookmark.metadata.resource_version
@@ -211,12 +212,6 @@ class Reflector:
             objects, self._initial = list(self._initial.values()), None
             self._replace(resource_version, objects)
             self._gc_pause.close()
-
-    def _watch_error(self, error: APIError) -> APIError:
-        """The server would repeat an ERROR event for this resourceVersion, so list again unless it is only busy."""
-        if error.code != 429:
-            self._resource_version = ""
-        return error
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
@@ -237,11 +232,6 @@ class Reflector:
             self._resource_version = ""
         await self._failures.back_off(str(error), at_least=error.retry_after or 0.0)
 
-    async def _handle_unreachable(self, error: Unreachable) -> None:
-        if isinstance(error, _MalformedResponse):
-            self._resource_version = ""
-        await self._failures.back_off(str(error))
-
     async def _wait_until_served(self) -> None:
         """The server does not serve the resource, so there are no such objects for now."""
         if not self._not_served:
@@ -259,7 +249,6 @@ class _Collection:
         self._transport, self._resource, self._decoder = transport, resource, decoder
 
     def path(self, query: dict[str, str]) -> str:
-        """The path of a request, with the query and the field selector."""
         if self._resource.field_selector:
             query = query | {"fieldSelector": self._resource.field_selector}
         encoded = urlencode(sorted(query.items()), quote_via=quote, safe="")
@@ -274,31 +263,24 @@ class _Collection:
         objects: list[Any] = []
         query = {"limit": str(limit)} | ({"resourceVersion": "0"} if any_version else {})
         while True:
-            page = await self._read_page(query)
-            await self._decode_items(page.items or [], objects)
+            body = await self._transport.request("GET", self.path(query))
+            try:
+                page = msgspec.json.decode(body, type=ListPage)
+            except UNDECODABLE as error:
+                raise self.malformed(f"list of {self._resource.plural}", error) from None
+            items = page.items or []
+            for start in range(0, len(items), _DECODE_BATCH):
+                decoded = map(self._decoder.decode, items[start : start + _DECODE_BATCH])
+                objects.extend(obj for obj in decoded if obj is not None)
+                await asyncio.sleep(0)
             if not page.metadata.continue_:
                 return page.metadata.resource_version, objects
             query = {"limit": str(limit), "continue": page.metadata.continue_}
 
-    async def _read_page(self, query: dict[str, str]) -> ListPage:
-        body = await self._transport.request("GET", self.path(query))
-        try:
-            return ListPage.parse(body)
-        except UNDECODABLE as error:
-            raise self.malformed(f"list of {self._resource.plural}", error) from None
-
-    async def _decode_items(self, items: list[msgspec.Raw], objects: list[Any]) -> None:
-        for start in range(0, len(items), _DECODE_BATCH):
-            decoded = map(self._decoder.decode, items[start : start + _DECODE_BATCH])
-            objects.extend(obj for obj in decoded if obj is not None)
-            await asyncio.sleep(0)
-
     def unreachable(self, problem: str) -> Unreachable:
-        """The error for a response that ended early."""
         return Unreachable(self._transport.server, problem)
 
     def malformed(self, what: str, error: Exception) -> _MalformedResponse:
-        """The error for a response that cannot be decoded."""
         return _MalformedResponse(self._transport.server, f"malformed {what}: {error}")
 
 

@@ -42,11 +42,6 @@ class ListPage(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: list[msgspec.Raw] | None = None
 
-    @classmethod
-    def parse(cls, body: bytes) -> ListPage:
-        """Raises one of UNDECODABLE."""
-        return _PAGE.decode(body)
-
 
 class _BookmarkMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -58,11 +53,6 @@ class Bookmark(msgspec.Struct):
 
     metadata: _BookmarkMeta
 
-    @classmethod
-    def parse(cls, data: msgspec.Raw) -> Bookmark:
-        """Raises one of UNDECODABLE."""
-        return _BOOKMARK.decode(data)
-
     @property
     def ends_initial_events(self) -> bool:
         """Whether the initial list of a streaming list is complete."""
@@ -71,8 +61,6 @@ class Bookmark(msgspec.Struct):
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _EVENT = msgspec.json.Decoder(WatchLine)
-_PAGE = msgspec.json.Decoder(ListPage)
-_BOOKMARK = msgspec.json.Decoder(Bookmark)
 
 
 class LineSplitter:

@@ -8,8 +8,6 @@
                      its pods, and what is free
     counterfactual_searches
                      the changes that would make a pod fit, searched for in a process of its own
-    plain_words      the scheduler's reasons in plain words
-    page_files       the files of the page, compressed
 
 Nothing here serves HTTP (see :mod:`kubestow.serving`) or changes what the scheduler does. All of it runs on the
 scheduler's event loop, so every response is a consistent view between two cycles.

@@ -95,7 +95,9 @@ class CounterfactualSearches:
     def _encoded(self, infos: Sequence[PodInfo]) -> Iterator[bytes]:
         """The input of the process: the search, then nodes, pods and other objects, each with the number of bytes."""
         cluster = self._scheduler.cluster
-        search = _Search([info.key for info in infos], self._configuration, self._gates, self._third_party_plugins())
+        plugins = {type(plugin) for profile in self._scheduler.profiles.values() for plugin in profile.plugins}
+        others = sorted(plugins - set(find_plugins().values()), key=lambda plugin: plugin.name)
+        search = _Search([info.key for info in infos], self._configuration, self._gates, others)
         objects = [obj for catalog in cluster.catalogs() for obj in catalog]
         # The objects are immutable, so these lists are the cluster as it is now, however long sending takes.
         collections = (list(cluster.nodes.objects), self._pods(infos), objects)
@@ -115,11 +117,6 @@ class CounterfactualSearches:
             elif placed_pod is not None:
                 found.append(info.on(placed_pod.node_name).pod)
         return found
-
-    def _third_party_plugins(self) -> list[type[Plugin]]:
-        known = set(find_plugins().values())
-        plugins = {type(plugin) for profile in self._scheduler.profiles.values() for plugin in profile.plugins}
-        return sorted(plugins - known, key=lambda plugin: plugin.name)
 
 
 def _framed(value: Any) -> bytes:

@@ -12,8 +12,7 @@ from kubestow.dashboard.event_stream import EventStream
 from kubestow.dashboard.queue_pages import QueuePages, QueueRows
 from kubestow.dashboard.sections import DecisionsSection, GangsSection, NodesSection, QueueSection, StreamSection
 from kubestow.observability.pod_states import PodStates
-from kubestow.observability.recent_attempts import RecentAttempts
-from kubestow.observability.recent_preemptions import RecentPreemptions
+from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.scheduler import Scheduler
 
@@ -34,8 +33,8 @@ class Dashboard:
         gates: FeatureGates,
     ) -> None:
         self._scheduler, self._attempts, self._preemptions, self._clock = scheduler, attempts, preemptions, clock
-        self._pages = QueuePages(scheduler, self._queue_rows, clock)
-        self._pods = PodDetails(scheduler, attempts, preemptions, clock)
+        self.pages = QueuePages(scheduler, self._queue_rows, clock)
+        self.pods = PodDetails(scheduler, attempts, preemptions, clock)
         self._searches = CounterfactualSearches(scheduler, configuration, gates, clock)
         self.stream = EventStream(self._sections, clock)
 
@@ -55,14 +54,6 @@ class Dashboard:
         self._preemptions.watch()
         return self.stream.events(compressed=compressed)
 
-    def queue(self, place: str, group: str, text: str, offset: int) -> dict[str, Any]:
-        """A page of the queue: pods of a place and of a group ("" for all) whose key contains a text."""
-        return self._pages.page(place, group, text, offset)
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """The details of a pod; None for an unknown one."""
-        return self._pods.of(namespace, name)
-
     async def counterfactuals(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The changes that would make a pod fit; None for an unknown one. Raises SearchFailed."""
         info = self._scheduler.pods.named(namespace, name)
@@ -73,13 +64,9 @@ class Dashboard:
 
         The first of them are counted, up to a number.
         """
-        infos = [queued.info for queued in self._pages.pods_of(group)[:_MOST_HELPED]]
+        infos = [queued.info for queued in self.pages.pods_of(group)[:_MOST_HELPED]]
         return await self._searches.search(infos, group) if infos else None
 
     def node(self, name: str) -> dict[str, Any] | None:
         """The details of a node; None for an unknown one."""
         return node_details(self._scheduler.cluster, name)
-
-    def close(self) -> None:
-        """End the streams of all viewers."""
-        self.stream.close()

@@ -19,8 +19,7 @@ from kubestow.framework.evaluation.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.observability.pod_states import PodStates
-from kubestow.observability.recent_attempts import AttemptRecord, RecentAttempts
-from kubestow.observability.recent_preemptions import Candidate, RecentPreemptions
+from kubestow.observability.recent_attempts import AttemptRecord, Candidate, RecentAttempts, RecentPreemptions
 from kubestow.plugins.default_preemption.candidates import CandidateRanking
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
 from kubestow.rules.requests import PODS
@@ -81,10 +80,8 @@ class PodDetails:
         if queued is None:
             return {}
         events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
-        retry, epoch = (
-            self._scheduler.queue.moves.retry_time(queued),
-            self._clock.now().timestamp() - self._clock.monotonic(),
-        )
+        retry = self._scheduler.queue.moves.retry_time(queued)
+        epoch = self._clock.now().timestamp() - self._clock.monotonic()
         return {
             "queue": {
                 "place": queued.place.value,
@@ -98,7 +95,6 @@ class PodDetails:
     # -- all nodes -----------------------------------------------------------------------------------------------------
 
     def _evaluated(self, info: PodInfo, profile: Profile) -> dict[str, Any]:
-        """The evaluation of all nodes, and preemption candidates if none is feasible."""
         cluster = self._scheduler.cluster
         if not len(cluster.nodes):
             return {}

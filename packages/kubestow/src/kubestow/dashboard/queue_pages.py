@@ -184,7 +184,6 @@ class QueuePages:
         return [queued for _, queued in self._group(group)]
 
     def _refresh(self) -> None:
-        """Make the order again if it is too old."""
         began = self._clock.monotonic()
         if began >= self._listed_until:
             self._rows, self._by_group = self._create_rows(), None
@@ -195,17 +194,14 @@ class QueuePages:
     def _group(self, group: str) -> list[tuple[str, QueuedPod]]:
         if self._by_group is None:
             began = self._clock.monotonic()
-            self._by_group = self._grouped()
+            by_reason: dict[Reason, list[tuple[str, QueuedPod]]] = {}
+            for entries in self._listed.values():
+                for key, pod in entries:
+                    if isinstance(pod, QueuedPod) and pod.place is not Place.ACTIVE:
+                        by_reason.setdefault(self._rows.reason(pod), []).append((key, pod))
+            self._by_group = {reason.id: entries for reason, entries in by_reason.items()}
             self._listed_until += _ORDER_FACTOR * (self._clock.monotonic() - began)
         return self._by_group.get(group, [])
-
-    def _grouped(self) -> dict[str, list[tuple[str, QueuedPod]]]:
-        by_reason: dict[Reason, list[tuple[str, QueuedPod]]] = {}
-        for entries in self._listed.values():
-            for key, pod in entries:
-                if isinstance(pod, QueuedPod) and pod.place is not Place.ACTIVE:
-                    by_reason.setdefault(self._rows.reason(pod), []).append((key, pod))
-        return {reason.id: entries for reason, entries in by_reason.items()}
 
     def _list(self) -> dict[str, list[_Listed]]:
         by_place: dict[str, list[QueuedPod]] = {}

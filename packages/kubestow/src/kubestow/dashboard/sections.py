@@ -147,18 +147,18 @@ def _describe(names: Sequence[str], objects: Sequence[Node]) -> dict[str, Any]:
         for key, value in node.metadata.labels.items():
             values_by_key.setdefault(key, {}).setdefault(value, []).append(row)
         codes.append(taints.setdefault(tuple(node.spec.taints), len(taints)))
-    keys = [key for key, rows in values_by_key.items() if _groups_nodes(key, rows, len(objects))]
+    # Nodes are grouped by labels with few enough values: a name of its own for each node is no group.
+    keys = [
+        key
+        for key, rows in values_by_key.items()
+        if len(rows) <= _MOST_VALUES and (len(rows) < len(objects) or _usualness(key) < len(_USUAL))
+    ]
     keys.sort(key=lambda key: (_usualness(key), key))
     return {
         "names": list(names),
         "labels": {key: _coded(values_by_key[key], len(objects)) for key in keys[:_MOST_KEYS]},
         "taints": {"values": [[_taint(taint) for taint in each] for each in taints], "codes": codes},
     }
-
-
-def _groups_nodes(key: str, rows: dict[str, list[int]], nodes: int) -> bool:
-    """Whether a label has few enough values to group nodes by: a name of its own for each node is no group."""
-    return len(rows) <= _MOST_VALUES and (len(rows) < nodes or _usualness(key) < len(_USUAL))
 
 
 def _usualness(key: str) -> int:

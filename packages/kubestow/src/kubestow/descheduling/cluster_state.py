@@ -18,7 +18,7 @@ from kubestow.api.selectors import EVERYTHING, Selector
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodFields, Shape, Shapes
-from kubestow.descheduling.objects import (
+from kubestow.descheduling.snapshot import (
     ContainerStatus,
     Node,
     NodeMetrics,
@@ -28,11 +28,9 @@ from kubestow.descheduling.objects import (
     PodMetrics,
     PodSpec,
     PodStatus,
+    Snapshot,
 )
-from kubestow.descheduling.snapshot import Snapshot
 from kubestow.rules.pods import is_terminal
-
-"""The phases of pods that use no resources any more."""
 
 #: The creation time of a pod that has none: before that of any other.
 _BEFORE_ALL = datetime(1, 1, 1, tzinfo=UTC)
@@ -42,46 +40,23 @@ class AssignedPod(PodFields):
     """A pod that is assigned to a node. Compared by identity.
 
     ``shape`` is what it shares with its copies, ``row`` the number of its node in the arrays of the cluster.
-    ``finished`` is set if it has succeeded or failed, and uses no resources any more.
+    ``finished`` is set if it has succeeded or failed, and uses no resources any more. ``spec``, ``status`` and those
+    that follow are fields of the pod; ``owners`` are its ownerReferences.
     """
 
-    __slots__ = ("finished", "pod", "row", "shape")
+    __slots__ = ("annotations", "finished", "node_name", "owners", "pod", "priority", "row", "shape", "spec", "status")
 
     pod: Pod
+    spec: PodSpec
+    status: PodStatus
 
     def __init__(self, pod: Pod, shape: Shape, row: int) -> None:
         self.pod, self.shape, self.row = pod, shape, row
+        self.spec, self.status = pod.spec, pod.status
+        self.annotations: dict[str, str] = pod.metadata.annotations
+        self.owners: Sequence[OwnerReference] = pod.metadata.owner_references
+        self.node_name, self.priority = pod.spec.node_name, pod.spec.priority
         self.finished = is_terminal(pod.status.phase)
-
-    @property
-    def spec(self) -> PodSpec:
-        """The pod's spec."""
-        return self.pod.spec
-
-    @property
-    def status(self) -> PodStatus:
-        """The pod's status."""
-        return self.pod.status
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """``metadata.annotations``."""
-        return self.pod.metadata.annotations
-
-    @property
-    def owners(self) -> Sequence[OwnerReference]:
-        """``metadata.ownerReferences``."""
-        return self.pod.metadata.owner_references
-
-    @property
-    def node_name(self) -> str:
-        """``spec.nodeName``."""
-        return self.pod.spec.node_name
-
-    @property
-    def priority(self) -> int | None:
-        """``spec.priority``."""
-        return self.pod.spec.priority
 
     @property
     def terminating(self) -> bool:
@@ -154,10 +129,8 @@ class ClusterState:
             counts = np.bincount([pod.row for pod in unfinished], minlength=len(self.nodes))
             self.pod_count += counts
             for resource, amount in shape.requests.items():
-                self._column(resource)[:] += counts * amount
-
-    def _column(self, resource: str) -> NDArray[np.int64]:
-        return self._requested.setdefault(resource, np.zeros(len(self.nodes), np.int64))
+                requested = self._requested.setdefault(resource, np.zeros(len(self.nodes), np.int64))
+                requested += counts * amount
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 

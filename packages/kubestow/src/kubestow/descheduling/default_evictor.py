@@ -113,30 +113,6 @@ def protections(args: DefaultEvictorArgs) -> frozenset[str]:
     return frozenset(name for name, applies in switches.items() if applies)
 
 
-def problems(args: DefaultEvictorArgs) -> Iterator[ArgumentProblem]:
-    """The mistakes in the arguments."""
-    threshold = args.priority_threshold
-    if threshold is not None and threshold.value is not None and threshold.name:
-        yield ArgumentProblem(
-            "priorityThreshold", "priority threshold misconfigured, only one of priorityThreshold fields can be set"
-        )
-    if args.no_eviction_policy not in ("", PREFERRED, MANDATORY):
-        yield ArgumentProblem("noEvictionPolicy", f'noEvictionPolicy accepts only ["{PREFERRED}" "{MANDATORY}"] values')
-    if args.min_replicas < 0:
-        yield ArgumentProblem("minReplicas", f"must be 0 or more, got {args.min_replicas}")
-    if args.min_pod_age is not None and args.min_pod_age < Duration():
-        yield ArgumentProblem("minPodAge", f"must be 0 or more, got {args.min_pod_age}")
-    if args.node_selector:
-        try:
-            parse_selector(args.node_selector)
-        except InvalidSelector as error:
-            yield ArgumentProblem("nodeSelector", str(error))
-    yield from selector_problems("labelSelector", args.label_selector)
-    yield from selector_problems("namespaceLabelSelector", args.namespace_label_selector)
-    if args.pod_protections.names_any:
-        yield from _protection_problems(args)
-
-
 def _protection_problems(args: DefaultEvictorArgs) -> Iterator[ArgumentProblem]:
     given = args.pod_protections
     switches = (
@@ -192,8 +168,29 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
     Args = DefaultEvictorArgs
 
     @classmethod
-    def validate(cls, args: DefaultEvictorArgs) -> Iterable[ArgumentProblem]:
-        return problems(args)
+    def validate(cls, args: DefaultEvictorArgs) -> Iterator[ArgumentProblem]:
+        threshold = args.priority_threshold
+        if threshold is not None and threshold.value is not None and threshold.name:
+            yield ArgumentProblem(
+                "priorityThreshold", "priority threshold misconfigured, only one of priorityThreshold fields can be set"
+            )
+        if args.no_eviction_policy not in ("", PREFERRED, MANDATORY):
+            yield ArgumentProblem(
+                "noEvictionPolicy", f'noEvictionPolicy accepts only ["{PREFERRED}" "{MANDATORY}"] values'
+            )
+        if args.min_replicas < 0:
+            yield ArgumentProblem("minReplicas", f"must be 0 or more, got {args.min_replicas}")
+        if args.min_pod_age is not None and args.min_pod_age < Duration():
+            yield ArgumentProblem("minPodAge", f"must be 0 or more, got {args.min_pod_age}")
+        if args.node_selector:
+            try:
+                parse_selector(args.node_selector)
+            except InvalidSelector as error:
+                yield ArgumentProblem("nodeSelector", str(error))
+        yield from selector_problems("labelSelector", args.label_selector)
+        yield from selector_problems("namespaceLabelSelector", args.namespace_label_selector)
+        if args.pod_protections.names_any:
+            yield from _protection_problems(args)
 
     def __init__(self, args: DefaultEvictorArgs) -> None:
         """The threshold in ``args`` has a value.
@@ -210,7 +207,8 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
         self.loop_ended()
 
     def loop_ended(self) -> None:
-        self._node_fit: _FittingNodes | None = None
+        #: Node fit, and the ready nodes that the evictor selects.
+        self._node_fit: tuple[NodeFit, Mask] | None = None
         self._budgets: BudgetIndex | None = None
         #: What the protections say about the pods of a shape.
         self._accepted: dict[Shape, bool] = {}
@@ -228,15 +226,10 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
                 return False
         if pod.terminating:
             return False
-        if not self._accepts(pod.shape):
-            return False
-        return all(rule(pod, cluster) for rule in self._pod_rules)
-
-    def _accepts(self, shape: Shape) -> bool:
-        accepted = self._accepted.get(shape)
+        accepted = self._accepted.get(pod.shape)
         if accepted is None:
-            accepted = self._accepted[shape] = all(rule(shape) for rule in self._shape_rules)
-        return accepted
+            accepted = self._accepted[pod.shape] = all(rule(pod.shape) for rule in self._shape_rules)
+        return accepted and all(rule(pod, cluster) for rule in self._pod_rules)
 
     def _rules_of_shapes(self, args: DefaultEvictorArgs) -> Iterable[_ShapeRule]:
         protections = self._protections
@@ -268,7 +261,7 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
             yield lambda pod, cluster: len(pod.owners) != 1 or cluster.owned_by(pod.owners[0].uid) >= least
         if args.min_pod_age is not None:
             age = timedelta(seconds=args.min_pod_age.seconds)
-            yield lambda pod, cluster: _started_before(pod, cluster, age)
+            yield lambda pod, cluster: (started := pod.status.start_time) is not None and cluster.now - started >= age
 
     def _budgets_of(self, cluster: ClusterState) -> BudgetIndex:
         if self._budgets is None:
@@ -278,37 +271,25 @@ class DefaultEvictor(FilterPlugin, PreEvictionFilterPlugin):
     # -- PreEvictionFilter ---------------------------------------------------------------------------------------
 
     def pre_eviction_filter(self, pod: AssignedPod, cluster: ClusterState) -> bool:
-        if self.args.node_fit and not self._fits_elsewhere(pod, cluster):
-            return False
+        if self.args.node_fit:
+            if self._node_fit is None:
+                candidates = np.zeros(len(cluster.nodes), np.bool_)
+                candidates[cluster.ready_rows(self._nodes)] = True
+                self._node_fit = NodeFit(cluster), candidates
+            fit, candidates = self._node_fit
+            if not fit.fits_other(pod, candidates):
+                return False
         if self._namespaces is None or self._namespaces.is_empty:
             return True
         labels = cluster.namespaces.get(pod.namespace)
         return labels is not None and self._namespaces.matches(labels)
 
-    def _fits_elsewhere(self, pod: AssignedPod, cluster: ClusterState) -> bool:
-        if self._node_fit is None:
-            self._node_fit = _FittingNodes(cluster, self._nodes)
-        return self._node_fit.has_other(pod)
-
-
-class _FittingNodes:
-    """Node fit among the ready nodes that the evictor selects."""
-
-    def __init__(self, cluster: ClusterState, selector: Selector) -> None:
-        self._fit = NodeFit(cluster)
-        self._candidates: Mask = np.zeros(len(cluster.nodes), np.bool_)
-        self._candidates[cluster.ready_rows(selector)] = True
-
-    def has_other(self, pod: AssignedPod) -> bool:
-        return self._fit.fits_other(pod, self._candidates)
-
 
 def _has_evictable_owner(pod: AssignedPod, *, bare: bool, daemon_set: bool) -> bool:
     """Whether a pod has owners and may be evicted for what they are; with ``bare`` failed pods need none."""
-    owners = pod.pod.metadata.owner_references
-    if not owners:
+    if not pod.owners:
         return bare and pod.status.phase == "Failed"
-    return daemon_set or "DaemonSet" not in [owner.kind for owner in owners]
+    return daemon_set or "DaemonSet" not in [owner.kind for owner in pod.owners]
 
 
 def _is_local(volume: object) -> bool:
@@ -329,8 +310,3 @@ def _uses_none_of(classes: frozenset[str], pod: AssignedPod, cluster: ClusterSta
         if claim is None or not claim.spec.storage_class_name or claim.spec.storage_class_name in classes:
             return False
     return True
-
-
-def _started_before(pod: AssignedPod, cluster: ClusterState, age: timedelta) -> bool:
-    started = pod.status.start_time
-    return started is not None and cluster.now - started >= age

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -19,33 +18,13 @@ from kubestow.descheduling.default_evictor import (
     DefaultEvictorArgs,
     PriorityThreshold,
 )
-from kubestow.descheduling.interface import (
-    BalancePlugin,
-    DeschedulePlugin,
-    DeschedulingPlugin,
-    FilterPlugin,
-    PreEvictionFilterPlugin,
-    PreSortPlugin,
-    Registry,
-    SortPlugin,
-)
-from kubestow.descheduling.objects import PriorityClass
+from kubestow.descheduling.interface import BASES, ExtensionPoint, Registry
+from kubestow.descheduling.snapshot import PriorityClass
 from kubestow.errors import InvalidSelector
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class ExtensionPoint(StrEnum):
-    """The extension points; the values are the field names of ``plugins``."""
-
-    PRE_SORT = "presort"
-    SORT = "sort"
-    DESCHEDULE = "deschedule"
-    BALANCE = "balance"
-    FILTER = "filter"
-    PRE_EVICTION_FILTER = "preevictionfilter"
 
 
 class PluginSet(msgspec.Struct, frozen=True):
@@ -144,27 +123,6 @@ class DeschedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
         return collects or any(provider.source == "KubernetesMetrics" for provider in self.metrics_providers)
 
 
-BASES: Mapping[ExtensionPoint, type[DeschedulingPlugin]] = {
-    ExtensionPoint.PRE_SORT: PreSortPlugin,
-    ExtensionPoint.SORT: SortPlugin,
-    ExtensionPoint.DESCHEDULE: DeschedulePlugin,
-    ExtensionPoint.BALANCE: BalancePlugin,
-    ExtensionPoint.FILTER: FilterPlugin,
-    ExtensionPoint.PRE_EVICTION_FILTER: PreEvictionFilterPlugin,
-}
-"""The base class of the plugins of each extension point."""
-
-#: The extension points in which the descheduler checks the enabled plugins, with their names in its messages.
-_CHECKED = (
-    (ExtensionPoint.DESCHEDULE, "deschedule"),
-    (ExtensionPoint.BALANCE, "balance"),
-    (ExtensionPoint.FILTER, "filter"),
-    (ExtensionPoint.PRE_EVICTION_FILTER, "preEvictionFilter"),
-    (ExtensionPoint.PRE_SORT, "presort"),
-    (ExtensionPoint.SORT, "sort"),
-)
-
-
 _KUBERNETES_METRICS, _PROMETHEUS = "KubernetesMetrics", "Prometheus"
 
 
@@ -180,12 +138,11 @@ def load_policy(
         document = parse_document(source)
     except DocumentError as failure:
         raise configuration_error(subject, [failure.error]) from None
-    stages = _Stages(document, registry)
-    policy = stages.decode()
-    for errors in (stages.errors, _argument_errors, _profile_errors):
-        found = errors if isinstance(errors, list) else list(errors(policy, registry))
-        if found:
-            raise configuration_error(subject, map(document.located, found))
+    policy, errors = _decode(document, registry)
+    for validate in (_argument_errors, _profile_errors):
+        errors = errors or list(validate(policy, registry))
+    if errors:
+        raise configuration_error(subject, map(document.located, errors))
     return policy
 
 
@@ -228,48 +185,40 @@ def with_priority_thresholds(
     return structs.replace(policy, profiles=tuple(profiles))
 
 
-class _Stages:
-    """The stages up to decoded arguments; ``errors`` are those of the first one that finds any."""
+def _decode(document: Document, registry: Registry) -> tuple[DeschedulerPolicy, list[FieldError]]:
+    """The policy as far as it can be decoded, and the mistakes of the first stage that finds any."""
+    data = document.data
+    if not isinstance(data, Mapping):
+        return DeschedulerPolicy(), [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
+    if errors := list(_type_errors(data)):
+        return DeschedulerPolicy(), errors
+    decoder = Decoder()
 
-    def __init__(self, document: Document, registry: Registry) -> None:
-        self._document, self._registry = document, registry
-        self.errors: list[FieldError] = []
+    def typed(config: PluginConfig, path: str) -> PluginConfig:
+        plugin = registry.get(config.name)
+        return (
+            config
+            if plugin is None
+            else structs.replace(config, args=decoder.decode(plugin.Args, _untyped(config.args), path))
+        )
 
-    def decode(self) -> DeschedulerPolicy:
-        """The policy, as far as it can be decoded."""
-        data = self._document.data
-        if not isinstance(data, Mapping):
-            self.errors = [FieldError("", f"expected a {KIND}, an object with apiVersion and kind")]
-            return DeschedulerPolicy()
-        self.errors = list(_type_errors(data))
-        if self.errors:
-            return DeschedulerPolicy()
-        decoder = Decoder()
-        body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
-        policy = decoder.decode(DeschedulerPolicy, body)
-        profiles = (self._decoded(profile, index, decoder) for index, profile in enumerate(policy.profiles))
-        policy = structs.replace(policy, profiles=tuple(profiles))
-        self.errors = [*decoder.type_errors, *self._document.duplicates, *decoder.strict_errors]
-        return policy
-
-    def _decoded(self, profile: DeschedulerProfile, index: int, decoder: Decoder) -> DeschedulerProfile:
+    policy = decoder.decode(DeschedulerPolicy, _untyped(data))
+    profiles = []
+    for index, profile in enumerate(policy.profiles):
         path = f"profiles[{index}].pluginConfig"
-        configs = [
-            self._typed(config, f"{path}[{number}].args", decoder)
-            for number, config in enumerate(profile.plugin_config)
-        ]
+        configs = [typed(config, f"{path}[{number}].args") for number, config in enumerate(profile.plugin_config)]
         if all(config.name != DefaultEvictor.name for config in configs):
             configs.append(PluginConfig(DefaultEvictor.name, DefaultEvictorArgs()))
-        return _with_default_evictor(structs.replace(profile, plugin_config=tuple(configs)))
+        profiles.append(_with_default_evictor(structs.replace(profile, plugin_config=tuple(configs))))
+    policy = structs.replace(policy, profiles=tuple(profiles))
+    return policy, [*decoder.type_errors, *document.duplicates, *decoder.strict_errors]
 
-    def _typed(self, config: PluginConfig, path: str, decoder: Decoder) -> PluginConfig:
-        plugin = self._registry.get(config.name)
-        if plugin is None:
-            return config
-        args = config.args
-        if isinstance(args, Mapping):
-            args = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
-        return structs.replace(config, args=decoder.decode(plugin.Args, args, path))
+
+def _untyped(data: Any) -> Any:
+    """An object without its apiVersion and kind."""
+    if not isinstance(data, Mapping):
+        return data
+    return {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
 
 
 def _type_errors(data: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -360,13 +309,20 @@ def _prometheus_errors(prometheus: PrometheusOptions | None, path: str) -> Itera
 
 def _profile_errors(policy: DeschedulerPolicy, registry: Registry) -> Iterator[FieldError]:
     for index, profile in enumerate(policy.profiles):
-        errors = list(_extension_point_errors(profile, f"profiles[{index}].plugins", registry))
-        yield from errors or _missing_arguments(profile, f"profiles[{index}].plugins")
+        path = f"profiles[{index}].plugins"
+        if errors := list(_extension_point_errors(profile, path, registry)):
+            yield from errors
+            continue
+        configured = {config.name for config in profile.plugin_config}
+        for point in BASES:
+            for number, name in enumerate(profile.plugins.enabled(point)):
+                if name not in configured:
+                    text = f'unable to find "{name}" plugin config'
+                    yield FieldError(f"{path}.{point.value}.enabled[{number}]", text)
 
 
 def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Registry) -> Iterator[FieldError]:
-    for point, label in _CHECKED:
-        base = BASES[point]
+    for point, base in BASES.items():
         unknown = [
             name
             for name in dict.fromkeys(profile.plugins.enabled(point))
@@ -374,13 +330,6 @@ def _extension_point_errors(profile: DeschedulerProfile, path: str, registry: Re
         ]
         if unknown:
             names = " ".join(sorted(unknown))
+            label = "preEvictionFilter" if point is ExtensionPoint.PRE_EVICTION_FILTER else point.value
             text = f'profile "{profile.name}" configures {label} extension point of non-existing plugins: {names}'
             yield FieldError(f"{path}.{point.value}.enabled", text)
-
-
-def _missing_arguments(profile: DeschedulerProfile, path: str) -> Iterator[FieldError]:
-    configured = {config.name for config in profile.plugin_config}
-    for point, _ in _CHECKED:
-        for number, name in enumerate(profile.plugins.enabled(point)):
-            if name not in configured:
-                yield FieldError(f"{path}.{point.value}.enabled[{number}]", f'unable to find "{name}" plugin config')

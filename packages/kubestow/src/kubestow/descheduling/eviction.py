@@ -9,14 +9,16 @@ BestEffort goes before Burstable and Guaranteed; at last go those that prefer no
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Protocol
 
 from kubestow.api.core import Container
 from kubestow.api.formats import quantity
-from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
+from kubestow.descheduling.snapshot import PodDisruptionBudget
+from kubestow.rules.disruption import SEVERAL_BUDGETS, VIOLATION, BudgetIndex, denial, is_disruption, is_exempt
 from kubestow.rules.requests import CPU, MEMORY
 
 
@@ -124,7 +126,7 @@ class LoopEvictions:
     cluster: ClusterState
     backend: EvictionBackend
     limits: EvictionLimits = EvictionLimits()
-    observer: EvictionObserver = field(default_factory=EvictionObserver)
+    observers: Sequence[EvictionObserver] = ()
     evicted: list[Eviction] = field(default_factory=list)
     refused: list[Eviction] = field(default_factory=list)
     _per_node: Counter[str] = field(default_factory=Counter)
@@ -135,30 +137,29 @@ class LoopEvictions:
         pod = eviction.pod
         if not self.cluster.contains(pod):
             return EvictionOutcome.REFUSED  # evicted earlier in this loop
-        for outcome, count, most in self._limits_of(pod):
+        for outcome, count, most in (
+            (EvictionOutcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
+            (EvictionOutcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
+            (EvictionOutcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
+        ):
             if most is not None and count >= most:
-                self.observer.limited(eviction, outcome, most)
+                for observer in self.observers:
+                    observer.limited(eviction, outcome, most)
                 return outcome
         refusal = self.backend.evict(eviction)
         if refusal is not None:
             refused = replace(eviction, refusal=refusal)
             self.refused.append(refused)
-            self.observer.refused(refused)
+            for observer in self.observers:
+                observer.refused(refused)
             return EvictionOutcome.REFUSED
         self.evicted.append(eviction)
         self._per_node[pod.node_name] += 1
         self._per_namespace[pod.namespace] += 1
         self.cluster.remove(pod)
-        self.observer.evicted(eviction)
+        for observer in self.observers:
+            observer.evicted(eviction)
         return EvictionOutcome.EVICTED
-
-    def _limits_of(self, pod: AssignedPod) -> tuple[tuple[EvictionOutcome, int, int | None], ...]:
-        """The limits that apply to a pod in the order in which they are checked, each with the evictions so far."""
-        return (
-            (EvictionOutcome.TOTAL_LIMIT, len(self.evicted), self.limits.total),
-            (EvictionOutcome.NODE_LIMIT, self._per_node[pod.node_name], self.limits.node),
-            (EvictionOutcome.NAMESPACE_LIMIT, self._per_namespace[pod.namespace], self.limits.namespace),
-        )
 
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -178,11 +179,9 @@ def eviction_order(pod: AssignedPod) -> tuple[bool, int, int, bool]:
 
 def quality_of_service(pod: AssignedPod) -> str:
     """``status.qosClass``, computed from the spec if it is not set."""
-    return pod.status.qos_class or _by_spec(pod.shape)
-
-
-def _by_spec(shape: Shape) -> str:
-    containers = (*shape.spec.containers, *shape.spec.init_containers)
+    if pod.status.qos_class:
+        return pod.status.qos_class
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
     requests, limits = _sums(containers, "requests"), _sums(containers, "limits")
     if not requests and not limits:
         return _BEST_EFFORT
@@ -203,3 +202,28 @@ def _sums(containers: tuple[Container, ...], kind: str) -> dict[str, int]:
 
 def _positive(amounts: dict[str, quantity.Quantity], name: str) -> int:
     return max(0, quantity.nanos(amounts[name])) if name in amounts else 0
+
+
+class DryRunEvictions:
+    """An eviction backend that evicts nothing, and refuses what the API server would refuse."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._budgets = BudgetIndex(budgets)
+        self._used: dict[tuple[str, str], int] = {}
+
+    def evict(self, eviction: Eviction) -> Refusal | None:
+        """Use up a disruption of the pod's budget; the refusal if there is none left."""
+        pod = eviction.pod
+        if not is_disruption(pod.status.phase, is_terminating=pod.terminating):
+            return None
+        budgets = self._budgets.limiting(pod.namespace, pod.labels)
+        if len(budgets) > 1:
+            return Refusal(RefusedBy.API_SERVER, f"Internal error occurred: {SEVERAL_BUDGETS}")
+        if not budgets or is_exempt(pod.status, budgets[0]):
+            return None
+        metadata = budgets[0].metadata
+        used = self._used.get((metadata.namespace, metadata.name), 0)
+        if denial(budgets[0], used=used) is not None:
+            return Refusal(RefusedBy.API_SERVER, VIOLATION)
+        self._used[metadata.namespace, metadata.name] = used + 1
+        return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -134,6 +135,27 @@ class SortPlugin(DeschedulingPlugin, ABC):
     def sort_key(self, pod: AssignedPod, cluster: ClusterState) -> Any:
         """The key by which a pod is sorted; the pods with the smallest keys are evicted first."""
 
+
+class ExtensionPoint(StrEnum):
+    """The extension points; the values are the field names of ``plugins`` in a policy."""
+
+    DESCHEDULE = "deschedule"
+    BALANCE = "balance"
+    FILTER = "filter"
+    PRE_EVICTION_FILTER = "preevictionfilter"
+    PRE_SORT = "presort"
+    SORT = "sort"
+
+
+BASES: Mapping[ExtensionPoint, type[DeschedulingPlugin]] = {
+    ExtensionPoint.DESCHEDULE: DeschedulePlugin,
+    ExtensionPoint.BALANCE: BalancePlugin,
+    ExtensionPoint.FILTER: FilterPlugin,
+    ExtensionPoint.PRE_EVICTION_FILTER: PreEvictionFilterPlugin,
+    ExtensionPoint.PRE_SORT: PreSortPlugin,
+    ExtensionPoint.SORT: SortPlugin,
+}
+"""The base class of the plugins of each extension point, in the order in which the descheduler checks them."""
 
 Registry = Mapping[str, type[DeschedulingPlugin]]
 """Plugin classes by name."""

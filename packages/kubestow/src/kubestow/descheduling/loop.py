@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any, TypeVar
 
 from kubestow import gc_tuning
 from kubestow.api.selector_text import parse_selector
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, DeschedulerProfile, ExtensionPoint
+from kubestow.descheduling.descheduler_policy import DeschedulerPolicy, DeschedulerProfile
 from kubestow.descheduling.eviction import (
     Eviction,
     EvictionBackend,
@@ -28,6 +27,7 @@ from kubestow.descheduling.interface import (
     DeschedulePlugin,
     DeschedulingPlugin,
     Evictor,
+    ExtensionPoint,
     FilterPlugin,
     PreEvictionFilterPlugin,
     PreSortPlugin,
@@ -89,14 +89,6 @@ class ProfileEvictor:
     evictions: LoopEvictions
     grace_period: int | None = None
 
-    @cached_property
-    def _filters(self) -> Sequence[Callable[[AssignedPod, ClusterState], bool]]:
-        return [plugin.filter for plugin in self.profile.filters]
-
-    @cached_property
-    def _pre_eviction_filters(self) -> Sequence[Callable[[AssignedPod, ClusterState], bool]]:
-        return [plugin.pre_eviction_filter for plugin in self.profile.pre_eviction_filters]
-
     def may_evict(self, pod: AssignedPod) -> bool:
         """Whether all filters let a pod pass."""
         return self.filter(pod) and self.pre_eviction_filter(pod)
@@ -104,13 +96,12 @@ class ProfileEvictor:
     def filter(self, pod: AssignedPod) -> bool:
         """Whether the Filter plugins let a pod pass."""
         cluster = self.cluster
-        first, *others = self._filters  # DefaultEvictor alone, most of the time
-        return first(pod, cluster) and (not others or all(accepts(pod, cluster) for accepts in others))
+        first, *others = self.profile.filters  # DefaultEvictor alone, most of the time
+        return first.filter(pod, cluster) and (not others or all(plugin.filter(pod, cluster) for plugin in others))
 
     def pre_eviction_filter(self, pod: AssignedPod) -> bool:
         """Whether the PreEvictionFilter plugins let a pod pass."""
-        cluster = self.cluster
-        return all(accepts(pod, cluster) for accepts in self._pre_eviction_filters)
+        return all(plugin.pre_eviction_filter(pod, self.cluster) for plugin in self.profile.pre_eviction_filters)
 
     def in_order(
         self, pods: Sequence[AssignedPod], key: Callable[[AssignedPod], Any] | None = None
@@ -169,7 +160,7 @@ class Descheduler:
         *,
         now: datetime,
         backend: EvictionBackend,
-        observer: EvictionObserver | None = None,
+        observers: Sequence[EvictionObserver] = (),
     ) -> LoopResult:
         """Run one loop on a snapshot of the cluster. Raises InvalidQuantity for an invalid amount of a resource.
 
@@ -178,29 +169,31 @@ class Descheduler:
         """
         with gc_tuning.paused():
             try:
-                return self._run(snapshot, now, backend, observer or EvictionObserver())
+                return self._run(snapshot, now, backend, observers)
             finally:
                 for profile in self._profiles:
                     profile.loop_ended()
 
     def _run(
-        self, snapshot: Snapshot, now: datetime, backend: EvictionBackend, observer: EvictionObserver
+        self, snapshot: Snapshot, now: datetime, backend: EvictionBackend, observers: Sequence[EvictionObserver]
     ) -> LoopResult:
         cluster = ClusterState(snapshot, now=now, node_selector=self._node_selector)
         if len(cluster.ready) < _LEAST_NODES:
             return LoopResult((), (), too_few_nodes=True)
-        evictions = LoopEvictions(cluster, backend, self._limits, observer)
+        evictions = LoopEvictions(cluster, backend, self._limits, observers)
         errors: list[PluginError] = []
         for profile, plugin, point, strategy in self._strategies():
             evictor = ProfileEvictor(profile, plugin, cluster, evictions, self._grace_period)
-            observer.plugin_started(profile.name, plugin)
+            for observer in observers:
+                observer.plugin_started(profile.name, plugin)
             try:
                 strategy(cluster, evictor)
             except KubestowError:
                 raise
             except Exception as error:
                 errors.append(PluginError(plugin, point, f"{type(error).__name__}: {error}"))
-            observer.plugin_finished(profile.name, plugin)
+            for observer in observers:
+                observer.plugin_finished(profile.name, plugin)
         return LoopResult(evictions.evicted, evictions.refused, errors)
 
     def _strategies(self) -> Iterator[tuple[DeschedulingProfile, str, str, Callable[[ClusterState, Evictor], None]]]:

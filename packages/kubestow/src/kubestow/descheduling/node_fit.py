@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubestow.cluster.nodes.selectors import selected_by
 from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.pod_selection import AntiAffinityTerm, MatchingPods, required_anti_affinity
+from kubestow.descheduling.pod_selection import MatchingPods, required_anti_affinity
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
@@ -68,7 +68,7 @@ class NodeFit:
             by_family.setdefault(pod.shape.family, []).append(pod)
         for alike in by_family.values():
             shape = alike[0].shape
-            if _has_anti_affinity(shape):
+            if shape.spec.affinity is not None and shape.spec.affinity.pod_anti_affinity is not None:
                 found |= {pod: self.fits_other(pod, candidates) for pod in alike}
             else:
                 fitting = self._admitting_nodes(shape) & self._with_room(shape) & candidates
@@ -90,7 +90,11 @@ class NodeFit:
         except InvalidSelector:
             return np.zeros(len(self._nodes), np.bool_)
         for term in terms:
-            others = self._pods_matching(term).counts_without(pod.name)
+            matching = self._matching.get(term.pods_key)
+            if matching is None:
+                pods = self._cluster.unfinished_pods_of(term.matches)
+                matching = self._matching[term.pods_key] = MatchingPods(pods, len(self._nodes))
+            others = matching.counts_without(pod.name)
             admitting = admitting & ((others == 0) | (self._nodes.label(term.topology_key) == 0))
         return admitting
 
@@ -111,13 +115,6 @@ class NodeFit:
             self._room[shape.family] = room
         return room
 
-    def _pods_matching(self, term: AntiAffinityTerm) -> MatchingPods:
-        found = self._matching.get(term.pods_key)
-        if found is None:
-            pods = self._cluster.unfinished_pods_of(term.matches)
-            found = self._matching[term.pods_key] = MatchingPods(pods, len(self._nodes))
-        return found
-
     def _catch_up(self) -> None:
         """Take the evictions since the last call into account."""
         evicted = self._cluster.evicted
@@ -128,7 +125,3 @@ class NodeFit:
                 matching.discard(pod)
         self._room.clear()
         self._seen_evictions = len(evicted)
-
-
-def _has_anti_affinity(shape: Shape) -> bool:
-    return shape.spec.affinity is not None and shape.spec.affinity.pod_anti_affinity is not None

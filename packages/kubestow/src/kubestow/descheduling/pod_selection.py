@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import EVERYTHING, Selector, compile_selector
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.descheduling.cluster_state import AssignedPod
-from kubestow.descheduling.interface import ArgumentProblem
+from kubestow.descheduling.interface import ArgumentProblem, DeschedulingPlugin
 from kubestow.errors import InvalidSelector
 
 
@@ -59,6 +60,27 @@ class PodSelection:
         if self._include and namespace not in self._include:
             return False
         return namespace not in self._exclude and self._selector.matches(pod.labels)
+
+
+class SelectionArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """The arguments of strategies for some pods."""
+
+    namespaces: Namespaces | None = None
+    label_selector: LabelSelector | None = None
+
+
+class SelectingPlugin(DeschedulingPlugin):
+    """The base of strategies whose arguments select pods."""
+
+    Args: ClassVar[type[msgspec.Struct]] = SelectionArgs
+
+    @classmethod
+    def validate(cls, args: Any) -> Iterable[ArgumentProblem]:
+        return selection_problems(args.namespaces, args.label_selector)
+
+    def __init__(self, args: Any) -> None:
+        super().__init__(args)
+        self._selection = PodSelection(args.namespaces, args.label_selector)
 
 
 class AntiAffinityTerm:

@@ -9,6 +9,7 @@ would differ too.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -108,10 +109,10 @@ def recorded_random(header: Header) -> Random:
 class _Replay(Observer):
     def __init__(self, segment: Segment, plugins: Mapping[str, type[Plugin]] | None) -> None:
         header = segment.header
-        self._segment = segment
+        self._segment, self._header, self._tape = segment, header, Tape(segment)
         self._began = datetime.fromisoformat(header.began)
-        self._header, self._tape = header, Tape(segment)
-        self._decisions = self._attempts = self._calls_made = 0
+        #: The equal outputs so far, by kind.
+        self._counts: Counter[type[Output]] = Counter()
         self._divergence: Divergence | None = None
         self._steps = 0
         self._is_over = False
@@ -147,32 +148,29 @@ class _Replay(Observer):
         try:
             self._running = self._loop.create_task(self._scheduler.run())
             while self._divergence is None and self._advance():
-                self._check_streams()
+                if self._tape.overrun and not self._tape.is_cut:
+                    self._diverge("", f"{self._tape.overrun} is read once more")
             seconds = self._tape.now - self._header.monotonic
-            self._end(self._running)
+            # The scheduler may be in the middle of something; what it does from now on is ignored.
+            self._is_over = True
+            self._boundary.close()
+            self._running.cancel()
+            self._loop.run_until_done(self._running)
+            if self._running.done() and not self._running.cancelled():
+                self._running.exception()
         finally:
             asyncio._set_running_loop(None)
             self._loop.close()
-        tape = self._tape
         return ReplayResult(
             self._began,
             seconds,
-            self._decisions,
-            self._attempts,
-            self._calls_made,
-            self._divergence,
-            tape.damage,
-            self._segment.end,
+            decisions=self._counts[Decided],
+            attempts=self._counts[AttemptEnded],
+            calls=self._counts[Called],
+            divergence=self._divergence,
+            damage=self._tape.damage,
+            end=self._segment.end,
         )
-
-    def _end(self, running: asyncio.Task[None]) -> None:
-        """Stop the scheduler, which may be in the middle of something, and ignore what it does from now on."""
-        self._is_over = True
-        self._boundary.close()
-        running.cancel()
-        self._loop.run_until_done(running)
-        if running.done() and not running.cancelled():
-            running.exception()
 
     # -- driving the scheduler -------------------------------------------------------------------------------------
 
@@ -223,7 +221,6 @@ class _Replay(Observer):
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def _produce(self, output: Output) -> None:
-        """The scheduler has done something."""
         if self._divergence is not None or self._is_over:
             return
         recorded = self._tape.peek()
@@ -235,23 +232,12 @@ class _Replay(Observer):
             self._diverge("" if isinstance(recorded, Input) else _text(recorded), _text(output))
             return
         self._tape.take()
-        match output:
-            case Decided():
-                self._decisions += 1
-            case AttemptEnded():
-                self._attempts += 1
-            case Called():
-                self._calls_made += 1
-
-    def _check_streams(self) -> None:
-        tape = self._tape
-        if tape.overrun and not tape.is_cut:
-            self._diverge("", f"{tape.overrun} is read once more")
+        self._counts[type(output)] += 1
 
     def _diverge(self, recorded: str, replayed: str) -> None:
         if self._divergence is None:
             elapsed = timedelta(seconds=self._tape.now - self._header.monotonic)
-            self._divergence = Divergence(self._began + elapsed, self._decisions, recorded, replayed)
+            self._divergence = Divergence(self._began + elapsed, self._counts[Decided], recorded, replayed)
 
     # -- the observer's interface ----------------------------------------------------------------------------------
 

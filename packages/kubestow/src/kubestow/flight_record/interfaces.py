@@ -58,24 +58,18 @@ def describe_resources(resources: Sequence[Resource]) -> list[Any]:
     return [(resource.prefix, resource.plural, resource.kind) for resource in resources]
 
 
-def _describe_object(obj: ObjectReference) -> list[Any]:
-    return [f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name, obj.uid]
-
-
 def _describe_claim(claim: ResourceClaim) -> list[Any]:
     metadata = claim.metadata
     return [f"{metadata.namespace}/{metadata.name}", metadata.uid, metadata.resource_version]
 
 
-def _describe_victims(victims_by_node: Mapping[str, Victims]) -> list[Any]:
-    return [{name: [pod.uid for pod in victims.pods] for name, victims in victims_by_node.items()}]
-
-
 #: What is recorded of an argument, by its annotation; of any other the value itself.
 _DESCRIPTIONS: dict[Any, Callable[[Any], list[Any]]] = {
     Any: lambda _: [],  # the body of a plugin's own request, which may be confidential
-    Mapping[str, Victims]: _describe_victims,
-    ObjectReference: _describe_object,
+    Mapping[str, Victims]: lambda by_node: [
+        {name: [pod.uid for pod in victims.pods] for name, victims in by_node.items()}
+    ],
+    ObjectReference: lambda obj: [f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name, obj.uid],
     PodInfo: lambda pod: [pod.key, pod.uid],
     PodStatusPatch: lambda patch: [list(patch.conditions), patch.nominated_node_name],
     Resource: lambda _: [],
@@ -120,7 +114,10 @@ class Method:
         return cls(
             _QUALIFIED.get((interface, name), name),
             hints["return"],
-            tuple((each.name, each.default, _DESCRIPTIONS.get(hints[each.name], _itself)) for each in parameters),
+            tuple(
+                (each.name, each.default, _DESCRIPTIONS.get(hints[each.name], lambda value: [value]))
+                for each in parameters
+            ),
         )
 
     def describe(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
@@ -130,10 +127,6 @@ class Method:
             value = arguments[position] if position < len(arguments) else keywords.get(name, default)
             described += describe(value)
         return described
-
-
-def _itself(value: Any) -> list[Any]:
-    return [value]
 
 
 # -- the proxy ---------------------------------------------------------------------------------------------------------
@@ -156,7 +149,6 @@ def _proxy_class(interface: type[Any]) -> type[_Proxy]:
 
 
 def _member(interface: type[Any], name: str) -> Any:
-    """A member of a proxy."""
     member = inspect.getattr_static(interface, name)
     if name in _UNRECORDED:
         return property(lambda proxy: getattr(proxy.implementation, name))

@@ -96,10 +96,9 @@ class RecordingBoundary:
             journal.append(Answered(journal.steps, journal.readings, call, failure=failure_of(error)))
             raise
         recorded_by.set(journal)
-        if method.name == "request" and _CONFIDENTIAL_PATH.search(arguments[1]):
-            journal.append(Answered(journal.steps, journal.readings, call, failure=WITHHELD))
-        else:
-            journal.append(Answered(journal.steps, journal.readings, call, value))
+        is_confidential = method.name == "request" and _CONFIDENTIAL_PATH.search(arguments[1])
+        answer = (None, WITHHELD) if is_confidential else (value, None)
+        journal.append(Answered(journal.steps, journal.readings, call, *answer))
         return value
 
     def notify(self, implementation: Any, arguments: tuple[Any, ...]) -> None:
@@ -190,8 +189,9 @@ class FlightRecorder(Observer):
         ``plugins`` are the references, as ``module:Class``, of those in the registry that a replay has to import. The
         scheduler has a random source of its own, which starts in the state of the given one.
         """
+        version, state, gauss = environment.random.getstate()
         random = Random()
-        random.setstate(environment.random.getstate())
+        random.setstate((version, state, gauss))
         now = environment.clock.now()
         self._sink.begin_segment(
             Header(
@@ -203,7 +203,7 @@ class FlightRecorder(Observer):
                 gates=dict(gates),
                 plugins=list(plugins),
                 pod_max_in_unschedulable_pods=pod_max_in_unschedulable_pods,
-                random=_state_as_data(random),
+                random=[version, list(state), gauss],
             )
         )
         boundary = RecordingBoundary(self.journal, environment.clock)
@@ -269,13 +269,11 @@ def _without_secrets(configuration: config.KubeSchedulerConfiguration) -> config
     return structs.replace(configuration, extenders=extenders, client_connection=connection)
 
 
-def _state_as_data(random: Random) -> list[Any]:
-    version, state, gauss = random.getstate()
-    return [version, list(state), gauss]
-
-
 class ClusterRecorder:
-    """Records some resources of a cluster; ``events`` counts them by kind."""
+    """Records some resources of a cluster; ``events`` counts what is recorded by kind.
+
+    Implements :class:`~kubestow.scheduling.interfaces.Subscriber`, to count it.
+    """
 
     def __init__(self, sink: SegmentSink, clock: Clock, resources: Sequence[Resource]) -> None:
         self._sink, self._clock, self._resources = sink, clock, resources
@@ -294,7 +292,7 @@ class ClusterRecorder:
                 resources=describe_resources(self._resources),
             )
         )
-        subscriber = RecordedSubscriber(_Counting(self.events), self._resources, self.journal, self._clock)
+        subscriber = RecordedSubscriber(self, self._resources, self.journal, self._clock)
         watching = asyncio.create_task(api.subscribe(self._resources, subscriber))
         try:
             while not watching.done():
@@ -306,18 +304,13 @@ class ClusterRecorder:
             await asyncio.gather(watching, return_exceptions=True)
             self.journal.flush()
 
-
-class _Counting:
-    """A subscriber that counts what it receives."""
-
-    def __init__(self, events: Counter[str]) -> None:
-        self._events = events
+    # -- the subscriber's interface --------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, objects: Sequence[Any]) -> None:
-        self._events[resource.kind] += len(objects)
+        self.events[resource.kind] += len(objects)
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
-        self._events[resource.kind] += 1
+        self.events[resource.kind] += 1
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        self._events[resource.kind] += 1
+        self.events[resource.kind] += 1

@@ -97,8 +97,7 @@ def redecide(
     pod_group_apis: Sequence[PodGroupAPI] = (),
 ) -> Redecision:
     """Decide a record again under a configuration. Must not be called on a running event loop."""
-    run = _Run(segment, configuration, registry, gates, pod_group_apis)
-    return virtual_time.run(run.result())
+    return virtual_time.run(_Run(segment, configuration, registry, gates, pod_group_apis).result())
 
 
 @dataclass(slots=True)
@@ -251,12 +250,20 @@ class _Run:
                 running = asyncio.create_task(scheduler.run())
         if running is None:  # the record ends before everything was listed
             running = asyncio.create_task(scheduler.run())
-        await self._settle(scheduler)
+        for _ in range(int(_SETTLING / _PERIOD)):
+            await asyncio.sleep(_PERIOD)
+            counts = scheduler.queue.counts()
+            if not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress:
+                break
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return Redecision(
-            tuple(self._comparisons()), last - header.monotonic, tuple(self._remarks()), self._recorded.damage
-        )
+        remarks = []
+        if self._configuration.extenders:
+            remarks.append(f"{len(self._configuration.extenders)} extenders of the configuration were not called")
+        if self._unknown:
+            remarks.append(f"{len(self._unknown)} resources that only plugins watch were left out")
+        seconds = last - header.monotonic
+        return Redecision(tuple(self._comparisons()), seconds, tuple(remarks), self._recorded.damage)
 
     def _readable(self) -> Iterator[Entry]:
         """The entries before any damage, which is known already."""
@@ -264,13 +271,6 @@ class _Run:
             yield from _entries(self._segment)
         except InputError:
             return
-
-    async def _settle(self, scheduler: Scheduler) -> None:
-        for _ in range(int(_SETTLING / _PERIOD)):
-            await asyncio.sleep(_PERIOD)
-            counts = scheduler.queue.counts()
-            if not any(counts[place] for place in _BUSY_PLACES) and not scheduler.work_in_progress:
-                return
 
     # -- what happens as recorded ----------------------------------------------------------------------------------
 
@@ -340,12 +340,6 @@ class _Run:
                 was_victim=uid in recorded.victims,
                 is_victim=uid in world.victims,
             )
-
-    def _remarks(self) -> Iterator[str]:
-        if self._configuration.extenders:
-            yield f"{len(self._configuration.extenders)} extenders of the configuration were not called"
-        if self._unknown:
-            yield f"{len(self._unknown)} resources that only plugins watch were left out"
 
 
 def _unversioned(pod: Pod) -> tuple[ObjectMeta, Any, Any]:

@@ -56,10 +56,7 @@ class Tape:
 
     def peek(self) -> Entry | None:
         """The next entry; None at the end."""
-        while not self._entries:
-            if not self._load():
-                return None
-        return self._entries[0]
+        return self._entries[0] if self._load(self._entries) else None
 
     def take(self) -> Entry:
         """Take the next entry, which :meth:`peek` has seen."""
@@ -67,44 +64,39 @@ class Tape:
 
     def take_step(self) -> int | None:
         """Take the number of the callback that runs next; None at the end."""
-        while not self._order:
-            if not self._load():
-                return None
-        return self._order.popleft()
+        return self._order.popleft() if self._load(self._order) else None
 
     def read_monotonic(self) -> float:
         """Take the next reading of the monotonic clock."""
         self.readings += 1
-        while not self._monotonic:
-            if not self._load():
-                self.overrun = self.overrun or "the monotonic clock"
-                return self.now
-        self.now = self._monotonic.popleft()
+        if self._load(self._monotonic):
+            self.now = self._monotonic.popleft()
+        else:
+            self.overrun = self.overrun or "the monotonic clock"
         return self.now
 
     def read_wall(self) -> int:
         """Take the next reading of the date and time, in microseconds since the epoch."""
-        while not self._wall:
-            if not self._load():
-                self.overrun = self.overrun or "the date and time"
-                return 0
-        return self._wall.popleft()
+        if self._load(self._wall):
+            return self._wall.popleft()
+        self.overrun = self.overrun or "the date and time"
+        return 0
 
-    def _load(self) -> bool:
-        if self._is_complete:
-            return False
-        try:
-            chunk = next(self._chunks, None)
-        except InputError as error:
-            self.damage, chunk = error, None
-        if chunk is None:
-            self._is_complete = True
-            return False
-        self._entries.extend(chunk.entries)
-        self._monotonic.extend(chunk.monotonic)
-        self._wall.extend(chunk.wall)
-        self._order.extend(chunk.order)
-        return True
+    def _load(self, stream: deque[Any]) -> bool:
+        """Read chunks until a stream has something; False at the end of the record."""
+        while not stream and not self._is_complete:
+            try:
+                chunk = next(self._chunks, None)
+            except InputError as error:
+                self.damage, chunk = error, None
+            if chunk is None:
+                self._is_complete = True
+                return False
+            self._entries.extend(chunk.entries)
+            self._monotonic.extend(chunk.monotonic)
+            self._wall.extend(chunk.wall)
+            self._order.extend(chunk.order)
+        return bool(stream)
 
 
 class ReplayLoop(asyncio.AbstractEventLoop):
@@ -226,9 +218,6 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._set.clear()
         self._is_closed = True
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        self.unhandled.append(context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.unhandled.append(context)

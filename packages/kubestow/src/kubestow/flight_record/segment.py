@@ -87,12 +87,8 @@ def _decode_chunk(payload: bytes) -> Chunk:
     chunk = Chunk(entries=_decode_entries(entries))
     streams: tuple[array[Any], ...] = (chunk.monotonic, chunk.wall, chunk.order)
     for stream, differences in zip(streams, numbers, strict=True):
-        stream.frombytes(_sums(differences))
+        stream.frombytes(np.cumsum(np.frombuffer(differences, np.int64)).tobytes())
     return chunk
-
-
-def _sums(differences: bytes) -> bytes:
-    return np.cumsum(np.frombuffer(differences, np.int64)).tobytes()
 
 
 class Segment:
@@ -184,7 +180,10 @@ class SegmentEncoder:
     def chunk(self, chunk: Chunk) -> bytes:
         """The frame of a chunk."""
         entries = self._encode([self._redacted(entry) for entry in chunk.entries])
-        numbers = [_differences(stream) for stream in (chunk.monotonic, chunk.wall, chunk.order)]
+        # Each number as an integer of 64 bits, minus the one before it: these compress far better. Positive floats are
+        # in the order of their bits, so differences of times are small as well.
+        streams = (np.frombuffer(stream, np.int64) for stream in (chunk.monotonic, chunk.wall, chunk.order))
+        numbers = [np.diff(stream, prepend=np.int64(0)).tobytes() for stream in streams]
         return _frame(_CHUNK, zlib.compress(_encode((entries, *numbers)), _LEVEL))
 
     def end(self, end: End) -> bytes:
@@ -213,17 +212,8 @@ def _plain(value: Any) -> Any:
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
-    """A frame."""
     head = struct.pack("<BI", kind, len(payload))
     return _FRAME.pack(kind, len(payload), zlib.crc32(payload, zlib.crc32(head))) + payload
-
-
-def _differences(stream: array[Any]) -> bytes:
-    """Each number as an integer of 64 bits, minus the one before it: these compress far better.
-
-    Positive floats are in the order of their bits, so differences of times are small as well.
-    """
-    return np.diff(np.frombuffer(stream, np.int64), prepend=np.int64(0)).tobytes()
 
 
 class Redaction:
@@ -238,13 +228,8 @@ class Redaction:
         annotations = getattr(metadata, "annotations", None)
         if not annotations:
             return obj
-        return msgspec.structs.replace(
-            obj, metadata=msgspec.structs.replace(metadata, annotations=self._annotations(annotations))
-        )
-
-    def _annotations(self, annotations: Mapping[str, str]) -> dict[str, str]:
         kept = {key: value for key, value in annotations.items() if key in KEPT_ANNOTATIONS}
         if len(kept) < len(annotations):
             others = {key: value for key, value in annotations.items() if key not in KEPT_ANNOTATIONS}
             kept[DIGEST] = blake2b(_encode_annotations(others), key=self._key, digest_size=8).hexdigest()
-        return kept
+        return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(metadata, annotations=kept))

@@ -143,7 +143,9 @@ class SegmentWriter:
             try:
                 self._write(item)
             except Exception as error:  # recording must never end scheduling
-                self._failed((error.strerror if isinstance(error, OSError) else None) or _described(error))
+                self._failed(
+                    (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+                )
             if isinstance(item, End):
                 return
 
@@ -160,7 +162,8 @@ class SegmentWriter:
         match item:
             case Header():
                 self._header, self._known = item, _KnownObjects(item.resources)
-                self._file = self._open(self.path, item)
+                self._delete_oldest(self.path)
+                self._file = _SegmentFile(self.path, item)
             case Chunk():
                 self._write_chunk(item)
             case End() if self._file is not None:
@@ -170,21 +173,18 @@ class SegmentWriter:
         written = False
         try:
             if not self._problem or self._try_to_resume():
-                self._append_chunk(chunk)
+                assert self._file is not None
+                data = self._file.encoder.chunk(chunk)
+                if self._is_one_of_many and self._file.size + len(data) > self._full and self._known.resources:
+                    self._go_on_in_new_file()
+                    data = self._file.encoder.chunk(chunk)
+                self._append(self._file, data)
                 written = True
         finally:
             if not written:
                 self._dropped += len(chunk.entries)
             if self._is_one_of_many:
                 self._known.follow(chunk.entries)
-
-    def _append_chunk(self, chunk: Chunk) -> None:
-        assert self._file is not None
-        data = self._file.encoder.chunk(chunk)
-        if self._is_one_of_many and self._file.size + len(data) > self._full and self._known.resources:
-            self._go_on_in_new_file()
-            data = self._file.encoder.chunk(chunk)
-        self._append(self._file, data)
 
     def _try_to_resume(self) -> bool:
         """Try to go on in a new file after a failure, now and then; whether that has worked."""
@@ -203,8 +203,10 @@ class SegmentWriter:
         assert self._header is not None
         header, snapshot, previous = self._header, self._known.entries(), self._file
         elapsed = timedelta(seconds=self._known.time - header.monotonic)
-        file = self._open(
-            _new_path(self.path.parent),
+        path = _new_path(self.path.parent)
+        self._delete_oldest(path)
+        file = _SegmentFile(
+            path,
             structs.replace(
                 header,
                 began=(datetime.fromisoformat(header.began) + elapsed).isoformat(),
@@ -227,10 +229,6 @@ class SegmentWriter:
         # At least half of a file is what has happened, also if the limit is small for the cluster.
         self._full = max(int(self._max_bytes * _LATER_SHARE), 2 * file.size)
         _log.info("The flight record goes on in %s", file.path, extra=fields(file=str(file.path)))
-
-    def _open(self, path: Path, header: Header) -> _SegmentFile:
-        self._delete_oldest(path)
-        return _SegmentFile(path, header)
 
     def _append(self, file: _SegmentFile, data: bytes) -> None:
         if file.size + len(data) + _RESERVED > self._max_bytes:
@@ -279,12 +277,10 @@ class _SegmentFile:
         self.size += len(data)
 
     def end(self, end: End) -> None:
-        """Write the end, and close the file."""
         with self._file:
             self.append(self.encoder.end(end))
 
     def discard(self) -> None:
-        """Close and delete the file."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 
@@ -303,7 +299,6 @@ class _KnownObjects:
         self._objects: dict[int, dict[tuple[str, str], Any]] = {}
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Take the next entries into account."""
         for entry in entries:
             if isinstance(entry, Changed):
                 self.time = entry.time
@@ -329,10 +324,6 @@ class _KnownObjects:
 
 def _key(obj: Any) -> tuple[str, str]:
     return obj.metadata.namespace, obj.metadata.name
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _new_path(folder: Path) -> Path:

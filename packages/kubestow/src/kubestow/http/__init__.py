@@ -1,7 +1,6 @@
 """The HTTP servers of all programs: one listener, one set-up of TLS, one set of messages.
 
-    messages          users, requests, responses, and failures as Kubernetes Status objects
-    path_mux          handlers by path
+    messages          users, requests, responses, failures as Kubernetes Status objects, and handlers by path
     aiohttp_messages  requests from and responses to aiohttp
     listener          sockets and connections, and the limits on them
     tls               serving certificates and client CAs, both reloaded while a server runs

@@ -81,9 +81,9 @@ class ConnectionTable:
         """Add a connection, for which others may be closed."""
         connection = ClientConnection(peer, close)
         if self._by_peer[peer] >= self._per_peer:
-            connection.is_reserved = not self._close_idle(peer)
+            connection.is_reserved = not self.close_longest_idle(peer)
         elif len(self._open) >= self._maximum:
-            connection.is_reserved = not self._close_idle()
+            connection.is_reserved = not self.close_longest_idle()
         if connection.is_reserved:
             while len(self._reserved) >= self._max_reserved:
                 self._close(next(iter(self._reserved)))
@@ -113,11 +113,8 @@ class ConnectionTable:
         if connection in self._open:
             self._idle[connection] = None
 
-    def close_longest_idle(self) -> bool:
-        """Close the connection that has been idle the longest; False if none is idle."""
-        return self._close_idle()
-
-    def _close_idle(self, peer: str | None = None) -> bool:
+    def close_longest_idle(self, peer: str | None = None) -> bool:
+        """Close the connection, of a peer or of all, that has been idle the longest; False if none is idle."""
         found = next((one for one in self._idle if peer is None or one.peer == peer), None)
         if found is None:
             return False
@@ -196,11 +193,9 @@ class HTTPListener:
         self._connections.pre_shutdown()
         await self._connections.shutdown(self._shutdown_seconds)
 
-    @contextlib.contextmanager
-    def request(self, incoming: web.BaseRequest) -> Iterator[ClientConnection]:
+    def request(self, incoming: web.BaseRequest) -> contextlib.AbstractContextManager[ClientConnection]:
         """A request in progress, on a port with limits."""
-        with self._connections.request(incoming.protocol) as connection:
-            yield connection
+        return self._connections.request(incoming.protocol)
 
     def extend_deadline(self, incoming: web.BaseRequest) -> None:
         """Start the time limit of a request anew, on a port with limits."""
@@ -264,7 +259,6 @@ class _Connections(web.Server):
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def open(self, accepted: socket.socket, peer: str, tls: ssl.SSLContext | None) -> None:
-        """Start the TLS handshake of an accepted connection."""
         handler = self()
         handshake = asyncio.create_task(self._shake_hands(accepted, handler, tls), name="handshake")
 

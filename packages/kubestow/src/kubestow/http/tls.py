@@ -184,24 +184,26 @@ class ServerTLS:
         options = self._options
         context = self._context()
         if self._pair is not None:
-            _load_in_memory(context, self._pair, self._subject)
+            # The ssl module loads certificates only from files; on Linux this one never touches a disk.
+            with _file_with(self._pair.certificate + b"\n" + self._pair.key) as path:
+                try:
+                    context.load_cert_chain(path, password=lambda: b"")
+                except ssl.SSLError as error:
+                    problem = f"is not a certificate and its key in PEM: {error.reason or error}"
+                    raise InputError(self._subject, problem) from None
         else:
             assert options.certificate is not None
             assert options.key is not None
             _load(context, options.certificate, options.key)
-        by_name = [(self._names(pair), self._sni_context(pair)) for pair in options.by_name]
+        by_name = []
+        for pair in options.by_name:
+            names = tuple(map(str.lower, pair.names)) or _dns_names(pair.certificate)
+            sni_context = self._context()
+            _load(sni_context, pair.certificate, pair.key)
+            by_name.append((names, sni_context))
         if by_name:
             context.sni_callback = _sni_callback(by_name)
         return context
-
-    def _sni_context(self, pair: SNICertificate) -> ssl.SSLContext:
-        context = self._context()
-        _load(context, pair.certificate, pair.key)
-        return context
-
-    @staticmethod
-    def _names(pair: SNICertificate) -> tuple[str, ...]:
-        return tuple(name.lower() for name in pair.names) or _dns_names(pair.certificate)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -213,21 +215,12 @@ class ServerTLS:
         if len(self._options.curves) == 1 and self._options.curves[0] in _CURVES:
             context.set_ecdh_curve(_CURVES[self._options.curves[0]])
         if self._client_cas:
-            _request_client_certificates(context, self._client_cas)
-            if self._requires_client:
-                context.verify_mode = ssl.CERT_REQUIRED
+            # A bundle without certificates raises SSLError or ValueError here. As in Go, every certificate of it is a
+            # root. Many clusters' CAs lack the extensions that STRICT requires.
+            context.verify_mode = ssl.CERT_REQUIRED if self._requires_client else ssl.CERT_OPTIONAL
+            context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
+            context.load_verify_locations(cadata=self._client_cas.decode("ascii"))
         return context
-
-
-def _request_client_certificates(context: ssl.SSLContext, client_cas: bytes) -> None:
-    """Request a client certificate, which is optional but must verify against one of the CAs.
-
-    Raises SSLError and ValueError for an invalid bundle.
-    """
-    context.verify_mode = ssl.CERT_OPTIONAL
-    # As in Go, every certificate of the bundle is a root. Many clusters' CAs lack the extensions that STRICT requires.
-    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(cadata=client_cas.decode("ascii"))
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
@@ -237,15 +230,6 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     except OSError as error:  # ssl.SSLError is one
         problem = error.strerror if not isinstance(error, ssl.SSLError) else str(error)
         raise InputError(str(certificate), f"expected a certificate, with its key in {key}: {problem}") from None
-
-
-def _load_in_memory(context: ssl.SSLContext, pair: KeyPair, subject: str) -> None:
-    """The ssl module loads certificates only from files; on Linux this one never touches a disk."""
-    with _file_with(pair.certificate + b"\n" + pair.key) as path:
-        try:
-            context.load_cert_chain(path, password=lambda: b"")
-        except ssl.SSLError as error:
-            raise InputError(subject, f"is not a certificate and its key in PEM: {error.reason or error}") from None
 
 
 @contextmanager

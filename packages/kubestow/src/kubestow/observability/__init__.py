@@ -4,9 +4,8 @@
     instruments         counters, histograms and gauges that are cheap to update
     metrics             all metrics
     metrics_recorder    the observer that updates the metrics
-    state_gauges        gauges computed at a scrape: queue, cache, feature gates
-    pod_resources       the metrics of /metrics/resources
-    recent_attempts     the observer that keeps the most recent scheduling attempts of each pod
+    state_gauges        gauges computed at a scrape: queue, cache, feature gates; and those of /metrics/resources
+    recent_attempts     the observer that keeps the most recent scheduling attempts of each pod, and their preemptions
     pod_states          where a pod is on its way to a node, in words
     logs                log formats: klog text and JSON
 

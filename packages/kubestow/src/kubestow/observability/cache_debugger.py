@@ -44,17 +44,14 @@ class CacheDebugger:
             _log.warning("Unable to compare the cache with the API server", extra=fields(err=str(error)))
             return
         _log.info("Cache comparer started")
-        cached_nodes = {name: name for name in self._scheduler.cluster.nodes.names}
-        _log_mismatch("Nodes", {name: name for name in nodes.values()}, cached_nodes)
-        _log_mismatch("Pods", pods, {info.uid: info.key for info in self._known_pods()})
-        _log.info("Cache comparer finished")
-
-    def _known_pods(self) -> list[PodInfo]:
-        """The pods in the cache, those in the queue, and those of other schedulers that wait for a node."""
         cluster = self._scheduler.cluster
-        placed = [info for pods in cluster.nodes.pods for info in pods.values()]
+        cached_nodes = {name: name for name in cluster.nodes.names}
+        _log_mismatch("Nodes", {name: name for name in nodes.values()}, cached_nodes)
+        # The pods in the cache, those in the queue, and those of other schedulers that wait for a node.
+        placed = [info for on_node in cluster.nodes.pods for info in on_node.values()]
         unplaced = [info for info in self._scheduler.pods.pods() if cluster.placed_pod(info.uid) is None]
-        return [*placed, *unplaced]
+        _log_mismatch("Pods", pods, {info.uid: info.key for info in (*placed, *unplaced)})
+        _log.info("Cache comparer finished")
 
     async def dump(self) -> None:
         """Log every node with its pods, and every pod in the queue, with one record each."""

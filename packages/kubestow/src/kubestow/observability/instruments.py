@@ -4,6 +4,9 @@ About twenty of them change for every pod. Those of prometheus_client take a loc
 tenth of a scheduling cycle. Here all updates happen on the event loop's thread, so a cell is a plain number and an
 update one addition. The exposition formats are prometheus_client's. A :class:`MetricSet` has all metrics of a process.
 
+What Kubernetes defines of its metrics is in ``kubernetes_metrics.json``, which ``tools/schema/metrics.py`` writes from
+Kubernetes' own lists; help texts are in the code, as they say what is measured here.
+
 Label values can be restricted to an allow-list (``--allow-metric-labels``); other values become ``unexpected``.
 """
 
@@ -11,9 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Generic, TypeVar
+from importlib.resources import files
+from itertools import accumulate
+from typing import Generic, Literal, TypeVar
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -25,17 +30,26 @@ LabelAllowList = Mapping[str, frozenset[str]]
 _UNEXPECTED = "unexpected"
 
 
-class Stability(StrEnum):
-    """Kubernetes' stability level of a metric, which is part of its help text."""
+class MetricDefinition(msgspec.Struct, frozen=True):
+    """The stability level of a metric, which is part of its help text, its label names, and a histogram's buckets.
 
-    STABLE = "STABLE"
-    BETA = "BETA"
-    ALPHA = "ALPHA"
+    Those of Kubernetes have their ``labels`` in alphabetical order. ``buckets`` are upper bounds in the unit of the
+    values.
+    """
+
+    stability: Literal["STABLE", "BETA", "ALPHA"] = "ALPHA"
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
 
 
-def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Upper bounds of ``count`` buckets, each ``factor`` times the one before."""
-    return tuple(start * factor**power for power in range(count))
+class _KubernetesMetrics(msgspec.Struct, frozen=True):
+    metrics: dict[str, MetricDefinition]
+
+
+KUBERNETES_METRICS: Mapping[str, MetricDefinition] = msgspec.json.decode(
+    files(__package__).joinpath("kubernetes_metrics.json").read_bytes(), type=_KubernetesMetrics
+).metrics
+"""The definitions of Kubernetes' metrics by name."""
 
 
 class CounterCell:
@@ -72,11 +86,12 @@ Cell = TypeVar("Cell", CounterCell, HistogramCell)
 
 
 class _Named:
-    """Name, help text and labels of a metric."""
+    """Name, help text and labels of a metric, by default of one that Kubernetes defines."""
 
-    def __init__(self, name: str, documentation: str, stability: Stability, label_names: Sequence[str]) -> None:
-        self.name, self.documentation = name, f"[{stability}] {documentation}"
-        self.label_names = tuple(label_names)
+    def __init__(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> None:
+        definition = definition or KUBERNETES_METRICS[name]
+        self.name, self.documentation = name, f"[{definition.stability}] {documentation}"
+        self.label_names, self._buckets = definition.labels, definition.buckets
         self._allowed: LabelAllowList = {}
 
     def allow(self, allowed: LabelAllowList) -> None:
@@ -93,11 +108,11 @@ class _Named:
 class _Family(_Named, Generic[Cell]):
     """All cells of one metric by label values."""
 
-    def __init__(self, name: str, documentation: str, stability: Stability, label_names: Sequence[str]) -> None:
-        super().__init__(name, documentation, stability, label_names)
+    def __init__(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> None:
+        super().__init__(name, documentation, definition)
         self._cells: dict[tuple[str, ...], Cell] = {}
         self._by_values: dict[tuple[str, ...], Cell] = {}
-        if not label_names:
+        if not self.label_names:
             self.labels()  # a metric without labels is exposed from the start
 
     def labels(self, *values: str) -> Cell:
@@ -130,33 +145,16 @@ class Counter(_Family[CounterCell]):
 
 
 class Histogram(_Family[HistogramCell]):
-    """A distribution over buckets with the given upper bounds."""
-
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        stability: Stability,
-        label_names: Sequence[str],
-        *,
-        buckets: Sequence[float],
-    ) -> None:
-        self._buckets = tuple(buckets)
-        self._les = [*map(floatToGoString, self._buckets), "+Inf"]
-        super().__init__(name, documentation, stability, label_names)
+    """A distribution over the buckets of the definition."""
 
     def _new_cell(self) -> HistogramCell:
         return HistogramCell(self._buckets)
 
     def collect(self) -> Metric:
         family = HistogramMetricFamily(self.name, self.documentation, labels=self.label_names)
+        bounds = [*map(floatToGoString, self._buckets), "+Inf"]
         for values, cell in self._cells.items():
-            total = 0
-            buckets: list[tuple[str, float]] = []
-            for le, count in zip(self._les, cell.counts, strict=True):
-                total += count
-                buckets.append((le, total))
-            family.add_metric(values, buckets, cell.sum)
+            family.add_metric(values, [*zip(bounds, accumulate(cell.counts), strict=True)], cell.sum)
         return family
 
 
@@ -167,12 +165,11 @@ class Gauge(_Named):
         self,
         name: str,
         documentation: str,
-        stability: Stability,
-        label_names: Sequence[str],
+        definition: MetricDefinition | None = None,
         *,
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        super().__init__(name, documentation, stability, label_names)
+        super().__init__(name, documentation, definition)
         self._read = read
 
     def reset(self) -> None:
@@ -195,68 +192,37 @@ F = TypeVar("F", Counter, Histogram, Gauge)
 class MetricSet:
     """The metrics of one process, exposed by ``registry``. Subclasses declare them with :meth:`counter` and the like.
 
-    ``prefix`` precedes the names of metrics that do not give another. ``disabled`` lists metrics that are not exposed,
-    ``allowed`` the allowed label values by metric.
+    ``disabled`` lists metrics that are not exposed, ``allowed`` the allowed label values by metric.
     """
 
     authentication_duration: Histogram
     authorization_attempts: Counter
     authorization_duration: Histogram
 
-    def __init__(
-        self,
-        prefix: str,
-        *,
-        disabled: Collection[str] = (),
-        allowed: Mapping[str, LabelAllowList] | None = None,
-    ) -> None:
-        self._prefix, self._disabled, self._allowed = prefix, frozenset(disabled), allowed or {}
+    def __init__(self, *, disabled: Collection[str] = (), allowed: Mapping[str, LabelAllowList] | None = None) -> None:
+        self._disabled, self._allowed = frozenset(disabled), allowed or {}
         self._families: dict[str, Counter | Histogram | Gauge] = {}
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
-    def counter(
-        self, name: str, documentation: str, stability: Stability, *label_names: str, prefix: str | None = None
-    ) -> Counter:
-        """Add a counter."""
-        return self.add(Counter(self._full(name, prefix), documentation, stability, label_names))
+    def counter(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> Counter:
+        """Add a counter, by default one that Kubernetes defines."""
+        return self.add(Counter(name, documentation, definition))
 
-    def histogram(
-        self,
-        name: str,
-        documentation: str,
-        stability: Stability,
-        *label_names: str,
-        buckets: Sequence[float],
-        prefix: str | None = None,
-    ) -> Histogram:
-        """Add a histogram; ``buckets`` are upper bounds in the unit of the values."""
-        return self.add(Histogram(self._full(name, prefix), documentation, stability, label_names, buckets=buckets))
+    def histogram(self, name: str, documentation: str, definition: MetricDefinition | None = None) -> Histogram:
+        """Add a histogram, by default one that Kubernetes defines."""
+        return self.add(Histogram(name, documentation, definition))
 
-    def add_serving(self, buckets: Sequence[float]) -> None:
-        """Add the metrics of a secure port; ``buckets`` are those of its durations, in seconds."""
+    def add_serving(self, durations: MetricDefinition | None = None) -> None:
+        """Add the metrics of a secure port; ``durations`` defines those of its durations, in seconds, by result."""
         self.authentication_duration = self.histogram(
-            "authentication_duration_seconds",
-            "Authentication duration in seconds, by result.",
-            Stability.ALPHA,
-            "result",
-            buckets=buckets,
-            prefix="",
+            "authentication_duration_seconds", "Authentication duration in seconds, by result.", durations
         )
         self.authorization_attempts = self.counter(
-            "authorization_attempts_total",
-            "Number of authorization attempts, by result.",
-            Stability.ALPHA,
-            "result",
-            prefix="",
+            "authorization_attempts_total", "Number of authorization attempts, by result."
         )
         self.authorization_duration = self.histogram(
-            "authorization_duration_seconds",
-            "Authorization duration in seconds, by result.",
-            Stability.ALPHA,
-            "result",
-            buckets=buckets,
-            prefix="",
+            "authorization_duration_seconds", "Authorization duration in seconds, by result.", durations
         )
 
     def add(self, family: F) -> F:
@@ -264,9 +230,6 @@ class MetricSet:
         family.allow(self._allowed.get(family.name, {}))
         self._families[family.name] = family
         return family
-
-    def _full(self, name: str, prefix: str | None) -> str:
-        return (self._prefix if prefix is None else prefix) + name
 
     @property
     def families(self) -> Collection[Counter | Histogram | Gauge]:

@@ -65,10 +65,6 @@ def _by_file(levels: Mapping[str, int], default: int) -> Callable[[logging.LogRe
     return is_enabled
 
 
-def _verbosity(record: logging.LogRecord) -> int:
-    return max(0, MAX_VERBOSITY if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
-
-
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
     pairs = dict(getattr(record, FIELDS, {}))
     if record.exc_info and record.exc_info[1] is not None:
@@ -101,7 +97,7 @@ class JSONFormatter(logging.Formatter):
             "msg": record.getMessage(),
         }
         if record.levelno < logging.ERROR:
-            entry["v"] = _verbosity(record)
+            entry["v"] = max(0, MAX_VERBOSITY if record.levelno <= logging.DEBUG else logging.INFO - record.levelno)
         entry |= {name: value for name, value in _fields_of(record).items() if name not in entry}
         if record.exc_info and record.levelno >= logging.ERROR:
             entry["stacktrace"] = self.formatException(record.exc_info)

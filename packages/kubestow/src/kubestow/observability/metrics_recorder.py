@@ -51,8 +51,8 @@ class MetricsRecorder(Observer):
 
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         profile = queued.info.spec.scheduler_name
-        self.metrics.schedule_attempts.labels(result, profile).value += 1
-        self.metrics.attempt_duration.labels(result, profile).observe(seconds)
+        self.metrics.schedule_attempts.labels(profile, result).value += 1
+        self.metrics.attempt_duration.labels(profile, result).observe(seconds)
 
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         attempts = queued.attempts
@@ -91,7 +91,7 @@ class MetricsRecorder(Observer):
         self.metrics.device_wait_duration.labels(*labels).observe(seconds)
 
     def pod_enqueued(self, place: str, event: str) -> None:
-        self.metrics.incoming_pods.labels(place, event).value += 1
+        self.metrics.incoming_pods.labels(event, place).value += 1
 
     def event_handled(self, event: str, seconds: float) -> None:
         self.metrics.event_duration.labels(event).observe(seconds)
@@ -106,7 +106,7 @@ class _PluginCells:
         is_preemption = (plugin, extension_point) == ("DefaultPreemption", "PostFilter")
         is_volume_stage = plugin == "VolumeBinding" and extension_point in _VOLUME_STAGES
         self.evaluations: CounterCell = (
-            metrics.plugin_evaluations.labels(plugin, extension_point, profile)
+            metrics.plugin_evaluations.labels(extension_point, plugin, profile)
             if extension_point in _EVALUATED
             else CounterCell()
         )
@@ -133,25 +133,22 @@ class _ProfileRecorder(PluginObserver):
             cells = self._plugin_cells[key] = _PluginCells(self._metrics, plugin, extension_point, self._profile)
         cells.evaluations.value += 1
         if cells.is_special:
-            self._record_special(cells, result, seconds)
+            if cells.is_pre_score:
+                self._pre_score_seconds += seconds
+            if cells.attempts is not None:
+                cells.attempts.value += 1
+            if cells.errors is not None and _is_error(result):
+                cells.errors.value += 1
         if self._recorder.sampling:
-            self._sample(cells, key, result, seconds)
+            self._sample(cells, plugin, extension_point, result, seconds)
 
-    def _record_special(self, cells: _PluginCells, result: Any, seconds: float) -> None:
-        if cells.is_pre_score:
-            self._pre_score_seconds += seconds
-        if cells.attempts is not None:
-            cells.attempts.value += 1
-        if cells.errors is not None and _is_error(result):
-            cells.errors.value += 1
-
-    def _sample(self, cells: _PluginCells, key: tuple[str, str], result: Any, seconds: float) -> None:
+    def _sample(self, cells: _PluginCells, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         code = _code(result)
         if code is None:
             return
         cell = cells.durations.get(code)
         if cell is None:
-            cell = cells.durations[code] = self._metrics.plugin_duration.labels(*key, code)
+            cell = cells.durations[code] = self._metrics.plugin_duration.labels(extension_point, plugin, code)
         cell.observe(seconds)
 
     def extension_point_ended(self, extension_point: str, code: Code, seconds: float) -> None:
@@ -165,19 +162,19 @@ class _ProfileRecorder(PluginObserver):
         cell.observe(seconds)
 
     def queueing_hint_called(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        self._metrics.hint_duration.labels(plugin, event, hint).observe(seconds)
+        self._metrics.hint_duration.labels(event, hint, plugin).observe(seconds)
 
     def gang_attempt_ended(self, outcome: str, seconds: float, *, deciding: float | None) -> None:
-        self._metrics.gang_attempts.labels(outcome, self._profile).value += 1
-        self._metrics.gang_attempt_duration.labels(outcome, self._profile).observe(seconds)
+        self._metrics.gang_attempts.labels(self._profile, outcome).value += 1
+        self._metrics.gang_attempt_duration.labels(self._profile, outcome).observe(seconds)
         if deciding is not None:
             self._metrics.gang_algorithm_duration.labels().observe(deciding)
 
     def _point(self, extension_point: str, status: str) -> HistogramCell:
-        key = (extension_point, status)
-        cell = self._points.get(key)
+        cell = self._points.get((extension_point, status))
         if cell is None:
-            cell = self._points[key] = self._metrics.extension_point_duration.labels(*key, self._profile)
+            cell = self._metrics.extension_point_duration.labels(extension_point, self._profile, status)
+            self._points[extension_point, status] = cell
         return cell
 
 
@@ -201,18 +198,14 @@ def _code_of_result(result: Any) -> str | None:
     if kind is Status:
         return result.code._value_  # type: ignore[no-any-return]
     if kind is Verdict:
-        return _verdict_code(result)
+        # One code for all nodes: success if any node passes.
+        passes = result.passes
+        if result.has_errors and any(status.code is Code.ERROR for status, _ in result.tally(~passes)):
+            return _ERROR
+        return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value
     if kind is PluginError:
         return _ERROR
     status = getattr(result, "status", None)  # the results of PostFilter and Permit contain a status
     if isinstance(status, Status):
         return str(status.code.value)
     return None if hasattr(result, "__await__") else _SUCCESS
-
-
-def _verdict_code(verdict: Verdict) -> str:
-    """One code for all nodes: success if any node passes."""
-    passes = verdict.passes
-    if verdict.has_errors and any(status.code is Code.ERROR for status, _ in verdict.tally(~passes)):
-        return _ERROR
-    return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value

@@ -7,11 +7,10 @@ It exists before the scheduler, so that a process can serve metrics while it sta
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
@@ -20,10 +19,8 @@ from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import LabelAllowList, exposition
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.metrics_recorder import MetricsRecorder
-from kubestow.observability.pod_resources import PodResourceCollector
-from kubestow.observability.recent_attempts import RecentAttempts
-from kubestow.observability.recent_preemptions import RecentPreemptions
-from kubestow.observability.state_gauges import add_state_gauges
+from kubestow.observability.recent_attempts import RecentAttempts, RecentPreemptions
+from kubestow.observability.state_gauges import PodResourceCollector, add_state_gauges
 from kubestow.scheduling.decision.result import Decision, Scheduled
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock
@@ -32,20 +29,6 @@ from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
-
-_METHODS = (
-    "decision_made",
-    "permit_wait_ended",
-    "attempt_ended",
-    "pod_bound",
-    "preemption_started",
-    "evictions_ended",
-    "api_call_ended",
-    "claim_created",
-    "device_wait_ended",
-    "pod_enqueued",
-    "event_handled",
-)
 
 
 class CompositeObserver(Observer):
@@ -57,7 +40,7 @@ class CompositeObserver(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        for name in _METHODS:
+        for name in (name for name in vars(Observer) if not name.startswith("_") and name != "plugin_observer"):
             implementations = [
                 getattr(observer, name)
                 for observer in observers
@@ -159,17 +142,7 @@ class Observability:
     def scrape_resources(self, accept: str = "") -> tuple[bytes, str]:
         """The resource requests and limits of pods, likewise."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_SingleUse(self._resource_metrics()))
-        return exposition(registry, accept)
-
-    def _resource_metrics(self) -> Iterator[Metric]:
         if self.scheduler is not None and self._is_leader():  # standbys would report the same pods again
-            yield from self._pod_resources.collect(self.scheduler.pods.pods())
-
-
-class _SingleUse:
-    def __init__(self, families: Iterator[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families
+            self._pod_resources.pods = self.scheduler.pods.pods
+            registry.register(self._pod_resources)
+        return exposition(registry, accept)

@@ -1,17 +1,24 @@
-"""Gauges computed at a scrape: the queue, the cache, leadership, versions and feature gates.
+"""Gauges computed at a scrape: queue, cache, leadership, versions and feature gates, and the resources of pods.
 
-They cost nothing while the scheduler works. Before there is a scheduler, those about it are empty.
+They cost nothing while the scheduler works. Before there is a scheduler, those about it are empty. The resource
+requests and limits of pods are the metrics of /metrics/resources (semantics 10.4); pods of one shape share the sums.
 """
 
 from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from weakref import WeakKeyDictionary
 
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.config import FEATURE_SPECS, FeatureGates
-from kubestow.observability.instruments import Gauge, Stability
+from kubestow.errors import InvalidObject
+from kubestow.observability.instruments import Gauge, MetricDefinition
 from kubestow.observability.metrics import SchedulerMetrics
+from kubestow.rules.requests import CPU, limits_by_spec
 from kubestow.scheduling.observer import Call
 from kubestow.scheduling.queued_pod import Place
 from kubestow.scheduling.scheduler import Scheduler
@@ -23,18 +30,6 @@ _QUEUES = {
     "unschedulable": (Place.UNSCHEDULABLE,),
     "gated": (Place.GATED,),
 }
-
-_BUILD = (
-    "major",
-    "minor",
-    "git_version",
-    "git_commit",
-    "git_tree_state",
-    "build_date",
-    "go_version",
-    "compiler",
-    "platform",
-)
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
@@ -48,83 +43,54 @@ def add_state_gauges(
 ) -> None:
     """Add all gauges; ``scheduler`` returns None until there is a scheduler."""
 
-    def add(
-        name: str,
-        documentation: str,
-        stability: Stability,
-        labels: tuple[str, ...],
-        read: Callable[[Scheduler], Samples],
-    ) -> None:
+    def add(name: str, documentation: str, read: Callable[[Scheduler], Samples]) -> None:
         def samples() -> Samples:
             current = scheduler()
             return () if current is None else read(current)
 
-        metrics.add(Gauge(name, documentation, stability, labels, read=samples))
+        metrics.add(Gauge(name, documentation, read=samples))
 
-    stable, beta, alpha = Stability.STABLE, Stability.BETA, Stability.ALPHA
-    add("scheduler_pending_pods", "Number of pending pods, by queue.", stable, ("queue",), _pending)
-    add(
-        "scheduler_unschedulable_pods",
-        "Number of unschedulable pods, by plugin that rejected them.",
-        beta,
-        ("plugin", "profile"),
-        _unschedulable,
-    )
-    add(
-        "scheduler_inflight_events",
-        "Number of events recorded for pods that are being scheduled.",
-        alpha,
-        ("event",),
-        _in_flight,
-    )
-    add(
-        "scheduler_goroutines",
-        "Number of running background tasks, by operation.",
-        beta,
-        ("operation",),
-        _tasks,
-    )
+    add("scheduler_pending_pods", "Number of pending pods, by queue.", _pending)
+    add("scheduler_unschedulable_pods", "Number of unschedulable pods, by plugin that rejected them.", _unschedulable)
+    add("scheduler_inflight_events", "Number of events recorded for pods that are being scheduled.", _in_flight)
+    add("scheduler_goroutines", "Number of running background tasks, by operation.", _tasks)
     add(
         "scheduler_pending_async_api_calls",
         "Number of write requests to the API server that are queued or in flight, by call type.",
-        alpha,
-        ("call_type",),
         _pending_writes,
     )
-    add(
-        "scheduler_cache_size",
-        "Number of nodes, pods, and assumed pods in the scheduler cache.",
-        alpha,
-        ("type",),
-        _cache_size,
-    )
+    add("scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", _cache_size)
     metrics.add(
         Gauge(
             "leader_election_master_status",
             "Whether this process is the leader (1) or a standby (0).",
-            alpha,
-            ("name",),
             read=lambda: [(("kube-scheduler",), float(is_leader()))],
         )
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    system = f"{platform.system().lower()}/{platform.machine()}"
-    build = (major, minor, KUBERNETES_VERSION, "", "", "", "", f"kubestow {VERSION}", system)
+    build = {
+        "major": major,
+        "minor": minor,
+        "git_version": KUBERNETES_VERSION,
+        "git_commit": "",
+        "git_tree_state": "",
+        "build_date": "",
+        "go_version": "",
+        "compiler": f"kubestow {VERSION}",
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
     metrics.add(
         Gauge(
             "kubernetes_build_info",
             "Constant 1; the labels describe the build.",
-            alpha,
-            _BUILD,
-            read=lambda: [(build, 1.0)],
+            MetricDefinition(labels=tuple(build)),
+            read=lambda: [(tuple(build.values()), 1.0)],
         )
     )
     metrics.add(
         Gauge(
             "kubernetes_feature_enabled",
             "Whether the feature gate is enabled (1) or disabled (0).",
-            beta,
-            ("name", "stage"),
             read=lambda: [((name, _stage(name)), float(enabled)) for name, enabled in gates],
         )
     )
@@ -169,3 +135,54 @@ def _cache_size(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]
     yield ("assumed_pods",), sum(1 for _ in cluster.assumed())
     yield ("pods",), cluster.pod_count
     yield ("nodes",), len(cluster.nodes)
+
+
+_LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
+_REQUESTS = "[STABLE] Resources requested by pods, as the scheduler counts them."
+_LIMITS = "[STABLE] Resource limits of pods, aggregated as their requests."
+
+
+class PodResourceCollector:
+    """Collects the requests and limits of pods for prometheus_client."""
+
+    def __init__(self) -> None:
+        #: The pods of the next scrape.
+        self.pods: Callable[[], Iterable[PodInfo]] = lambda: ()
+        self._limits: WeakKeyDictionary[Shape, Mapping[str, int]] = WeakKeyDictionary()
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of limits and requests."""
+        requests = GaugeMetricFamily("kube_pod_resource_request", _REQUESTS, labels=_LABELS)
+        limits = GaugeMetricFamily("kube_pod_resource_limit", _LIMITS, labels=_LABELS)
+        for info in self.pods():
+            priority = "" if info.spec.priority is None else str(info.spec.priority)
+            labels = (info.namespace, info.name, info.spec.node_name, info.spec.scheduler_name, priority)
+            _add(requests, labels, info.requests)
+            _add(limits, labels, self._limits_of(info))
+        yield limits
+        yield requests
+
+    def _limits_of(self, info: PodInfo) -> Mapping[str, int]:
+        limits = self._limits.get(info.shape)
+        if limits is None:
+            try:
+                limits = limits_by_spec(info.pod)
+            except InvalidObject:  # only these metrics read limits, so they are not validated earlier
+                limits = {}
+            self._limits[info.shape] = limits
+        return limits
+
+
+def _add(family: GaugeMetricFamily, labels: tuple[str, ...], amounts: Mapping[str, int]) -> None:
+    for resource, amount in amounts.items():
+        if amount:
+            value = amount / 1000 if resource == CPU else amount
+            family.add_metric((*labels, resource, _unit(resource)), value)
+
+
+def _unit(resource: str) -> str:
+    if resource == CPU:
+        return "cores"
+    if resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return "bytes"
+    return "integer" if resource.startswith("attachable-volumes-") else ""

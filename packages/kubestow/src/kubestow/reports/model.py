@@ -1,6 +1,6 @@
 """The model of a report: text, tables and figures in sections, which the renderers show in their forms.
 
-Products fill it with text that is ready to be read. :mod:`kubestow.reports.terminal` shows it with rich,
+Products fill it with text that is ready to be read. :mod:`kubestow.reports.text` shows it with rich,
 :mod:`kubestow.reports.text` writes Markdown, and :mod:`kubestow.reports.page` self-contained HTML pages.
 """
 

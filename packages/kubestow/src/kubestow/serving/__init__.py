@@ -2,9 +2,7 @@
 
     secure_server     the port of one component: TLS, authentication, authorization, the handlers of its paths
     options           serving options with kube-scheduler's defaults
-    authentication    client certificate, bearer token, front proxy, or anonymous
-    authorization     always-allowed paths, system:masters, or a SubjectAccessReview
-    reviews           reviews at the API server, with cached results
+    delegated_auth    authentication, authorization, and the reviews at the API server that they are delegated to
     trust_reloader    keeps the accepted client CAs and the serving certificates up to date
     routes            the paths of a scheduler and their handlers, which are in:
     healthz           health checks

@@ -19,6 +19,10 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,9 +30,7 @@ import msgspec
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.dashboard.counterfactual_searches import SearchFailed
 from kubestow.dashboard.event_stream import TooManyViewers
-from kubestow.dashboard.page_files import INDEX, PageFile, page_file
-from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, StatusError
-from kubestow.http.path_mux import Result
+from kubestow.http.messages import JSON, HTTPRequest, HTTPResponse, Result, StatusError
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
 
@@ -55,6 +57,55 @@ _SECURITY_HEADERS = {
 #: The values of ``Sec-Fetch-Site``, which a page cannot change, in requests of the page itself and of the address bar.
 #: Programs, and browsers over plain HTTP to another machine, send none.
 _OWN_REQUESTS = ("same-origin", "none", "")
+
+
+INDEX = "index.html"
+
+#: The files of the page, and their content types. Nothing else is read, whatever a path says.
+_CONTENT_TYPES = {
+    INDEX: "text/html; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "style.css": "text/css; charset=utf-8",
+    **dict.fromkeys(
+        (
+            "app.js",
+            "cluster.js",
+            "decisions.js",
+            "format.js",
+            "pending.js",
+            "pod.js",
+            "queue.js",
+            "store.js",
+            "table.js",
+            "try.js",
+            "vendor/preact-htm.js",
+            "vendor/uplot.js",
+        ),
+        "text/javascript; charset=utf-8",
+    ),
+    "vendor/uplot.css": "text/css; charset=utf-8",
+    "vendor/LICENSES.txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file, its gzip form, and an entity tag of its content; read and compressed when it is first asked for."""
+
+    content_type: str
+    content: bytes
+    compressed: bytes
+    etag: str
+
+
+@cache
+def page_file(name: str) -> PageFile | None:
+    """A file of the page by its path below the assets; None for any other name."""
+    content_type = _CONTENT_TYPES.get(name)
+    if content_type is None:
+        return None
+    content = files("kubestow.dashboard").joinpath("assets", *name.split("/")).read_bytes()
+    return PageFile(content_type, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:16]}"')
 
 
 class DashboardHandler:
@@ -93,7 +144,7 @@ class DashboardHandler:
     def close(self) -> None:
         """End all event streams."""
         if self._dashboard_of_scheduler is not None:
-            self._dashboard_of_scheduler.close()
+            self._dashboard_of_scheduler.stream.close()
 
     def index(self, request: HTTPRequest) -> HTTPResponse:
         """The page."""
@@ -121,7 +172,7 @@ class DashboardHandler:
             case ["nodes", name]:
                 return _data(request, self._dashboard().node(name), f'node "{name}" is unknown')
             case ["pods", namespace, name]:
-                return _data(request, self._dashboard().pod(namespace, name), _unknown_pod(namespace, name))
+                return _data(request, self._dashboard().pods.of(namespace, name), _unknown_pod(namespace, name))
             case ["pods", namespace, name, "counterfactuals"]:
                 search = self._dashboard().counterfactuals(namespace, name)
                 return _searched(request, search, _unknown_pod(namespace, name))
@@ -147,7 +198,7 @@ class DashboardHandler:
         if not _OFFSET.fullmatch(offset) or len(text) > _MAX_TEXT:
             expected = f"expected an offset of at most 9 digits, and a text of at most {_MAX_TEXT} characters"
             raise StatusError(400, "BadRequest", expected)
-        return _data(request, self._dashboard().queue(place, group, text.lower(), int(offset)), "")
+        return _data(request, self._dashboard().pages.page(place, group, text.lower(), int(offset)), "")
 
 
 def _unknown_pod(namespace: str, name: str) -> str:

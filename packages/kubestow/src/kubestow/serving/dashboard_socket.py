@@ -15,7 +15,6 @@ import logging
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
@@ -64,9 +63,7 @@ class DashboardSocket:
         asyncio.get_running_loop().add_reader(self._listening, self._start_serving)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         asyncio.get_running_loop().remove_reader(self._listening)
         if self._starting is not None:
             self._starting.cancel()
@@ -99,13 +96,13 @@ class DashboardSocket:
     def _listener(self, handler: DashboardHandler) -> HTTPListener:
         from aiohttp import web
 
-        from kubestow.http import aiohttp_messages, path_mux
+        from kubestow.http import aiohttp_messages, messages
         from kubestow.http.listener import HTTPListener
 
-        mux = path_mux.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
+        mux = messages.PathMux(paths={"/dashboard": handler.index}, prefixes={"/dashboard/": handler}, deletions={})
 
         async def respond(incoming: web.BaseRequest) -> web.StreamResponse:
-            response = await path_mux.respond(aiohttp_messages.parse(incoming), mux.handle)
+            response = await messages.respond(aiohttp_messages.parse(incoming), mux.handle)
             if response.stream is None:
                 return aiohttp_messages.whole(response)
             return await aiohttp_messages.send_stream(incoming, response)

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.log_fields import fields
-from kubestow.observability.instruments import Counter, Gauge, Stability
+from kubestow.observability.instruments import Counter, Gauge
 
 _log = logging.getLogger(__name__)
 
@@ -37,16 +37,11 @@ class HealthChecks:
     def __init__(self, checks: Mapping[str, Sequence[HealthCheck]]) -> None:
         self._checks = checks
         self._executions = Counter(
-            "kubernetes_healthchecks_total",
-            "Number of executions of each health check, by result.",
-            Stability.STABLE,
-            ("name", "type", "status"),
+            "kubernetes_healthchecks_total", "Number of executions of each health check, by result."
         )
         self._state = Gauge(
             "kubernetes_healthcheck",
             "Whether the health check passes (1) or fails (0).",
-            Stability.STABLE,
-            ("name", "type"),
             read=lambda: [
                 ((check.name, endpoint), float(check.problem() is None))
                 for endpoint, all_checks in checks.items()
@@ -85,7 +80,7 @@ class HealthChecks:
             return HTTPResponse.text(f"{listing}{endpoint} check failed\n", 500)
         return HTTPResponse.text(f"{listing}{endpoint} check passed\n" if "verbose" in request.query else "ok")
 
-    def handle_check(self, endpoint: str, name: str) -> HTTPResponse:
+    def handle_check(self, endpoint: str, name: str, request: HTTPRequest) -> HTTPResponse:
         """Run a single check of an endpoint. Raises StatusError (404) for an unknown name."""
         check = next((check for check in self._checks[endpoint] if check.name == name), None)
         if check is None:
@@ -96,7 +91,7 @@ class HealthChecks:
 
     def _passes(self, endpoint: str, check: HealthCheck) -> bool:
         problem = check.problem()
-        self._executions.labels(check.name, endpoint, "success" if problem is None else "error").value += 1
+        self._executions.labels(check.name, "success" if problem is None else "error", endpoint).value += 1
         if problem is not None:
             _log.info("Health check failed", extra=fields(endpoint=endpoint, check=check.name, err=problem))
         return problem is None

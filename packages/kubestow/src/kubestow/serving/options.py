@@ -22,14 +22,6 @@ class RequestHeaderOptions:
     extra_header_prefixes: tuple[str, ...] = ()
 
 
-def _default_request_headers() -> RequestHeaderOptions:
-    return RequestHeaderOptions(
-        username_headers=("x-remote-user",),
-        group_headers=("x-remote-group",),
-        extra_header_prefixes=("x-remote-extra-",),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class DelegatingAuthenticationOptions:
     """How clients are authenticated.
@@ -44,7 +36,13 @@ class DelegatingAuthenticationOptions:
     tolerate_lookup_failure: bool = True
     client_ca: Path | None = None
     request_header_ca: Path | None = None
-    request_headers: RequestHeaderOptions = field(default_factory=_default_request_headers)
+    request_headers: RequestHeaderOptions = field(
+        default_factory=lambda: RequestHeaderOptions(
+            username_headers=("x-remote-user",),
+            group_headers=("x-remote-group",),
+            extra_header_prefixes=("x-remote-extra-",),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

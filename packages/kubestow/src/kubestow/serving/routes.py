@@ -13,8 +13,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from kubestow.config import FeatureGates, KubeSchedulerConfiguration
-from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
-from kubestow.http.path_mux import Handler, PathMux, PrefixHandler
+from kubestow.http.messages import Handler, HTTPRequest, HTTPResponse, PathMux, PrefixHandler, StatusError
 from kubestow.observability.instruments import exposition
 from kubestow.observability.observability import Observability
 from kubestow.scheduling.interfaces import Clock
@@ -47,7 +46,9 @@ class SchedulerRoutes:
 
     def mux(self) -> PathMux:
         """The handlers by path."""
-        prefixes: dict[str, PrefixHandler] = {f"/{name}/": self._single_check(name) for name in self._health.endpoints}
+        prefixes: dict[str, PrefixHandler] = {
+            f"/{name}/": partial(self._health.handle_check, name) for name in self._health.endpoints
+        }
         prefixes["/debug/pods/"] = self._debug_pod
         prefixes["/debug/pprof"] = _no_pprof
         prefixes["/dashboard/"] = self.dashboard
@@ -66,8 +67,11 @@ class SchedulerRoutes:
             paths["/flagz"] = zpages.flagz
         if self._component.gates.enabled("ComponentStatusz"):
             paths["/statusz"] = zpages.statusz
-        paths["/metrics"] = lambda request: _metrics(self._observability.scrape(request.header("accept")))
-        paths["/metrics/resources"] = self._pod_resources
+        observability = self._observability
+        paths["/metrics"] = lambda request: HTTPResponse(200, *observability.scrape(request.header("accept")))
+        paths["/metrics/resources"] = lambda request: HTTPResponse(
+            200, *observability.scrape_resources(request.header("accept"))
+        )
         paths["/metrics/slis"] = self._slis
         paths["/debug"] = paths["/debug/"] = lambda request: self._debugger().index()
         paths["/debug/queue"] = lambda request: self._debugger().queue(request)
@@ -81,13 +85,10 @@ class SchedulerRoutes:
         self._observability.metrics.reset()
         return HTTPResponse.text("metrics reset\n")
 
-    def _pod_resources(self, request: HTTPRequest) -> HTTPResponse:
-        return _metrics(self._observability.scrape_resources(request.header("accept")))
-
     def _slis(self, request: HTTPRequest) -> HTTPResponse:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self._health)
-        return _metrics(exposition(registry, request.header("accept")))
+        return HTTPResponse(200, *exposition(registry, request.header("accept")))
 
     # -- debug ---------------------------------------------------------------------------------------------------------
 
@@ -104,9 +105,6 @@ class SchedulerRoutes:
         return self._debugger().pod(namespace, name, request)
 
     # -- health --------------------------------------------------------------------------------------------------------
-
-    def _single_check(self, endpoint: str) -> PrefixHandler:
-        return lambda name, request: self._health.handle_check(endpoint, name)
 
     def _checks(self) -> dict[str, list[HealthCheck]]:
         leader_elect = self._component.configuration.leader_election.leader_elect
@@ -129,11 +127,6 @@ class SchedulerRoutes:
         scheduler = self._observability.scheduler
         synced = scheduler is not None and scheduler.synced.is_set()
         return None if synced else "handlers are not fully synchronized"
-
-
-def _metrics(scrape: tuple[bytes, str]) -> HTTPResponse:
-    body, content_type = scrape
-    return HTTPResponse(200, body, content_type)
 
 
 def _no_pprof(rest: str, request: HTTPRequest) -> HTTPResponse:

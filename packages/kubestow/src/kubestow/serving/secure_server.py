@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -26,14 +25,18 @@ from kubestow.client.rest.transport import Transport
 from kubestow.errors import InputError
 from kubestow.http import aiohttp_messages
 from kubestow.http.listener import ConnectionLimits, HTTPListener
-from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError, UserInfo
-from kubestow.http.path_mux import PathMux, respond
+from kubestow.http.messages import HTTPRequest, HTTPResponse, PathMux, StatusError, UserInfo, respond
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import Histogram, MetricSet
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator, TokenReviewer
-from kubestow.serving.authorization import AccessReviewer, DelegatingAuthorizer
+from kubestow.serving.delegated_auth import (
+    AccessReviewer,
+    ClientTrust,
+    DelegatingAuthenticator,
+    DelegatingAuthorizer,
+    TokenReviewer,
+)
 from kubestow.serving.options import ServingOptions
 from kubestow.serving.trust_reloader import TrustReloader
 
@@ -124,7 +127,8 @@ class SecureServer:
         async with AsyncExitStack() as stack:
             token_reviews = await self._connect(stack, options.authentication.kubeconfig)
             access_reviews = await self._connect(stack, options.authorization.kubeconfig)
-            tls = ServerTLS(options.tls, hosts=_host_names(options.address))
+            own = [options.address] if options.address not in ("", "0.0.0.0", "::", "127.0.0.1") else []
+            tls = ServerTLS(options.tls, hosts=["localhost", "127.0.0.1", *own])
             authenticator = DelegatingAuthenticator(ClientTrust(), self._token_reviewer(token_reviews))
             authorizer = self._authorizer(access_reviews)
             reloader = TrustReloader(options.authentication, token_reviews, authenticator, tls)
@@ -138,9 +142,7 @@ class SecureServer:
         _log.info("Serving securely", extra=fields(address=f"{options.address}:{self.port}"))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._exit_stack.aclose()
 
     async def _listen(self, stack: AsyncExitStack, chain: HandlerChain, tls: ServerTLS) -> int:
@@ -205,7 +207,3 @@ class SecureServer:
             monotonic=self._clock.monotonic,
         )
         return DelegatingAuthorizer(options.always_allow_paths, reviewer)
-
-
-def _host_names(address: str) -> list[str]:
-    return ["localhost", "127.0.0.1", *([address] if address not in ("", "0.0.0.0", "::", "127.0.0.1") else [])]

@@ -16,7 +16,7 @@ from kubestow.files import read_file
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock
-from kubestow.serving.authentication import ClientTrust, DelegatingAuthenticator
+from kubestow.serving.delegated_auth import ClientTrust, DelegatingAuthenticator
 from kubestow.serving.options import DelegatingAuthenticationOptions, RequestHeaderOptions
 
 _log = logging.getLogger(__name__)
@@ -53,17 +53,14 @@ class TrustReloader:
     async def run(self, clock: Clock) -> None:
         """Reload at once and every minute, until cancelled. A failure is logged and keeps the current state."""
         while True:
-            await self._reload()
+            try:
+                if self._transport is not None:
+                    self._published = await _read_cluster_authentication(self._transport)
+                self._apply()
+            except (APIError, Unreachable, InputError, msgspec.DecodeError) as error:
+                _log.warning("Unable to reload the authentication configuration", extra=fields(err=str(error)))
             self._tls.reload()
             await clock.sleep(_RELOAD_SECONDS)
-
-    async def _reload(self) -> None:
-        try:
-            if self._transport is not None:
-                self._published = await _read_cluster_authentication(self._transport)
-            self._apply()
-        except (APIError, Unreachable, InputError, msgspec.DecodeError) as error:
-            _log.warning("Unable to reload the authentication configuration", extra=fields(err=str(error)))
 
     def _apply(self) -> None:
         """Files take precedence over the ConfigMap, separately for users and for front proxies."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -82,12 +82,13 @@ class ZPages:
 
     def statusz(self, request: HTTPRequest) -> HTTPResponse:
         """Versions, start time and uptime."""
-        uptime = self._now() - self._started
+        uptime = int((self._now() - self._started).total_seconds())
+        hours, minutes, seconds = uptime // 3600, uptime // 60 % 60, uptime % 60
         python = f"{platform.python_implementation()} {platform.python_version()}"
         binary, emulated = KUBERNETES_VERSION.removeprefix("v"), KUBERNETES_VERSION.removeprefix("v").rsplit(".", 1)[0]
         lines = [
             f"Started: {self._started:%a %b %d %H:%M:%S UTC %Y}",
-            f"Up: {_format(uptime)}",
+            f"Up: {hours} hr {minutes:02} min {seconds:02} sec",
             f"Python version: {python}",
             f"kubestow version: {VERSION}",
             f"Binary version: {binary}",
@@ -96,7 +97,7 @@ class ZPages:
         ]
         status = {
             "startTime": timestamp(self._started),
-            "uptimeSeconds": int(uptime.total_seconds()),
+            "uptimeSeconds": uptime,
             "goVersion": python,
             "binaryVersion": binary,
             "emulationVersion": emulated,
@@ -110,7 +111,9 @@ def _page(request: HTTPRequest, kind: str, lines: Sequence[str], content: Mappin
     for part in accepted:
         media_type, version = _structured(part, kind)
         if version:
-            return _object(kind, version, media_type, content)
+            obj = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
+            warning = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
+            return HTTPResponse(200, _ENCODERS[media_type](obj), media_type, warning)
     if not {part.split(";")[0] for part in accepted} & {"", "*/*", "text/*", "text/plain"}:
         raise StatusError(406, "NotAcceptable", f"only text/plain, and {kind} as {', '.join(_ENCODERS)}, are available")
     heading = f"{_COMPONENT} {kind.lower()}"
@@ -129,15 +132,3 @@ def _structured(part: str, kind: str) -> tuple[str, str]:
         and version in _VERSIONS
     )
     return media_type, version if is_structured else ""
-
-
-def _object(kind: str, version: str, media_type: str, content: Mapping[str, Any]) -> HTTPResponse:
-    obj = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **content}
-    headers = {"Warning": f'299 - "{_GROUP}/{version} {kind} is deprecated"'} if version == "v1alpha1" else {}
-    return HTTPResponse(200, _ENCODERS[media_type](obj), media_type, headers)
-
-
-def _format(uptime: timedelta) -> str:
-    minutes, seconds = divmod(int(uptime.total_seconds()), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} hr {minutes:02} min {seconds:02} sec"

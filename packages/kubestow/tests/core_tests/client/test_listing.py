@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core_tests.client.scripted_server import ScriptedServer, failure, response
-from kubestow.client.listing import list_pages
+from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.transport import Transport
 from kubestow.errors import Unreachable
 

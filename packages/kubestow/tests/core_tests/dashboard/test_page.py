@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.dashboard.page_files import page_file
+from kubestow.serving.dashboard_handler import page_file
 
 ASSETS = Path(str(files("kubestow.dashboard"))) / "assets"
 NAMES = sorted(path.relative_to(ASSETS).as_posix() for path in ASSETS.rglob("*") if path.is_file())

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubestow.api.meta import convert
-from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.eviction import DryRunEvictions
 from kubestow.descheduling.interface import DeschedulingPlugin
 from kubestow.descheduling.loop import Descheduler, LoopResult
-from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.snapshot import QueryResult, Snapshot
+from kubestow.descheduling.snapshot import Node, Pod, QueryResult, Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)

@@ -8,11 +8,10 @@ import pytest
 
 from core_tests.descheduling.objects import NOW, evicted, loop, node, pod, policy
 from kubestow.api.meta import convert
-from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
+from kubestow.descheduling.eviction import DryRunEvictions
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import Node, Pod, PodDisruptionBudget, Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 
 NODES = [node("n1"), node("n2")]

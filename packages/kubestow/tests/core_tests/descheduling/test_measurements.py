@@ -8,7 +8,7 @@ import pytest
 
 from core_tests.descheduling.objects import evicted, loop, node, pod, policy
 from kubestow.api.meta import convert
-from kubestow.descheduling.objects import NodeMetrics, PodMetrics
+from kubestow.descheduling.snapshot import NodeMetrics, PodMetrics
 
 NODES = [node("n1"), node("n2")]
 PODS = [pod(f"p{i}", "n1", cpu="1m") for i in range(3)]

@@ -11,7 +11,7 @@ from core_tests.descheduling.objects import policy
 from kubestow.api.meta import ObjectMeta
 from kubestow.descheduling.default_evictor import DefaultEvictorArgs
 from kubestow.descheduling.descheduler_policy import load_policy, with_priority_thresholds
-from kubestow.descheduling.objects import PriorityClass
+from kubestow.descheduling.snapshot import PriorityClass
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError
 

@@ -13,8 +13,7 @@ from kubestow.api.formats.quantity import millis
 from kubestow.api.meta import convert
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.node_fit import NodeFit
-from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import Node, Pod, Snapshot
 
 ZONES = st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])
 TAINTS = st.sampled_from(

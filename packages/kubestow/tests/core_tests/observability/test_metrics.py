@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
+from importlib.resources import files
 from typing import Any
 
+import msgspec
 import pytest
 
 from core_tests.observability.harness import Observed, observe, samples
 from core_tests.plugins.dynamic_resources.devices import device_class, slice_of
 from core_tests.scheduling.api_calls.harness import ScriptedCluster
+from kubestow import observability as observability_package
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import FeatureGates
 from kubestow.errors import APIError, PluginError
@@ -225,6 +228,15 @@ def test_every_help_text_has_a_stability_level() -> None:
     observe(scenario, node("n"))
 
 
+def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
+    types = msgspec.json.decode((files(observability_package) / "kubernetes_metrics.json").read_bytes())["metrics"]
+    families = {family.name: family for family in Observability(WallClock(), FeatureGates()).metrics.families}
+    own = {"kubernetes_build_info", "kubestow_events_dropped_total"}
+    assert {name for name in families.keys() - types.keys() if "dra_bindingconditions" not in name} == own
+    for name in families.keys() & types.keys():
+        assert type(families[name]).__name__ == types[name]["type"]
+
+
 def test_a_reset_sets_all_metrics_to_zero() -> None:
     async def scenario(observed: Observed) -> None:
         await a_pod_is_bound(observed)
@@ -297,7 +309,7 @@ def test_label_values_that_are_not_allowed_become_unexpected() -> None:
     allowed = {"scheduler_queue_incoming_pods_total": {"event": frozenset({"NodeAdd"})}}
     metrics = Observability(WallClock(), FeatureGates(), allowed_labels=allowed).metrics
     for event in ("NodeAdd", "NodeUpdate", "NodeDelete"):
-        metrics.incoming_pods.labels("active", event).value += 1
+        metrics.incoming_pods.labels(event, "active").value += 1
     collected = metrics.incoming_pods.collect().samples
     assert {sample.labels["event"]: sample.value for sample in collected} == {"NodeAdd": 1, "unexpected": 2}
 

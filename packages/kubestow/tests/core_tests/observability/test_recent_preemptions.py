@@ -7,7 +7,7 @@ import asyncio
 from core_tests.observability.harness import Observed, observe
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, members
 from kubestow.cluster.pods.shapes import Shapes
-from kubestow.observability.recent_preemptions import PreemptionRecord, RecentPreemptions
+from kubestow.observability.recent_attempts import PreemptionRecord, RecentPreemptions
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import node, pod, pods

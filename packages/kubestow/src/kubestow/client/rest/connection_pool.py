@@ -27,6 +27,7 @@ from kubestow.client.rest.server_connection import ConnectionBroken, ServerConne
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
+_CONNECT_TIMEOUT = 30.0
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 #: As many requests as keep an API server busy. A burst of bindings opens as many connections as it may, and a TLS
 #: handshake costs the client more CPU time than several requests.
@@ -48,14 +49,13 @@ class ConnectionPool:
         tls_server_name: str | None = None,
         proxy: str | None = None,
         limit: int = _MAX_CONNECTIONS,
-        connect_timeout: float = 30.0,
         idle_timeout: float = 30.0,
     ) -> None:
         self._server = urlsplit(server)
         self._tls = (tls or ssl.create_default_context()) if self._server.scheme == "https" else None
         self._tls_server_name = tls_server_name or self._server.hostname or ""
         self._proxy = None if proxy is None else urlsplit(proxy)
-        self._limit, self._connect_timeout, self._idle_timeout = limit, connect_timeout, idle_timeout
+        self._limit, self._idle_timeout = limit, idle_timeout
         self._idle: deque[ServerConnection] = deque()
         self._in_use: set[ServerConnection] = set()
         self._streams: set[ServerConnection] = set()
@@ -126,17 +126,12 @@ class ConnectionPool:
             self._idle.append(connection)
         else:
             connection.close()
-        self._close_idle()
+        while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
+            self._idle.popleft().close()  # it cannot be used any more
         self._wake_next()
 
     def _is_stale(self, connection: ServerConnection) -> bool:
-        """Whether a connection has been idle for too long."""
         return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
-
-    def _close_idle(self) -> None:
-        """Close the connections that cannot be used any more."""
-        while self._idle and (self._is_stale(self._idle[0]) or not self._idle[0].reusable):
-            self._idle.popleft().close()
 
     def retire(self) -> None:
         """Open other connections for later requests: a connection has the client certificate of its TLS handshake."""
@@ -163,8 +158,11 @@ class ConnectionPool:
         self._opening += 1
         generation = self._generation
         try:
-            async with asyncio.timeout(self._connect_timeout):
-                connection = await (self._connect() if self._proxy is None else self._connect_through(self._proxy))
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                if self._proxy is None:
+                    connection = await _connect(self._server, self._tls, self._tls_server_name)
+                else:
+                    connection = await self._connect_through(self._proxy)
         except BaseException:
             self._wake_next()
             raise
@@ -173,9 +171,6 @@ class ConnectionPool:
         connection.generation = generation
         self._in_use.add(connection)
         return connection
-
-    async def _connect(self) -> ServerConnection:
-        return await _connect(self._server, self._tls, self._tls_server_name)
 
     async def _connect_through(self, proxy: SplitResult) -> ServerConnection:
         proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None

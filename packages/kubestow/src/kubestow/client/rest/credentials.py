@@ -104,7 +104,6 @@ class Credentials:
             self._load_certificate(certificate, loaded.key_file)
 
     def _load_certificate(self, certificate: str, key: str) -> None:
-        """Load the files unless they are unchanged."""
         if self.tls is None or self._source is None:
             return
         try:
@@ -133,7 +132,8 @@ async def load_credentials(kubeconfig: str = "", *, context: str = "", master: s
     if master and not is_http_url(master):
         raise InputError("master", f"expected an http or https URL, got {master!r}")
     if master and not kubeconfig:
-        return _from_address(master)
+        tls = _tls_context() if master.startswith("https:") else None
+        return Credentials(master, tls=tls, proxy=proxy_from_environment(master, os.environ))
     if files := _kubeconfig_files(kubeconfig):
         return await _from_kubeconfig(files, context=context, master=master)
     credentials = await load_in_cluster_credentials()
@@ -167,11 +167,6 @@ def _kubeconfig_files(explicit: str) -> list[Path]:
         return [Path(name).expanduser() for name in names]
     default = Path.home() / ".kube" / "config"
     return [default] if default.exists() else []
-
-
-def _from_address(server: str) -> Credentials:
-    tls = _tls_context() if server.startswith("https:") else None
-    return Credentials(server, tls=tls, proxy=proxy_from_environment(server, os.environ))
 
 
 async def _from_kubeconfig(paths: list[Path], *, context: str, master: str) -> Credentials:

@@ -179,7 +179,9 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the response: a body without a length is complete, any other response is broken."""
-        if error is None and not self._complete and self._has_head and self._ends_with_connection():
+        headers = self._response.headers
+        has_length = b"content-length" in headers or b"transfer-encoding" in headers
+        if error is None and not self._complete and self._has_head and not has_length:
             self._complete = True
             self._wake()
         elif not self._complete and isinstance(error, OSError) and error.strerror:
@@ -190,10 +192,6 @@ class ServerConnection(asyncio.Protocol):
                 if self._response.status
                 else "connection closed before a response"
             )
-
-    def _ends_with_connection(self) -> bool:
-        headers = self._response.headers
-        return b"content-length" not in headers and b"transfer-encoding" not in headers
 
     def _fail(self, problem: str) -> None:
         if self._problem is None:

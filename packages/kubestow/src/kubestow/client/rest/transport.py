@@ -18,7 +18,6 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -78,7 +77,12 @@ class Transport:
         self._user_agent, self._timeout, self._on_response = user_agent, timeout, on_response
         self._authority = urlsplit(credentials.server).netloc.rpartition("@")[2]
         self._base_path = urlsplit(credentials.server).path
-        self._pool: ConnectionPool | None = None
+        self._pool = ConnectionPool(
+            credentials.server,
+            tls=credentials.tls,
+            tls_server_name=credentials.tls_server_name,
+            proxy=credentials.proxy,
+        )
         #: The headers of every request, and the credential headers that they contain.
         self._headers = ""
         self._headers_from: CIMultiDict[str] | None = None
@@ -89,19 +93,9 @@ class Transport:
         return self._credentials.server
 
     async def __aenter__(self) -> Self:
-        credentials = self._credentials
-        self._pool = ConnectionPool(
-            credentials.server,
-            tls=credentials.tls,
-            tls_server_name=credentials.tls_server_name,
-            proxy=credentials.proxy,
-        )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        assert self._pool is not None
+    async def __aexit__(self, *error: object) -> None:
         self._pool.close()
         await asyncio.sleep(0)  # closed transports release their sockets in the next iteration
 
@@ -125,7 +119,7 @@ class Transport:
                 return await self._request_once(method, path, body, content_type)
             except APIError as error:
                 in_doubt = error.in_doubt = error.in_doubt or in_doubt
-                if error.retry_after is None or attempt == retries or not _is_retriable(error.code):
+                if error.retry_after is None or attempt == retries or not (error.code == 429 or error.code >= 500):
                     raise
                 extra = fields(verb=method, path=path, err=str(error), retryAfter=error.retry_after)
                 _log.debug("%s %s: %s; retrying after %g s", method, path, error, error.retry_after, extra=extra)
@@ -141,8 +135,7 @@ class Transport:
         """
         if self._rate_limiter is not None:
             await self._rate_limiter.wait()
-        assert self._pool is not None, "the transport is used outside its async with"
-        connection = await self._open_stream(self._pool, path)
+        connection = await self._open_stream(path)
         chunks = self._chunks(connection, idle_timeout)
         try:
             yield chunks
@@ -150,7 +143,7 @@ class Transport:
             await chunks.aclose()
             self._pool.release(connection)
 
-    async def _open_stream(self, pool: ConnectionPool, path: str) -> ServerConnection:
+    async def _open_stream(self, path: str) -> ServerConnection:
         """A connection that has received the head of a successful response."""
         for attempt in range(2):
             rejected = self._credentials.headers
@@ -163,7 +156,7 @@ class Transport:
             except _CONNECTION_ERRORS as error:
                 raise self._unreachable(error) from error
             finally:
-                pool.release(connection)
+                self._pool.release(connection)
             if attempt or response.status != 401 or not await self._reload_credentials(rejected):
                 break
         raise _api_error(response)
@@ -213,7 +206,6 @@ class Transport:
         another connection. A write may have taken effect, and would conflict with itself.
         """
         pool = self._pool
-        assert pool is not None, "the transport is used outside its async with"
         while True:
             connection, reused = await pool.acquire(self._timeout)
             response = None
@@ -234,14 +226,18 @@ class Transport:
     def _use_current_credentials(self) -> None:
         """Have requests carry the credentials as they are now, in their headers and by their connections."""
         if self._headers_from is not self._credentials.headers:
-            assert self._pool is not None, "the transport is used outside its async with"
-            self._headers = self._fixed_headers(self._credentials.headers)
+            headers = {"Host": self._authority, "User-Agent": self._user_agent}
+            headers |= {"Accept": JSON, "Accept-Encoding": "identity"}
+            pairs = [*headers.items(), *self._credentials.headers.items()]
+            for name, value in pairs:
+                if not value.isprintable():
+                    raise Unreachable(self.server, f"the header {name} contains a character that is not printable")
+            self._headers = "".join(f"{name}: {value}\r\n" for name, value in pairs) + self._pool.proxy_headers
             self._headers_from = self._credentials.headers
             self._pool.retire()
 
     def _encode(self, method: str, path: str, body: bytes | None, content_type: str) -> bytes:
         """The request as it is sent. No character of the path can end the request line."""
-        assert self._pool is not None, "the transport is used outside its async with"
         if _TARGET.fullmatch(path) is None:
             path = quote(path, safe=_RESERVED)
         head = f"{method} {self._pool.target_prefix}{self._base_path}{path} HTTP/1.1\r\n{self._headers}"
@@ -249,20 +245,6 @@ class Transport:
             return f"{head}\r\n".encode()
         head = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
-
-    def _fixed_headers(self, credential_headers: CIMultiDict[str]) -> str:
-        assert self._pool is not None
-        headers = {
-            "Host": self._authority,
-            "User-Agent": self._user_agent,
-            "Accept": JSON,
-            "Accept-Encoding": "identity",
-        }
-        pairs = [*headers.items(), *credential_headers.items()]
-        for name, value in pairs:
-            if not value.isprintable():
-                raise Unreachable(self.server, f"the header {name} contains a character that is not printable")
-        return "".join(f"{name}: {value}\r\n" for name, value in pairs) + self._pool.proxy_headers
 
     async def _reload_credentials(self, rejected: Mapping[str, str]) -> bool:
         try:
@@ -275,10 +257,6 @@ class Transport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(self.server, describe_connection_error(error))
-
-
-def _is_retriable(code: int) -> bool:
-    return code == 429 or code >= 500
 
 
 def describe_connection_error(error: Exception) -> str:
@@ -300,7 +278,7 @@ def _api_error(response: ServerResponse) -> APIError:
     header = response.headers.get(b"retry-after", b"")
     retry_after = _cap(float(header) if header.isdigit() else None)
     try:
-        status = APIStatus.parse(body)
+        status = msgspec.json.decode(body, type=APIStatus)
     except UNDECODABLE:
         text = " ".join(body[:200].decode(errors="replace").split())
         message = f"{response.status} {response.reason}: {text}" if text else ""
@@ -329,11 +307,6 @@ class APIStatus(msgspec.Struct):
     message: str = ""
     details: _StatusDetails | None = None
 
-    @classmethod
-    def parse(cls, data: bytes | msgspec.Raw) -> APIStatus:
-        """Raises one of :data:`kubestow.api.meta.UNDECODABLE`."""
-        return _DECODER.decode(data)
-
     @property
     def retry_after(self) -> float | None:
         """The delay in seconds that the server requests before a retry."""
@@ -342,9 +315,6 @@ class APIStatus(msgspec.Struct):
     def error(self) -> APIError:
         """The failure that an ERROR event of a watch stands for."""
         return APIError(self.code, self.reason, self.message)
-
-
-_DECODER = msgspec.json.Decoder(APIStatus)
 
 
 @dataclass(frozen=True, slots=True)

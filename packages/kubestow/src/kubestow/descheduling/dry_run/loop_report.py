@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from kubestow.descheduling.budgets import DryRunEvictions
 from kubestow.descheduling.dry_run.rescheduling import (
     Mode,
     PredictedState,
@@ -21,13 +20,13 @@ from kubestow.descheduling.dry_run.rescheduling import (
     Rescheduler,
     ReschedulingBackend,
 )
-from kubestow.descheduling.eviction import Eviction, EvictionBackend, EvictionObserver
+from kubestow.descheduling.eviction import DryRunEvictions, Eviction, EvictionBackend, EvictionObserver
 from kubestow.descheduling.loop import Descheduler, LoopResult
 from kubestow.descheduling.snapshot import Snapshot
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.errors import InvalidObject
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def run_loop(
     *,
     now: datetime,
     backend: EvictionBackend | None = None,
-    observer: EvictionObserver | None = None,
+    observers: Sequence[EvictionObserver] = (),
     rescheduler: Rescheduler | None = None,
     mode: Mode = Mode.REFUSE,
 ) -> LoopReport:
@@ -99,9 +98,9 @@ def run_loop(
     """
     backend = backend or DryRunEvictions(snapshot.budgets)
     if rescheduler is None:
-        return LoopReport(descheduler.run(snapshot, now=now, backend=backend, observer=observer))
+        return LoopReport(descheduler.run(snapshot, now=now, backend=backend, observers=observers))
     rescheduling = ReschedulingBackend(backend, rescheduler, mode)
-    result = descheduler.run(snapshot, now=now, backend=rescheduling, observer=observer)
+    result = descheduler.run(snapshot, now=now, backend=rescheduling, observers=observers)
     return LoopReport(result, rescheduling.predictions, [(info.key, node) for info, node in rescheduler.admitted])
 
 
@@ -176,13 +175,10 @@ def eviction_document(eviction: Eviction) -> dict[str, Any]:
 def _with_prediction(run: LoopReport, eviction: Eviction) -> dict[str, Any]:
     fields = eviction_document(eviction)
     if (prediction := run.prediction(eviction)) is not None:
-        fields["comesBack"] = _prediction(prediction)
+        predicted = {"state": prediction.state.value, "pod": prediction.pod, "node": prediction.node}
+        predicted["message"] = prediction.message
+        fields["comesBack"] = {name: value for name, value in predicted.items() if value}
     return fields
-
-
-def _prediction(prediction: Prediction) -> dict[str, Any]:
-    fields = {"state": prediction.state.value, "pod": prediction.pod, "node": prediction.node}
-    return {name: value for name, value in (fields | {"message": prediction.message}).items() if value}
 
 
 _CLUSTER_SCOPED = ("Node", "Namespace", "PriorityClass", "NodeMetrics")

@@ -95,7 +95,6 @@ class _ClaimsOfEviction:
                 cache.catalog(ResourceClaim).put(released(claim, gone))
 
     def create_for(self, replacement: Pod) -> Pod:
-        """The replacement of the evicted pod, after the claims that are its own have been created."""
         before = {(type(claim), claim.metadata.namespace, claim.metadata.name): claim for claim in self._before}
         replacement, self._created = with_own_claims(replacement, self._pod, lambda *key: before.get(key))
         for claim in self._created:
@@ -135,17 +134,17 @@ class Rescheduler:
         self.admitted: list[tuple[PodInfo, str]] = []
 
     def evict(self, uid: str) -> PlacementTrial:
-        """Evict a pod and have it come back; the trial is to be committed or undone before the next one."""
+        """Evict a pod and have it come back; then :meth:`commit` or :meth:`undo` the trial, before the next."""
         pod = self._placed.get(uid)
         placed = self._cache.placed_pod(uid)
         if pod is None or placed is None:
-            return PlacementTrial(self, None, [], Prediction(PredictedState.GONE, message="it has finished"))
+            return PlacementTrial(None, [], Prediction(PredictedState.GONE, message="it has finished"))
         evicted = placed.info
         self._cache.remove_pod(uid)
         claims = _ClaimsOfEviction(self._cache, pod)
         admitted = list(self._admit(evicted.priority))
         prediction, placement = self._replace(pod, claims)
-        return PlacementTrial(self, evicted, admitted, prediction, placement, claims)
+        return PlacementTrial(evicted, admitted, prediction, placement, claims)
 
     def _replace(self, pod: Pod, claims: _ClaimsOfEviction) -> tuple[Prediction, _Placement | None]:
         """What becomes of an evicted pod, and where its replacement is put."""
@@ -220,7 +219,6 @@ class Rescheduler:
 class PlacementTrial:
     """An eviction on trial: the evicted pod, the pending pods that took its room, and what becomes of it."""
 
-    rescheduler: Rescheduler
     evicted: PodInfo | None
     admitted: list[_Placement]
     prediction: Prediction
@@ -231,14 +229,6 @@ class PlacementTrial:
     def placements(self) -> list[_Placement]:
         """All pods that were put on a node."""
         return [*self.admitted, *([self.placement] if self.placement is not None else [])]
-
-    def commit(self) -> None:
-        """Let the eviction stand."""
-        self.rescheduler.commit(self)
-
-    def undo(self) -> None:
-        """Put the pod back."""
-        self.rescheduler.undo(self)
 
 
 def _why_pending(decision: Decision) -> str:
@@ -265,7 +255,7 @@ class ReschedulingBackend:
         problem = trial.prediction.problem(self._mode)
         refusal = self._backend.evict(eviction) if problem is None else Refusal(RefusedBy.RESCHEDULING, problem)
         if refusal is None:
-            trial.commit()
+            self.rescheduler.commit(trial)
         else:
-            trial.undo()
+            self.rescheduler.undo(trial)
         return refusal

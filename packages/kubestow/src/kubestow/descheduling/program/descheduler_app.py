@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -18,18 +18,17 @@ from kubestow.descheduling.dry_run.loop_report import LoopReport, read_snapshot,
 from kubestow.descheduling.dry_run.rescheduling import Mode, Rescheduler
 from kubestow.descheduling.eviction import EvictionObserver
 from kubestow.descheduling.interface import Registry
-from kubestow.descheduling.loop import Descheduler, LoopResult
-from kubestow.descheduling.program.api_evictions import APIEvictions
-from kubestow.descheduling.program.cluster_lists import list_cluster
-from kubestow.descheduling.program.descheduler_metrics import DeschedulerMetrics, EvictionMetrics, descheduler_mux
-from kubestow.descheduling.program.prometheus_queries import query_results
-from kubestow.descheduling.program.reporting import (
+from kubestow.descheduling.loop import Descheduler
+from kubestow.descheduling.program.api_requests import APIEvictions, list_cluster, query_results
+from kubestow.descheduling.program.observers import (
     REPORTING_CONTROLLER,
+    DeschedulerMetrics,
     EvictionEvents,
     EvictionLog,
-    EvictionObservers,
+    EvictionMetrics,
+    descheduler_mux,
 )
-from kubestow.descheduling.snapshot import QueryResult, Snapshot
+from kubestow.descheduling.snapshot import QueryResult
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -179,7 +178,6 @@ class DeschedulerApp:
             await self._clock.sleep(max(0.0, interval - seconds))
 
     async def _run_once(self, transport: Transport, cluster: ClusterClient) -> None:
-        """List the cluster and run one loop in a thread."""
         mode, problems = self._options.mode, Problems()
         metrics = self._policy.uses_metrics_server
         for_scheduling = with_custom(api.kind for api in find_pod_group_apis()) if mode is not None else ()
@@ -199,13 +197,13 @@ class DeschedulerApp:
         if not dry_run:
             failures = bool(self._policy.eviction_failure_event_notification)
             observers.append(EvictionEvents(record, failures=failures))
-        observer = EvictionObservers(observers)
-        running = loop.run_in_executor(None, self._run_loop, sources, results, problems, evictions, observer)
+        running = loop.run_in_executor(None, self._run_loop, sources, results, problems, evictions, observers)
         try:
             result = await asyncio.shield(running)
         finally:
             evictions.stop()
-            running.add_done_callback(_retrieve)
+            # Takes note of the exception of a loop that was given up, so that asyncio does not report it.
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
         for problem in problems:
             _log.warning("Object left out: %s", problem, extra=fields(problem=str(problem)))
         self._report(result)
@@ -216,50 +214,42 @@ class DeschedulerApp:
         results: Mapping[str, QueryResult],
         problems: Problems,
         evictions: APIEvictions,
-        observer: EvictionObserver,
+        observers: Sequence[EvictionObserver],
     ) -> LoopReport:
-        """One loop, in a thread. Raises LoopStopped, InvalidObject and InputError."""
+        """One loop, in a thread; plugins are built with the priority classes of the first snapshot.
+
+        Raises LoopStopped, InvalidObject and InputError.
+        """
         snapshot, usable = read_snapshot(sources, problems)
         snapshot.query_results = results
-        descheduler = self._prepared(snapshot)
+        if self._descheduler is None:
+            policy = with_priority_thresholds(self._policy, snapshot.priority_classes, subject=self._subject)
+            self._descheduler = Descheduler(policy, self._registry)
+        descheduler = self._descheduler
         backend = None if self._options.dry_run else evictions
         now, mode = self._clock.now(), self._options.mode
         if mode is None or not snapshot.nodes:
-            return run_loop(descheduler, snapshot, now=now, backend=backend, observer=observer)
+            return run_loop(descheduler, snapshot, now=now, backend=backend, observers=observers)
         cluster = ClusterObjects.of_sources(usable, problems, subject="the cluster")
         return run_loop(
             descheduler,
             snapshot,
             now=now,
             backend=backend,
-            observer=observer,
+            observers=observers,
             rescheduler=Rescheduler(cluster, self._options.scheduler, now=now, ties=RandomTie(self._random)),
             mode=mode,
         )
 
-    def _prepared(self, snapshot: Snapshot) -> Descheduler:
-        """The policy's plugins, built with the priority classes of the first snapshot. Raises ConfigurationError."""
-        if self._descheduler is None:
-            policy = with_priority_thresholds(self._policy, snapshot.priority_classes, subject=self._subject)
-            self._descheduler = Descheduler(policy, self._registry)
-        return self._descheduler
-
     def _report(self, run: LoopReport) -> None:
-        result: LoopResult = run.result
+        result = run.result
         if result.too_few_nodes:
             _log.info("Nothing to do: fewer than two nodes are ready and selected")
         for error in result.errors:
             _log.error("A plugin failed: %s", error, extra=fields(plugin=error.plugin, err=str(error)))
-        extra = fields(evicted=len(result.evicted), refused=len(result.refused))
-        _log.info("Number of evictions", extra=extra)
+        _log.info("Number of evictions", extra=fields(evicted=len(result.evicted), refused=len(result.refused)))
         self._on_result(run)
 
     def _lease_problem(self) -> str | None:
         overdue = self._leadership.overdue
         return f"the lease is {overdue:.0f} s overdue" if overdue > _LEASE_GRACE else None
-
-
-def _retrieve(done: asyncio.Future[LoopReport]) -> None:
-    """Take note of the exception of a loop that was given up, so that asyncio does not report it."""
-    if not done.cancelled():
-        done.exception()

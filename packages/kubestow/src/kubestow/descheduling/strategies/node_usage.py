@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,38 +11,12 @@ from numpy.typing import NDArray
 from kubestow.api.formats import quantity
 from kubestow.api.formats.quantity import Quantity
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import ArgumentProblem
-from kubestow.descheduling.objects import Node
-from kubestow.descheduling.pod_selection import Namespaces
-from kubestow.descheduling.snapshot import QuerySample
+from kubestow.descheduling.snapshot import Node, QuerySample
 from kubestow.errors import InvalidQuantity
 from kubestow.rules.requests import CPU, MEMORY, PODS, Amounts
 
 Thresholds = Mapping[str, float]
 """Per cent by resource name."""
-
-
-def first_of(problems: Iterator[ArgumentProblem]) -> Iterator[ArgumentProblem]:
-    """The first problem only, as later ones may follow from it."""
-    return islice(problems, 1)
-
-
-def first_threshold_problem(path: str, thresholds: Thresholds) -> ArgumentProblem | None:
-    """The first mistake of thresholds, None if there is none."""
-    if not thresholds:
-        return ArgumentProblem(path, "no resource threshold is configured")
-    for name, percent in thresholds.items():
-        if not 0 <= percent <= 100:
-            return ArgumentProblem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
-    return None
-
-
-def namespace_problems(namespaces: Namespaces | None) -> Iterator[ArgumentProblem]:
-    """The mistake in ``evictableNamespaces``, if it has one."""
-    if namespaces is not None and namespaces.include:
-        yield ArgumentProblem(
-            "evictableNamespaces.include", "only Exclude namespaces can be set, inclusion is not supported"
-        )
 
 
 _MEASURED = (CPU, MEMORY)
@@ -166,17 +139,20 @@ class Utilization:
         if query:
             self.used = {METRIC_RESOURCE: np.array(queried_percentages(cluster, query, names), np.int64)}
         else:
-            self.used = self._measurements(names) if measured else self._requests()
+            self.used = (
+                self._measurements(names)
+                if measured
+                else {
+                    name: (cluster.pod_count if name == PODS else cluster.requested(name))[self.rows].copy()
+                    for name in self.resources
+                }
+            )
         #: The allocatable amounts, and where a node knows the resource at all (bool).
         self._capacity = {
             name: np.array([_allocatable(node, name) for node in nodes], np.int64) for name in self.resources
         }
-        self._known = {name: np.array([_knows(node, name) for node in nodes], np.bool_) for name in self.resources}
-
-    def _requests(self) -> dict[str, NDArray[np.int64]]:
-        cluster = self._cluster
-        return {
-            name: (cluster.pod_count if name == PODS else cluster.requested(name))[self.rows].copy()
+        self._known = {
+            name: np.array([name == METRIC_RESOURCE or name in _capacity(node) for node in nodes], np.bool_)
             for name in self.resources
         }
 
@@ -252,10 +228,6 @@ class Utilization:
 
 def _capacity(node: Node) -> Mapping[str, quantity.Quantity]:
     return node.status.allocatable or node.status.capacity
-
-
-def _knows(node: Node, resource: str) -> bool:
-    return resource == METRIC_RESOURCE or resource in _capacity(node)
 
 
 def _allocatable(node: Node, resource: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -19,9 +20,6 @@ from kubestow.descheduling.strategies.node_usage import (
     METRIC_RESOURCE,
     Thresholds,
     Utilization,
-    first_of,
-    first_threshold_problem,
-    namespace_problems,
 )
 from kubestow.rules.matching import tolerates
 
@@ -188,7 +186,7 @@ class LowNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-        return first_of(_low_problems(args))
+        return islice(_low_problems(args), 1)  # later ones may follow from the first
 
     @classmethod
     def prometheus_queries(cls, args: LowNodeUtilizationArgs) -> Sequence[str]:
@@ -225,10 +223,28 @@ class LowNodeUtilization(BalancePlugin):
         balancing.run(fullest_first.tolist(), evictor.filter, is_below_target)
 
 
+def _first_threshold_problem(path: str, thresholds: Thresholds) -> ArgumentProblem | None:
+    """The first mistake of thresholds, None if there is none."""
+    if not thresholds:
+        return ArgumentProblem(path, "no resource threshold is configured")
+    for name, percent in thresholds.items():
+        if not 0 <= percent <= 100:
+            return ArgumentProblem(f"{path}.{name}", f"{name} threshold not in [0, 100] range")
+    return None
+
+
+def _namespace_problems(namespaces: Namespaces | None) -> Iterator[ArgumentProblem]:
+    """The mistake in ``evictableNamespaces``, if it has one."""
+    if namespaces is not None and namespaces.include:
+        yield ArgumentProblem(
+            "evictableNamespaces.include", "only Exclude namespaces can be set, inclusion is not supported"
+        )
+
+
 def _low_problems(args: LowNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-    yield from namespace_problems(args.evictable_namespaces)
+    yield from _namespace_problems(args.evictable_namespaces)
     for path, thresholds in (("thresholds", args.thresholds), ("targetThresholds", args.target_thresholds)):
-        if problem := first_threshold_problem(path, thresholds):
+        if problem := _first_threshold_problem(path, thresholds):
             yield ArgumentProblem(problem.path, f"{path} config is not valid: {problem.message}")
     if args.thresholds.keys() != args.target_thresholds.keys():
         yield ArgumentProblem("targetThresholds", _DIFFERENT)
@@ -284,7 +300,7 @@ class HighNodeUtilization(BalancePlugin):
 
     @classmethod
     def validate(cls, args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-        return first_of(_high_problems(args))
+        return islice(_high_problems(args), 1)
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
         args: HighNodeUtilizationArgs = self.args
@@ -314,8 +330,8 @@ class HighNodeUtilization(BalancePlugin):
 
 
 def _high_problems(args: HighNodeUtilizationArgs) -> Iterator[ArgumentProblem]:
-    yield from namespace_problems(args.evictable_namespaces)
-    if problem := first_threshold_problem("thresholds", args.thresholds):
+    yield from _namespace_problems(args.evictable_namespaces)
+    if problem := _first_threshold_problem("thresholds", args.thresholds):
         yield problem
     for index, mode in enumerate(args.eviction_modes):
         if mode != _ONLY_THRESHOLDING_RESOURCES:

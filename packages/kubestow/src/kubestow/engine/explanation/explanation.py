@@ -18,7 +18,7 @@ from kubestow.engine.pipeline.offline_scheduler import similar
 from kubestow.errors import InputError
 from kubestow.framework.status import Code
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed, View
+from kubestow.reports.text import Displayed, View
 
 _MOST_GROUPS = 15
 _FEW_GROUPS = 4

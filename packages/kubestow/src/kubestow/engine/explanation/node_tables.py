@@ -8,7 +8,7 @@ from typing import Any
 
 from kubestow.engine.explanation.evaluated_nodes import NodeEvaluation, NodeGroup, PluginVerdict, VerdictKind
 from kubestow.reports.model import Block, Paragraph, Table
-from kubestow.reports.terminal import Displayed
+from kubestow.reports.text import Displayed
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from kubestow.descheduling.dry_run.loop_report import LoopReport, document, run_
 from kubestow.descheduling.dry_run.rescheduling import Mode, PredictedState, Rescheduler
 from kubestow.descheduling.eviction import RefusedBy
 from kubestow.descheduling.loop import Descheduler
-from kubestow.descheduling.objects import Node, Pod, PodDisruptionBudget
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import Node, Pod, PodDisruptionBudget, Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -169,7 +168,7 @@ def test_undoing_a_trial_leaves_no_trace() -> None:
     for name in ("a", "b", "a"):
         trial = found.evict(f"uid-{name}")
         trials.append(trial.prediction.node)
-        trial.undo()
+        found.undo(trial)
         after = [cache.all_nodes().requested("cpu"), cache.all_nodes().pod_count]
         assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
     assert trials[0] == trials[2]

@@ -21,10 +21,9 @@ from kubestow.descheduling.descheduler_policy import load_policy
 from kubestow.descheduling.dry_run.loop_report import LoopReport
 from kubestow.descheduling.dry_run.rescheduling import Mode
 from kubestow.descheduling.eviction import Eviction
-from kubestow.descheduling.objects import Node, Pod
-from kubestow.descheduling.program.api_evictions import APIEvictions, LoopStopped
+from kubestow.descheduling.program.api_requests import APIEvictions, LoopStopped
 from kubestow.descheduling.program.descheduler_app import DeschedulerApp, DeschedulerOptions, LeaseOptions
-from kubestow.descheduling.snapshot import Snapshot
+from kubestow.descheduling.snapshot import Node, Pod, Snapshot
 from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError, Unreachable
 from kubestow.process import WallClock

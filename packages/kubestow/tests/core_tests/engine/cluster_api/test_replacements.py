@@ -122,8 +122,8 @@ def test_an_eviction_on_trial_frees_the_claims_until_it_is_undone(tmp_path: Path
     for _ in range(2):
         trial = rescheduler.evict(trained.metadata.uid)
         assert (trial.prediction.state, trial.prediction.node) == (PredictedState.MOVED, "b")
-        trial.undo()
-    rescheduler.evict(trained.metadata.uid).commit()
+        rescheduler.undo(trial)
+    rescheduler.commit(rescheduler.evict(trained.metadata.uid))
 
 
 def with_cordon(cordoned: Node) -> Node:

@@ -1,20 +1,28 @@
-"""Authentication (semantics 1.4): a front proxy, a client certificate, a bearer token, or an anonymous request.
+"""Authentication and authorization of requests, delegated to the API server (semantics 1.4).
 
-They are tried in this order, which is the API server's. A request with invalid credentials is rejected; only a request
-without credentials is ``system:anonymous``.
+A request is authenticated by a front proxy, a client certificate, a bearer token, or it is anonymous. They are tried in
+this order, which is the API server's. A request with invalid credentials is rejected; only a request without
+credentials is ``system:anonymous``. It is authorized for always-allowed paths and the group system:masters, otherwise
+by a SubjectAccessReview.
 
 TLS verifies that a client certificate is signed by a CA of either bundle (:mod:`kubestow.http.tls`): that for users, or
 that for front proxies. :class:`ClientTrust` finds out by which one, because a CA of front proxies must not authenticate
 users.
+
+Concurrent reviews of the same subject share one request. Tokens are cached by a keyed digest, and the caches are
+bounded, so clients cannot exhaust memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -22,20 +30,64 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from kubestow.client.rest.transport import Transport
-from kubestow.errors import InputError
-from kubestow.http.messages import (
-    ALL_AUTHENTICATED,
-    ANONYMOUS,
-    HTTPRequest,
-    PeerCertificate,
-    StatusError,
-    UserInfo,
-)
+from kubestow.errors import APIError, InputError, Unreachable
+from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, HTTPRequest, PeerCertificate, StatusError, UserInfo
 from kubestow.log_fields import fields
 from kubestow.serving.options import RequestHeaderOptions
-from kubestow.serving.reviews import ReviewCache, ReviewFailed, create_review
 
 _log = logging.getLogger(__name__)
+
+#: Seconds for one review.
+_TIMEOUT = 10.0
+_CACHE_SIZE = 4096
+
+T = TypeVar("T")
+
+
+class ReviewFailed(Exception):
+    """The API server could not be reached, or its response is not a review."""
+
+
+class ReviewCache(Generic[T]):
+    """A bounded cache. ``ttl`` returns the seconds for which a result is valid; ``monotonic`` is the clock."""
+
+    def __init__(self, ttl: Callable[[T], float], monotonic: Callable[[], float], *, size: int = _CACHE_SIZE) -> None:
+        self._ttl, self._monotonic, self._size = ttl, monotonic, size
+        self._results: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+        self._in_flight: dict[Hashable, asyncio.Task[T]] = {}
+
+    async def find_or_request(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
+        """The cached result, or that of ``review``. An exception is raised to all waiters and not cached."""
+        cached = self._results.get(key)
+        if cached is not None and cached[0] > self._monotonic():
+            return cached[1]
+        task = self._in_flight.get(key)
+        if task is None:
+            task = self._in_flight[key] = asyncio.ensure_future(self._review(key, review))
+        return await asyncio.shield(task)
+
+    async def _review(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
+        try:
+            result = await review()
+        finally:
+            del self._in_flight[key]
+        self._results[key] = (self._monotonic() + self._ttl(result), result)
+        self._results.move_to_end(key)
+        while len(self._results) > self._size:
+            self._results.popitem(last=False)
+        return result
+
+
+async def create_review(
+    transport: Transport, path: str, kind: str, group: str, spec: dict[str, Any], review: type[T]
+) -> T:
+    """Create an object of a review ``kind`` and return the response, decoded as ``review``. Raises ReviewFailed."""
+    body = {"kind": kind, "apiVersion": f"{group}.k8s.io/v1", "spec": spec}
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            return msgspec.json.decode(await transport.request("POST", path, msgspec.json.encode(body)), type=review)
+    except (APIError, Unreachable, TimeoutError, msgspec.DecodeError) as error:
+        raise ReviewFailed(f"{kind} at {transport.server}: {str(error) or 'timed out'}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +250,6 @@ def _authenticated(user: UserInfo) -> UserInfo:
 
 
 def _bearer_token(request: HTTPRequest) -> str | None:
-    """The token of the Authorization header; None if there is none."""
     values = request.headers.get("authorization")
     if not values:
         return None
@@ -217,3 +268,67 @@ def _extra(headers: Mapping[str, Sequence[str]], prefixes: Sequence[str]) -> dic
         if prefix is not None:
             extra.setdefault(unquote(name.removeprefix(prefix)), []).extend(values)
     return extra
+
+
+_MASTERS = "system:masters"
+
+
+class _AccessReviewStatus(msgspec.Struct):
+    allowed: bool = False
+    denied: bool = False
+    reason: str = ""
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessReviewStatus = msgspec.field(default_factory=_AccessReviewStatus)
+
+
+class AccessReviewer:
+    """Authorizes users by SubjectAccessReviews; results are cached for the TTLs (seconds)."""
+
+    def __init__(
+        self, transport: Transport, *, allowed_ttl: float, denied_ttl: float, monotonic: Callable[[], float]
+    ) -> None:
+        self._transport = transport
+        self._cache: ReviewCache[tuple[bool, str]] = ReviewCache(
+            lambda result: allowed_ttl if result[0] else denied_ttl, monotonic
+        )
+
+    async def review(self, user: UserInfo, verb: str, path: str) -> tuple[bool, str]:
+        """Whether the user is allowed to use a non-resource path, and the reason. Raises ReviewFailed."""
+        spec = {
+            "user": user.name,
+            "groups": list(user.groups),
+            "uid": user.uid,
+            "extra": {name: list(values) for name, values in user.extra.items()},
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        return await self._cache.find_or_request(msgspec.json.encode(spec, order="sorted"), lambda: self._review(spec))
+
+    async def _review(self, spec: dict[str, Any]) -> tuple[bool, str]:
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        review = await create_review(self._transport, path, "SubjectAccessReview", "authorization", spec, _AccessReview)
+        return review.status.allowed and not review.status.denied, review.status.reason
+
+
+class DelegatingAuthorizer:
+    """Authorizes requests. Without an ``access_reviewer`` all other requests are denied."""
+
+    def __init__(self, always_allow_paths: Sequence[str], access_reviewer: AccessReviewer | None = None) -> None:
+        self._paths = frozenset(path for path in always_allow_paths if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in always_allow_paths if path.endswith("*"))
+        self._access_reviewer = access_reviewer
+
+    async def authorize(self, user: UserInfo, verb: str, path: str) -> None:
+        """Raises StatusError: 403 if the request is denied, 500 if the review failed."""
+        if _MASTERS in user.groups or path in self._paths or path.startswith(self._prefixes):
+            return
+        if self._access_reviewer is None:
+            raise StatusError.forbidden(user, verb, path)
+        try:
+            allowed, reason = await self._access_reviewer.review(user, verb, path)
+        except ReviewFailed as error:
+            _log.warning("Unable to authorize the request", extra=fields(user=user.name, path=path, err=str(error)))
+            raise StatusError.internal() from None
+        if not allowed:
+            raise StatusError.forbidden(user, verb, path, reason)

@@ -1,39 +1,122 @@
-"""RemovePodsViolatingTopologySpreadConstraint: evens out pods over topology domains."""
+"""Strategies that spread pods: the copies of an owner over nodes, and pods over topology domains."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import TopologySpreadConstraint
-from kubestow.api.meta import LabelSelector
 from kubestow.api.selectors import Requirement, Selector, compile_selector
-from kubestow.cluster.pods.shapes import Shape
+from kubestow.cluster.pods.shapes import Shape, ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
-from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evictor
+from kubestow.descheduling.eviction import eviction_order
+from kubestow.descheduling.interface import ArgumentProblem, BalancePlugin, Evictor, evict_of_node
 from kubestow.descheduling.node_fit import Mask, NodeFit
-from kubestow.descheduling.pod_selection import Namespaces, PodSelection, selection_problems
+from kubestow.descheduling.pod_selection import (
+    Namespaces,
+    PodSelection,
+    SelectingPlugin,
+    SelectionArgs,
+    selection_problems,
+)
 from kubestow.errors import InvalidSelector
+
+
+class RemoveDuplicatesArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """The arguments of RemoveDuplicates."""
+
+    namespaces: Namespaces | None = None
+    exclude_owner_kinds: tuple[str, ...] = ()
+
+
+class _OwnerKey(NamedTuple):
+    """Pods with a common key are copies of each other: an owner, and the images of all containers."""
+
+    namespace: str
+    kind: str
+    name: str
+    images: tuple[str, ...]
+
+
+class RemoveDuplicates(BalancePlugin):
+    """Evicts pods from nodes that have more than their share of the pods of an owner."""
+
+    name = "RemoveDuplicates"
+    Args = RemoveDuplicatesArgs
+
+    @classmethod
+    def validate(cls, args: RemoveDuplicatesArgs) -> Iterable[ArgumentProblem]:
+        return selection_problems(args.namespaces)
+
+    def __init__(self, args: RemoveDuplicatesArgs) -> None:
+        super().__init__(args)
+        self._selection = PodSelection(args.namespaces)
+        self._excluded = frozenset(args.exclude_owner_kinds)
+
+    def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
+        occurrences: Counter[_OwnerKey] = Counter()
+        #: The duplicates by owner and node; the first pod of a kind on a node is none.
+        duplicates: dict[_OwnerKey, dict[int, list[AssignedPod]]] = {}
+        for row in cluster.ready.tolist():
+            seen: set[tuple[_OwnerKey, ...]] = set()
+            pods = [pod for pod in cluster.pods_on(row) if self._is_meant(pod) and evictor.may_evict(pod)]
+            for pod in reversed(evictor.in_order(pods, key=eviction_order)):  # the first of each kind stays
+                images = tuple(sorted(container.image for container in pod.spec.containers))
+                owners = pod.owners
+                keys = tuple(sorted(_OwnerKey(pod.namespace, owner.kind, owner.name, images) for owner in owners))
+                occurrences.update(keys)
+                if keys in seen:
+                    for key in keys:
+                        duplicates.setdefault(key, {}).setdefault(row, []).append(pod)
+                seen.add(keys)
+        fit = NodeFit(cluster)
+        for key, on_nodes in duplicates.items():
+            targets = _target_nodes(on_nodes.values(), fit, cluster)
+            if targets < 2:
+                continue
+            share = math.ceil(occurrences[key] / targets)
+            for of_node in on_nodes.values():
+                why = f"there are {len(of_node) + 1} copies of it on its node, {share} would be an equal share"
+                surplus = of_node[share - 1 :][::-1]
+                if not evict_of_node([(pod, why) for pod in surplus], evictor):
+                    return
+
+    def _is_meant(self, pod: AssignedPod) -> bool:
+        if not pod.owners or not pod.spec.containers or not self._selection.matches(pod):
+            return False
+        return not any(owner.kind in self._excluded for owner in pod.owners)
+
+
+def _target_nodes(duplicates: Iterable[list[AssignedPod]], fit: NodeFit, cluster: ClusterState) -> int:
+    """How many nodes some duplicate selects and tolerates, among duplicates that can go to more than one node."""
+    targets: NDArray[np.bool_] = np.zeros(len(cluster.ready), np.bool_)
+    families: dict[ShapeFamily, AssignedPod] = {pod.shape.family: pod for pods in duplicates for pod in pods}
+    for pod in families.values():
+        matching = (fit.selects(pod.shape) & fit.tolerates(pod.shape))[cluster.ready]
+        if np.count_nonzero(matching) > 1:
+            targets |= matching
+    return int(np.count_nonzero(targets))
+
 
 _DO_NOT_SCHEDULE, _SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 _HONOR, _IGNORE = "Honor", "Ignore"
 
 
-class RemovePodsViolatingTopologySpreadConstraintArgs(msgspec.Struct, frozen=True, rename="camel"):
+class RemovePodsViolatingTopologySpreadConstraintArgs(SelectionArgs, frozen=True, rename="camel"):
     """The arguments; without ``constraints`` those with DoNotSchedule count."""
 
-    namespaces: Namespaces | None = None
-    label_selector: LabelSelector | None = None
     constraints: tuple[str, ...] = ()
     topology_balance_node_fit: bool | None = None
 
 
-class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
+class RemovePodsViolatingTopologySpreadConstraint(SelectingPlugin, BalancePlugin):
     """Evicts pods from domains that are too large; only pods that may be evicted count. minDomains is ignored."""
 
     name = "RemovePodsViolatingTopologySpreadConstraint"
@@ -41,7 +124,7 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
 
     @classmethod
     def validate(cls, args: RemovePodsViolatingTopologySpreadConstraintArgs) -> Iterator[ArgumentProblem]:
-        yield from selection_problems(args.namespaces, args.label_selector)
+        yield from super().validate(args)
         for index, constraint in enumerate(args.constraints):
             if constraint not in (_DO_NOT_SCHEDULE, _SCHEDULE_ANYWAY):
                 text = f"constraint {constraint} is not one of map[{_DO_NOT_SCHEDULE}:{{}} {_SCHEDULE_ANYWAY}:{{}}]"
@@ -49,7 +132,6 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
 
     def __init__(self, args: RemovePodsViolatingTopologySpreadConstraintArgs) -> None:
         super().__init__(args)
-        self._selection = PodSelection(args.namespaces, args.label_selector)
         self._constraints = frozenset(args.constraints or (_DO_NOT_SCHEDULE,))
 
     def balance(self, cluster: ClusterState, evictor: Evictor) -> None:
@@ -149,7 +231,11 @@ class _DomainBalancer:
     def surplus(self, constraint: _Constraint, pods: _PodsByShape) -> list[AssignedPod]:
         """The pods whose eviction evens the domains out, if they come back where there are few."""
         numbers: NDArray[np.int32] = self._nodes.label(constraint.topology_key)
-        eligible = self._ready & self._eligible(constraint)
+        eligible: Mask = self._ready.copy()
+        if constraint.honors_affinity:
+            eligible &= self._fit.selects(constraint.shape)
+        if constraint.honors_taints:
+            eligible &= self._fit.tolerates(constraint.shape)
         in_domain: dict[int, list[AssignedPod]] = {int(n): [] for n in dict.fromkeys(numbers[eligible].tolist()) if n}
         for shape, of_shape in pods.items():
             if constraint.selector.matches(shape.labels):
@@ -160,24 +246,12 @@ class _DomainBalancer:
         sizes = [len(in_one) for in_one in in_domain.values()]
         if not sizes or max(sizes) - min(sizes) <= constraint.max_skew:
             return []
-        ordered = (self._in_reverse_order(in_one) for in_one in in_domain.values())
-        domains = [_Domain(number, in_one) for number, in_one in zip(in_domain, ordered, strict=True)]
+        in_order = self._evictor.in_order
+        domains = [_Domain(number, in_order(pods, key=_default_order)[::-1]) for number, pods in in_domain.items()]
         domains.sort(key=lambda domain: len(domain.pods))
         average = sum(sizes) / len(sizes)
         small = [domain.number for domain in domains if len(domain.pods) < average]
         return list(self._move(domains, average, constraint.max_skew, eligible & np.isin(numbers, small)))
-
-    def _eligible(self, constraint: _Constraint) -> Mask:
-        eligible: Mask = np.ones(len(self._nodes), np.bool_)
-        if constraint.honors_affinity:
-            eligible &= self._fit.selects(constraint.shape)
-        if constraint.honors_taints:
-            eligible &= self._fit.tolerates(constraint.shape)
-        return eligible
-
-    def _in_reverse_order(self, pods: list[AssignedPod]) -> list[AssignedPod]:
-        """The pods of a domain, those that are evicted first at the end."""
-        return self._evictor.in_order(pods, key=_default_order)[::-1]
 
     def _move(self, domains: list[_Domain], average: float, max_skew: int, targets: Mask) -> Iterator[AssignedPod]:
         """Move pods from the largest domains to the smallest ones until these differ by ``max_skew`` at most.
@@ -210,9 +284,6 @@ def _default_order(pod: AssignedPod) -> tuple[bool, bool, int]:
 
     QUIRK: among the others, those of the highest priority go first.
     """
-    return _selects_nodes(pod), pod.priority is None, -(pod.priority or 0)
-
-
-def _selects_nodes(pod: AssignedPod) -> bool:
     affinity = pod.spec.affinity
-    return bool(pod.spec.node_selector) or (affinity is not None and affinity.node_affinity is not None)
+    selects_nodes = bool(pod.spec.node_selector) or (affinity is not None and affinity.node_affinity is not None)
+    return selects_nodes, pod.priority is None, -(pod.priority or 0)
