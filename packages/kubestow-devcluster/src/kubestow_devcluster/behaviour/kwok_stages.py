@@ -48,7 +48,8 @@ class _Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = [value for value in _values_at(pod, _steps(self.key)) if value is not None]
         if self.operator in ("Exists", "DoesNotExist"):
             return bool(found) == (self.operator == "Exists")
-        is_in = any(_text(value) in self.values for value in found)
+        texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in found]
+        is_in = any(text in self.values for text in texts)
         return is_in == (self.operator == "In")
 
 
@@ -221,7 +222,3 @@ def _values_at(value: Any, steps: Sequence[_Step]) -> Iterator[Any]:
             yield from _values_at(value.get(step.name), rest)
         elif value.get(step.name) == step.value:
             yield from _values_at(value, rest)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -48,8 +48,11 @@ def read_stages(path: Path) -> Stages:
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
-        place = _place(number, document)
-        match _type_of(document):
+        document = document if isinstance(document, dict) else {}
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        place = f"document {number} ({name})" if isinstance(name, str) else f"document {number}"
+        match document.get("apiVersion"), document.get("kind"):
             case (api_version, "PodBehaviour") if api_version == API_VERSION:
                 behaviour.append(_spec(document, PodBehaviourRule, subject, place))
             case (api_version, "PodUsage") if api_version == API_VERSION:
@@ -79,14 +82,3 @@ def _spec(document: Any, rule: type[_T], subject: str, place: str) -> _T:
         return msgspec.convert(msgspec.convert(document, _Document).spec, rule)
     except msgspec.ValidationError as error:
         raise InputError(subject, str(error).replace("`$.", "`spec.").replace("`$`", "`spec`"), place=place) from None
-
-
-def _place(number: int, document: Any) -> str:
-    """A document as error messages name it: by its number, and by its name if it has one."""
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f"document {number} ({name})" if isinstance(name, str) else f"document {number}"
-
-
-def _type_of(document: Any) -> tuple[Any, Any]:
-    return (document.get("apiVersion"), document.get("kind")) if isinstance(document, dict) else (None, None)

@@ -28,7 +28,17 @@ def command_of(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> Con
     """
     if not container.get("command") and not container.get("args"):
         return None
-    variables = _environment(container, metadata)
+    # The environment variables whose value is known: those with a value, or of a field of the metadata.
+    variables: dict[str, str] = {}
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        if source:
+            field = _FIELD.fullmatch((source.get("fieldRef") or {}).get("fieldPath", ""))
+            if field is not None:
+                found = metadata.get(field[1]) if field[1] else (metadata.get(field[2]) or {}).get(field[3])
+                variables |= {} if found is None else {variable["name"]: str(found)}
+        else:
+            variables[variable["name"]] = _expanded(variable.get("value", ""), variables)
     arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
     arguments = [_expanded(argument, variables) for argument in arguments]
     try:
@@ -39,26 +49,6 @@ def command_of(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> Con
     except UnknownScript:
         pass
     return None
-
-
-def _environment(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The environment variables whose value is known: those with a value, or of a field of the metadata."""
-    variables: dict[str, str] = {}
-    for variable in container.get("env") or ():
-        source = variable.get("valueFrom") or {}
-        if source:
-            field = _FIELD.fullmatch((source.get("fieldRef") or {}).get("fieldPath", ""))
-            value = None if field is None else _field(metadata, field)
-        else:
-            value = _expanded(variable.get("value", ""), variables)
-        if value is not None:
-            variables[variable["name"]] = value
-    return variables
-
-
-def _field(metadata: Mapping[str, Any], field: re.Match[str]) -> str | None:
-    found = metadata.get(field[1]) if field[1] else (metadata.get(field[2]) or {}).get(field[3])
-    return None if found is None else str(found)
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:

@@ -206,19 +206,16 @@ class _Parser:
                 self._next += 1
             if self._next == len(self._tokens) or self._keyword() in ends:
                 break
-            nodes.append(self._and_or())
+            left = self._command()
+            while (joined_by := self._operator()) in ("&&", "||"):
+                self._next += 1
+                left = _joined(left, joined_by, self._command())
+            nodes.append(left)
             if self._operator() not in (";", "") or (self._operator() == "" and self._next < len(self._tokens)):
                 raise UnknownScript
         if not nodes:
             raise UnknownScript
         return lambda shell: [node(shell) for node in nodes][-1]
-
-    def _and_or(self) -> _Node:
-        left = self._command()
-        while (joined_by := self._operator()) in ("&&", "||"):
-            self._next += 1
-            left = _joined(left, joined_by, self._command())
-        return left
 
     def _command(self) -> _Node:
         if self._keyword() == "if":

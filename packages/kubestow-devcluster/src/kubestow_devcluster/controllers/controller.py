@@ -15,7 +15,7 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
@@ -275,20 +275,18 @@ class Controller:
 
         self.registry.update(kind, namespace, name, mutated)
 
-    def add_owner_reference(self, kind: Kind, namespace: str, name: str, reference: Object) -> None:
-        def add(metadata: Object) -> None:
-            metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or ()), reference]
+    def update_owner_references(
+        self, kind: Kind, namespace: str, name: str, *, remove: Collection[str] = (), add: Sequence[Object] = ()
+    ) -> None:
+        """Remove the references to the owners with the uids ``remove``, and add others."""
 
-        self.update_metadata(kind, namespace, name, add)
-
-    def remove_owner_references(self, kind: Kind, namespace: str, name: str, uids: set[str]) -> None:
-        def remove(metadata: Object) -> None:
-            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in uids]
-            metadata["ownerReferences"] = remaining
-            if not remaining:
+        def update(metadata: Object) -> None:
+            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in remove]
+            metadata["ownerReferences"] = [*remaining, *add]
+            if not metadata["ownerReferences"]:
                 del metadata["ownerReferences"]
 
-        self.update_metadata(kind, namespace, name, remove)
+        self.update_metadata(kind, namespace, name, update)
 
     def remove_finalizer(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
         def remove(metadata: Object) -> None:
@@ -352,16 +350,13 @@ class PodController(Controller):
             pod = msgspec.json.decode(encoded)
             if customize is not None:
                 customize(pod, index)
-            self._create_pod(owner, pod)
-
-    def _create_pod(self, owner: Object, pod: Object) -> None:
-        namespace = owner["metadata"]["namespace"]
-        try:
-            created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
-        except statuses.StatusError as failure:
-            self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
-            raise
-        self.record_pod_created(owner, created.name)
+            namespace = owner["metadata"]["namespace"]
+            try:
+                created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
+            except statuses.StatusError as failure:
+                self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
+                raise
+            self.record_pod_created(owner, created.name)
 
     def delete_pod(self, owner: Object, pod: PodView) -> None:
         self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, DeleteOptions(uid=pod.metadata.uid))

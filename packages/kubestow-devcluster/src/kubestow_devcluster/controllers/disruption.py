@@ -17,12 +17,7 @@ from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value, with
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, owner_refs_of, uid_of
-from kubestow_devcluster.controllers.controller import (
-    LONGEST_THROTTLE,
-    Controller,
-    ControllerContext,
-    ObjectChange,
-)
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView
 
 #: Seconds from an eviction until the pod must be deleted.
@@ -163,7 +158,10 @@ class DisruptionController(Controller):
         except _ScaleUnknown as problem:
             message = f"Failed to calculate the number of expected pods: {problem}"
             self.record_warning(budget, "CalculateExpectedPodCountFailed", message)
-            self._fail_safe(budget, str(problem))
+            # Allow no disruptions, because the number of expected pods is unknown.
+            old = budget["status"]
+            conditions = self._conditions(old, "False", "SyncFailed", str(problem), old.get("observedGeneration", 0))
+            self.update_status(budget, {**old, "disruptionsAllowed": 0, "conditions": conditions})
 
     def _count_pods(self, key: str, budget: Object, pods: GuardedPods) -> _PodCounts:
         expected, desired_healthy = self._expected_pods(budget["spec"], pods)
@@ -251,12 +249,6 @@ class DisruptionController(Controller):
         reason = "SufficientPods" if allowed else "InsufficientPods"
         status["conditions"] = self._conditions(old, "True" if allowed else "False", reason, "", generation)
         self.update_status(budget, status)
-
-    def _fail_safe(self, budget: Object, problem: str) -> None:
-        """Allow no disruptions, because the number of expected pods is unknown."""
-        old = budget["status"]
-        conditions = self._conditions(old, "False", "SyncFailed", problem, old.get("observedGeneration", 0))
-        self.update_status(budget, {**old, "disruptionsAllowed": 0, "conditions": conditions})
 
     def _conditions(self, old: Object, status: str, reason: str, message: str, generation: int) -> list[Object]:
         condition: Object = {"type": "DisruptionAllowed", "status": status}

@@ -282,7 +282,10 @@ class HorizontalPodAutoscalerController(Controller):
             target, noun = UtilizationTarget(aim["averageUtilization"]), "utilization"
         try:
             measured = self._measured_pods(pods, resource, container, has_requests=noun == "utilization")
-            return propose_replicas(measured, target, current, _tolerance(autoscaler))
+            behavior = autoscaler["spec"].get("behavior") or {}
+            rules = {"scale_down": behavior.get("scaleDown") or {}, "scale_up": behavior.get("scaleUp") or {}}
+            set_ = {name: float(quantity.parse(one["tolerance"])) for name, one in rules.items() if "tolerance" in one}
+            return propose_replicas(measured, target, current, Tolerance(**set_))
         except MetricUnavailable as problem:
             raise MetricUnavailable(f"failed to get {resource} {noun}: {problem}") from None
 
@@ -349,13 +352,6 @@ def _selector(kind: Kind, target: Object) -> Callable[[Mapping[str, str]], bool]
     except InvalidSelector as error:
         problem = f"couldn't convert selector into a corresponding internal selector object: {error}"
         raise _TargetUnavailable("InvalidSelector", problem) from None
-
-
-def _tolerance(autoscaler: Object) -> Tolerance:
-    behavior = autoscaler["spec"].get("behavior") or {}
-    rules = {"scale_down": behavior.get("scaleDown") or {}, "scale_up": behavior.get("scaleUp") or {}}
-    set_ = {name: float(quantity.parse(one["tolerance"])) for name, one in rules.items() if "tolerance" in one}
-    return Tolerance(**set_)
 
 
 def _metric_name(metric: Object) -> str:

@@ -68,17 +68,13 @@ class PodIPAllocator:
 
     def allocate(self, pod: str, pod_cidr: str) -> str:
         """An IP from the node's ``pod_cidr``, or from the overflow network if the CIDR is empty or exhausted."""
-        ip = self._next_free(pod_cidr) if pod_cidr else ""
+        if pod_cidr and pod_cidr not in self._cidrs:
+            self._cidrs[pod_cidr] = _PodCIDR(pod_cidr)
+        ip = self._cidrs[pod_cidr].next_free(self._in_use) if pod_cidr else ""
         while not ip or ip in self._in_use:
             ip = _dotted(_OVERFLOW_NETWORK + next(self._overflow_numbers))
         self.reserve(pod, ip)
         return ip
-
-    def _next_free(self, pod_cidr: str) -> str:
-        cidr = self._cidrs.get(pod_cidr)
-        if cidr is None:
-            cidr = self._cidrs[pod_cidr] = _PodCIDR(pod_cidr)
-        return cidr.next_free(self._in_use)
 
 
 class _PodCIDR:

@@ -217,20 +217,17 @@ class NodeStatusManager:
         is_registered = any(condition["type"] == "Ready" for condition in _conditions_of(node))
         changed = _set_healthy_conditions(node["status"], now)
         if not is_registered:
-            self._register(node)
+            # Fill in addresses, node info and pod CIDR at the first status report.
+            name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
+            if not status.get("addresses"):
+                ip = self._addresses.allocate_ip()
+                status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
+            info = status.get("nodeInfo") or {}
+            status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
+            if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
+                spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
         if reconcile_taints(node, now) or changed:
             self._registry.commit(self._kind, node)
-
-    def _register(self, node: Object) -> None:
-        """Fill in addresses, node info and pod CIDR at the first status report."""
-        name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
-        if not status.get("addresses"):
-            ip = self._addresses.allocate_ip()
-            status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
-        info = status.get("nodeInfo") or {}
-        status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
-        if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
-            spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
 
     def _set_shutting_down(self, node: Object) -> None:
         now = self._registry.now()

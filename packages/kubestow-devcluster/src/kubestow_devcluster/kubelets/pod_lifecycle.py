@@ -158,7 +158,8 @@ def next_step(pod: Object, behaviour: PodBehaviour, now: datetime) -> Step | Non
     if not status.get("containerStatuses"):
         return Step(0.0, (Transition("admit"),))
     pending = list(_pending_transitions(pod, behaviour, now))
-    if _is_generation_new(pod):
+    if pod["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+        # The spec has changed since the kubelet last wrote the status.
         pending.append((0.0, Transition("observe", run=pod["metadata"]["generation"])))
     if not pending:
         return None
@@ -173,9 +174,19 @@ def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> No
     if "observe" in actions:
         _start_ephemeral_containers(pod, now)
     if "admit" in actions:
-        _admit(pod, now)
+        spec, status = pod["spec"], pod["status"]
+        status["phase"] = _PENDING
+        status["startTime"] = now
+        inits = spec.get("initContainers")
+        reason = "PodInitializing" if inits else "ContainerCreating"
+        if inits:
+            status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
+        status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
+        set_condition(pod, {"type": "PodReadyToStartContainers", "status": "False"}, now)
     elif "expire" in actions:
-        _expire(pod, now)
+        terminate_pod(pod, now, exit_code=_SIGKILL)
+        pod["status"]["reason"] = "DeadlineExceeded"
+        pod["status"]["message"] = "Pod was active on the node longer than the specified deadline"
     else:
         for transition in step.transitions:
             _apply(pod, transition, behaviour, now)
@@ -235,11 +246,6 @@ def crash_loop_back_off(runs: int, last_run: float) -> float:
     if runs < 2 or last_run >= _BACK_OFF_RESET:
         return 0.0
     return float(min(_INITIAL_BACK_OFF << min(runs - 2, 10), _MAX_BACK_OFF))
-
-
-def _is_generation_new(pod: Object) -> bool:
-    """Whether the spec of an admitted pod has changed since the kubelet last wrote its status."""
-    return bool(pod["metadata"].get("generation", 0) > pod["status"].get("observedGeneration", 0))
 
 
 def _observe_generation(pod: Object) -> None:
@@ -338,24 +344,6 @@ def _should_restart(pod: Object, container: Object, behaviour: PodBehaviour) -> 
 
 
 # Applying transitions
-
-
-def _admit(pod: Object, now: str) -> None:
-    spec, status = pod["spec"], pod["status"]
-    status["phase"] = _PENDING
-    status["startTime"] = now
-    inits = spec.get("initContainers")
-    reason = "PodInitializing" if inits else "ContainerCreating"
-    if inits:
-        status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
-    status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
-    set_condition(pod, {"type": "PodReadyToStartContainers", "status": "False"}, now)
-
-
-def _expire(pod: Object, now: str) -> None:
-    terminate_pod(pod, now, exit_code=_SIGKILL)
-    pod["status"]["reason"] = "DeadlineExceeded"
-    pod["status"]["message"] = "Pod was active on the node longer than the specified deadline"
 
 
 def _waiting_status(container: Object, reason: str) -> Object:

@@ -187,9 +187,23 @@ class PodWorkers:
         if pod["metadata"]["uid"] != uid:
             return
         if transitions[0].action == "admit" and (rejection := self._admit(stored)) is not None:
-            self._reject(pod, rejection)
+            self._recorder.warning(_COMPONENT, self._kind, pod, rejection.reason, rejection.message)
+            reject_pod(pod, rejection.reason, rejection.message, self._registry.now())
+            self._registry.commit(self._kind, pod)
         elif transitions[0].action == "stop":
-            self._stop(pod)
+            # Report the stopped containers of a deleted pod, then remove the object.
+            metadata = pod["metadata"]
+            if pod["status"].get("phase") == "Running":
+                grace_period = metadata.get("deletionGracePeriodSeconds", 0)
+                _, is_killed = stop_delay(pod, self._behaviour_of(pod), grace_period)
+                terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
+                self._registry.commit(self._kind, pod)
+            self._registry.delete(
+                self._kind,
+                metadata["namespace"],
+                metadata["name"],
+                DeleteOptions(grace_period_seconds=0, uid=metadata["uid"]),
+            )
         elif transitions[0].action == "shutdown":
             self._shut_down(pod)
         else:
@@ -204,17 +218,13 @@ class PodWorkers:
         except KubestowError as error:
             return PodRejection("UnexpectedAdmissionError", f"Unexpected error while attempting to admit: {error}")
 
-    def _reject(self, pod: Object, rejection: PodRejection) -> None:
-        self._recorder.warning(_COMPONENT, self._kind, pod, rejection.reason, rejection.message)
-        reject_pod(pod, rejection.reason, rejection.message, self._registry.now())
-        self._registry.commit(self._kind, pod)
-
     def _apply(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
         if "deletionTimestamp" in pod["metadata"]:
             return
         behaviour = self._behaviour_of(pod)
         if transitions[0].action == "admit":
-            self._set_host_ip(pod)
+            host_ip, _ = self._nodes.network(pod["spec"]["nodeName"])
+            pod["status"]["hostIP"], pod["status"]["hostIPs"] = host_ip, [{"ip": host_ip}]
             for problem in behaviour.problems:
                 self._recorder.warning(_COMPONENT, self._kind, pod, "InvalidAnnotation", problem)
         elif transitions[0].action == "start" and not pod["status"].get("podIP"):
@@ -247,10 +257,6 @@ class PodWorkers:
                 self._resize(pod)
                 if pod != self._kind.decode(stored):
                     self._registry.commit(self._kind, pod)
-
-    def _set_host_ip(self, pod: Object) -> None:
-        host_ip, _ = self._nodes.network(pod["spec"]["nodeName"])
-        pod["status"]["hostIP"], pod["status"]["hostIPs"] = host_ip, [{"ip": host_ip}]
 
     def _set_pod_ip(self, pod: Object) -> None:
         host_ip, pod_cidr = self._nodes.network(pod["spec"]["nodeName"])
@@ -290,21 +296,6 @@ class PodWorkers:
 
     def _record_warning(self, pod: Object, reason: str, message: str) -> None:
         self._recorder.warning(_COMPONENT, self._kind, pod, reason, message)
-
-    def _stop(self, pod: Object) -> None:
-        """Report the stopped containers of a deleted pod, then remove the object."""
-        metadata = pod["metadata"]
-        if pod["status"].get("phase") == "Running":
-            grace_period = metadata.get("deletionGracePeriodSeconds", 0)
-            _, is_killed = stop_delay(pod, self._behaviour_of(pod), grace_period)
-            terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
-            self._registry.commit(self._kind, pod)
-        self._registry.delete(
-            self._kind,
-            metadata["namespace"],
-            metadata["name"],
-            DeleteOptions(grace_period_seconds=0, uid=metadata["uid"]),
-        )
 
     def _shut_down(self, pod: Object) -> None:
         """Fail a pod because its node shuts down."""
@@ -384,7 +375,9 @@ class PodStages:
         finalizers = metadata.get("finalizers") or []
         changed = stage.change_finalizers(finalizers)
         if changed != finalizers:
-            self._registry.update(self._kind, namespace, name, lambda old: _with_finalizers(old, changed))
+            self._registry.update(
+                self._kind, namespace, name, lambda old: {**old, "metadata": {**old["metadata"], "finalizers": changed}}
+            )
         if change.delete:
             options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
             self._registry.delete(self._kind, namespace, name, options)
@@ -394,7 +387,3 @@ class PodStages:
         for condition in status.get("conditions") or ():
             set_condition(new, condition, self._registry.now())
         return new
-
-
-def _with_finalizers(pod: Object, finalizers: list[str]) -> Object:
-    return {**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}}

@@ -143,7 +143,9 @@ class APIHandler:
             if info is None:
                 return self._serve_path(request)
             if kind is None:
-                return self._unknown_resource(info)
+                if info.group not in self._registry.scheme.groups():
+                    return HTTPResponse.text("404 page not found\n", 404)
+                raise statuses.no_such_resource()
             result = self._dispatch(request, info, kind)
             response = await result if inspect.isawaitable(result) else result
         except statuses.StatusError as error:
@@ -154,7 +156,17 @@ class APIHandler:
             extra = fields(verb=request.method, path=request.path)
             _log.exception("request failed: %s %s", request.method, request.path, extra=extra)
             response = HTTPResponse.error(statuses.internal_error("the request failed; see the server's log"))
-        return _negotiated(response, request, has_protobuf=kind is not None and kind.has_protobuf)
+        # Statuses and other results of handlers that return JSON, in the media type that the client prefers.
+        accept = request.headers.accept
+        if response.content_type != JSON or response.stream is not None or response.chunks is not None:
+            return response
+        if YAML not in accept and PROTOBUF not in accept:  # almost always
+            return response
+        try:
+            options = negotiate_output_media_type(accept, has_protobuf=kind is not None and kind.has_protobuf)
+        except statuses.StatusError:
+            return response
+        return response if options.conversion is ResponseForm.TABLE else converted(response, options.media_type)
 
     def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> HTTPResponse | Awaitable[HTTPResponse]:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
@@ -207,11 +219,6 @@ class APIHandler:
             raise statuses.no_such_resource()
         return get_metrics(scope, metrics) if scope.info.name else list_metrics(scope, metrics)
 
-    def _unknown_resource(self, info: RequestInfo) -> HTTPResponse:
-        if info.group not in self._registry.scheme.groups():
-            return HTTPResponse.text("404 page not found\n", 404)
-        raise statuses.no_such_resource()
-
     def _serve_path(self, request: Request) -> HTTPResponse:
         """Paths that are not resources: discovery, OpenAPI, version, health and metrics."""
         if not request.path.startswith("/"):
@@ -225,20 +232,6 @@ class APIHandler:
             return HTTPResponse(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
         response = serve_discovery(request, path, self._registry.scheme) or self._health.serve(request, path)
         return HTTPResponse.text("404 page not found\n", 404) if response is None else response
-
-
-def _negotiated(result: HTTPResponse, request: Request, *, has_protobuf: bool) -> HTTPResponse:
-    """Statuses and other results of handlers that return JSON, in the media type that the client prefers."""
-    accept = request.headers.accept
-    if result.content_type != JSON or result.stream is not None or result.chunks is not None:
-        return result
-    if YAML not in accept and PROTOBUF not in accept:  # almost always
-        return result
-    try:
-        options = negotiate_output_media_type(accept, has_protobuf=has_protobuf)
-    except statuses.StatusError:
-        return result
-    return result if options.conversion is ResponseForm.TABLE else converted(result, options.media_type)
 
 
 def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:

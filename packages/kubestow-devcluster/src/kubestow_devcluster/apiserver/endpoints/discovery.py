@@ -45,7 +45,12 @@ def serve_discovery(request: Request, path: str, scheme: Scheme) -> HTTPResponse
     if path == "/":
         return HTTPResponse.json({"paths": _paths(scheme)})
     if parts[0] == "api" and len(parts) <= 2:
-        return _core(request, parts, scheme)
+        if len(parts) == 2:
+            return _resource_list(request, "", parts[1], scheme)
+        if _accepts_aggregated(request):
+            return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
+        address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
     if parts[0] != "apis" or len(parts) > 3:
         return None
     groups = {group: versions for group, versions in scheme.groups().items() if group}
@@ -69,15 +74,6 @@ def _document(request: Request, document: Object) -> HTTPResponse:
         # The envelope names the version where JSON does not.
         return HTTPResponse(200, protobuf.encode({"apiVersion": "v1", **document}), PROTOBUF)
     return converted(HTTPResponse.json(document), media_type)
-
-
-def _core(request: Request, parts: list[str], scheme: Scheme) -> HTTPResponse:
-    if len(parts) == 2:
-        return _resource_list(request, "", parts[1], scheme)
-    if _accepts_aggregated(request):
-        return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
-    address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-    return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
 
 
 def _paths(scheme: Scheme) -> list[str]:

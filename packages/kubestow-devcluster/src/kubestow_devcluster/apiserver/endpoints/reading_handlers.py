@@ -18,7 +18,7 @@ from kubestow_devcluster.apiserver import field_errors, statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.storage.selectors import EVERYTHING
-from kubestow_devcluster.apiserver.storage.store import Expired, Store, StoredObject
+from kubestow_devcluster.apiserver.storage.store import Expired, StoredObject
 
 
 def get(scope: RequestScope) -> HTTPResponse:
@@ -148,23 +148,19 @@ async def _snapshot(scope: RequestScope) -> tuple[list[StoredObject], int]:
     store, request = scope.registry.store, scope.request
     resource_version = parse_resource_version(request.query.get("resourceVersion", ""))
     if resource_version is not None and resource_version > store.resource_version:
-        await _wait_for_resource_version(store, resource_version)
+        # Wait until the store has reached ``resource_version``. Raises a 504 StatusError after the timeout.
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _FUTURE_VERSION_TIMEOUT
+        while store.resource_version < resource_version:
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                raise statuses.resource_version_too_large(resource_version, store.resource_version)
+            await asyncio.sleep(min(remaining, 0.05))
     is_limited = bool(request.number("limit"))
     match = request.query.get("resourceVersionMatch", "")
     if resource_version and (match == "Exact" or (is_limited and not match)):
         return _snapshot_at(scope, resource_version, _EXPIRED_LIST), resource_version
     return scope.collection.snapshot(scope.key_prefix), store.resource_version
-
-
-async def _wait_for_resource_version(store: Store, resource_version: int) -> None:
-    """Wait until the store has reached ``resource_version``. Raises a 504 StatusError after the timeout."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _FUTURE_VERSION_TIMEOUT
-    while store.resource_version < resource_version:
-        remaining = deadline - loop.time()
-        if remaining <= 0:
-            raise statuses.resource_version_too_large(resource_version, store.resource_version)
-        await asyncio.sleep(min(remaining, 0.05))
 
 
 def _continued_snapshot(scope: RequestScope, token: ContinueToken) -> tuple[list[StoredObject], int]:

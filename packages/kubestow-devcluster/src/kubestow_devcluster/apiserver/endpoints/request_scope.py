@@ -96,7 +96,9 @@ class RequestScope:
         if strict_problems is not None and validation == "Strict":
             problems = strict_problems(unknown)
         if problems:
-            warnings = self._report_problems(problems, validation)
+            if validation == "Strict":
+                raise self._cannot_be_handled(f"strict decoding error: {', '.join(problems)}")
+            warnings = [] if validation == "Ignore" else problems
         new.pop("kind", None)
         new.pop("apiVersion", None)
         if not isinstance(new.setdefault("metadata", {}), dict):
@@ -122,8 +124,3 @@ class RequestScope:
         return statuses.bad_request(
             f'{kind_name} in version "{kind.version}" cannot be handled as a {kind.name}: {problem}'
         )
-
-    def _report_problems(self, problems: list[str], validation: str) -> list[str]:
-        if validation == "Strict":
-            raise self._cannot_be_handled(f"strict decoding error: {', '.join(problems)}")
-        return [] if validation == "Ignore" else problems

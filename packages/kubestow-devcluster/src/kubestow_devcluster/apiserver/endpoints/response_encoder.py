@@ -16,7 +16,7 @@ import yaml
 from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.printers import DEFAULT, PRINTERS
-from kubestow_devcluster.apiserver.printers.table import ColumnDefinition, Printer
+from kubestow_devcluster.apiserver.printers.table import ColumnDefinition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
 from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF, YAML, MediaTypeOptions, ResponseForm
@@ -37,7 +37,7 @@ def table(
 
     ``include_object`` is the part of the object in each row: Object, Metadata or None.
     """
-    printer = _printer(kind)
+    printer = PRINTERS.get(kind.storage, DEFAULT) if kind.custom is None else kind.custom.printer
     rows = []
     for stored in objects:
         obj = kind.decode(stored)
@@ -55,10 +55,6 @@ def table(
         "columnDefinitions": [_definition(column) for column in printer.columns] if with_columns else None,
         "rows": rows,
     }
-
-
-def _printer(kind: Kind) -> Printer:
-    return PRINTERS.get(kind.storage, DEFAULT) if kind.custom is None else kind.custom.printer
 
 
 def _definition(column: ColumnDefinition) -> Object:
@@ -88,12 +84,7 @@ class ResponseEncoder:
     """Encodes objects of one kind. ``include_object`` is the parameter of the same name for rows of a Table."""
 
     def __init__(
-        self,
-        kind: Kind,
-        options: MediaTypeOptions,
-        *,
-        include_object: str,
-        clock: Callable[[], datetime],
+        self, kind: Kind, options: MediaTypeOptions, *, include_object: str, clock: Callable[[], datetime]
     ) -> None:
         self.kind = kind
         self._conversion, self.content_type = options.conversion, options.media_type

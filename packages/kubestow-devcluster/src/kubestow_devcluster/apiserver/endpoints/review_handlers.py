@@ -155,11 +155,7 @@ def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> HTTPRespo
     token_request = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {
-            "name": stored.name,
-            "namespace": stored.namespace,
-            "creationTimestamp": scope.registry.now(),
-        },
+        "metadata": {"name": stored.name, "namespace": stored.namespace, "creationTimestamp": scope.registry.now()},
         "spec": {"audiences": audiences, "expirationSeconds": expiration, "boundObjectRef": reference},
         "status": {
             "token": tokens.issue(stored, audiences, expiration, bound_to),

@@ -173,24 +173,20 @@ def _decrement_budget(registry: Registry, pod: Object, *, dry_run: bool) -> None
         status["disruptionsAllowed"] -= 1
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: now}
         if not status["disruptionsAllowed"]:
-            _set_insufficient_pods(status, new["metadata"].get("generation", 0), now)
+            condition = {
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "observedGeneration": new["metadata"].get("generation", 0),
+                "lastTransitionTime": now,
+                "reason": "InsufficientPods",
+                "message": "",
+            }
+            others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
+            status["conditions"] = [*others, condition]
         return new
 
     options = WriteOptions(_SERVER_MANAGER, dry_run)
     registry.update(kind, namespace, budgets[0].metadata.name, decrement, options, subresource="status")
-
-
-def _set_insufficient_pods(status: Object, generation: int, now: str) -> None:
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "observedGeneration": generation,
-        "lastTransitionTime": now,
-        "reason": "InsufficientPods",
-        "message": "",
-    }
-    others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
-    status["conditions"] = [*others, condition]
 
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -209,7 +205,10 @@ def get_log(scope: RequestScope) -> HTTPResponse:
     _check_container(pod, name)
     if not pod["spec"].get("nodeName"):
         return HTTPResponse(200, b"", "text/plain")
-    _check_node_address(scope, pod)
+    nodes = scope.registry.scheme["nodes"]
+    node = nodes.decode(scope.registry.get(nodes, "", pod["spec"]["nodeName"]))
+    if not node.get("status", {}).get("addresses"):
+        raise statuses.internal("no preferred addresses found; known addresses: []")
     name = name or pod["spec"]["containers"][0]["name"]
     lines = list(_log_lines(pod, name, previous=request.flag("previous")))
     tail = request.number("tailLines")
@@ -224,26 +223,12 @@ def connect(scope: RequestScope) -> HTTPResponse:
     pod = scope.kind.decode(scope.get())
     if not pod["spec"].get("nodeName"):
         raise statuses.bad_request(f"pod {scope.info.name} does not have a host assigned")
-    raise _not_implemented("there is nothing to connect to")
+    problem = "simulated nodes do not run containers: there is nothing to connect to"
+    raise statuses.StatusError(501, "NotImplemented", problem)
 
 
 def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str, str]]:
     """The lines of a container's log, each with its time. Raises a 400 StatusError for one that has not started."""
-    run = _run(pod, name, previous=previous)
-    started, finished = run.get("startedAt") or "", run.get("finishedAt")
-    container = _named(pod["spec"], _CONTAINERS, name)
-    command = command_of(container, pod["metadata"])
-    if command is not None:
-        yield from ((started, line) for line in command.output.splitlines())
-    else:
-        image = container.get("image", "")
-        yield started, f"kubestow: simulated container {name} of image {image} started at {started}; no process runs"
-    if finished:
-        yield finished, f"kubestow: container {name} exited with code {run['exitCode']} at {finished}"
-
-
-def _run(pod: Object, name: str, *, previous: bool) -> Object:
-    """The state of a container in its current or last run. Raises a 400 StatusError for one that has not run."""
     status = _named(pod["status"], _STATUSES, name)
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     subject = f'container "{name}" in pod "{pod["metadata"]["name"]}"'
@@ -254,7 +239,16 @@ def _run(pod: Object, name: str, *, previous: bool) -> Object:
         reason = (state.get("waiting") or {}).get("reason", "ContainerCreating")
         reason = reason if reason in _STARTING else "trying and failing to pull image"
         raise statuses.bad_request(f"{subject} is waiting to start: {reason}")
-    return run
+    started, finished = run.get("startedAt") or "", run.get("finishedAt")
+    container = _named(pod["spec"], _CONTAINERS, name)
+    command = command_of(container, pod["metadata"])
+    if command is not None:
+        yield from ((started, line) for line in command.output.splitlines())
+    else:
+        image = container.get("image", "")
+        yield started, f"kubestow: simulated container {name} of image {image} started at {started}; no process runs"
+    if finished:
+        yield finished, f"kubestow: container {name} exited with code {run['exitCode']} at {finished}"
 
 
 def _named(obj: Object, fields: tuple[str, ...], name: str) -> Object:
@@ -271,18 +265,6 @@ def _check_container(pod: Object, container: str) -> None:
         raise statuses.bad_request(f"a container name must be specified for pod {name}, choose one of: [{choices}]")
     if container and container not in containers + others:
         raise statuses.bad_request(f"container {container} is not valid for pod {name}")
-
-
-def _check_node_address(scope: RequestScope, pod: Object) -> None:
-    """Raises a 404 StatusError for a missing node, a 500 one for a node without addresses."""
-    nodes = scope.registry.scheme["nodes"]
-    node = nodes.decode(scope.registry.get(nodes, "", pod["spec"]["nodeName"]))
-    if not node.get("status", {}).get("addresses"):
-        raise statuses.internal("no preferred addresses found; known addresses: []")
-
-
-def _not_implemented(problem: str) -> statuses.StatusError:
-    return statuses.StatusError(501, "NotImplemented", f"simulated nodes do not run containers: {problem}")
 
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

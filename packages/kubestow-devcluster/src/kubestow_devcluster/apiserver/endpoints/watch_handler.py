@@ -80,7 +80,10 @@ class _Watcher:
             yield self._expired_event(expired)
             return
         if from_state:
-            for chunk in self._state():
+            # The current state as ADDED events. They bypass the cache, which they would flush.
+            state = self._predicate.select(self._collection.snapshot(self._key_prefix))
+            added = (encode_event("ADDED", self._encode_object(stored), self._media_type) for stored in state)
+            for chunk in _chunks(added):
                 yield chunk
             # kube-apiserver also marks the end of the state when a watch from version 0 allows bookmarks.
             if self._bookmarks and (initial_events or start == 0):
@@ -139,11 +142,6 @@ class _Watcher:
             if timer is not None:
                 timer.cancel()
             changed.cancel()
-
-    def _state(self) -> Iterator[bytes]:
-        """The current state as ADDED events. They bypass the cache, which they would flush."""
-        state = self._predicate.select(self._collection.snapshot(self._key_prefix))
-        return _chunks(encode_event("ADDED", self._encode_object(stored), self._media_type) for stored in state)
 
     def _encode(self, batch: list[WatchEvent]) -> Iterator[bytes]:
         if self._sees_all and self._encoder.is_whole:

@@ -269,18 +269,13 @@ def _options(scope: RequestScope) -> tuple[DeleteOptions, WriteOptions]:
         grace_period_seconds=request.number("gracePeriodSeconds"),
         propagation_policy=request.query.get("propagationPolicy", ""),
     )
-    return delete_options, replace(write_options, dry_run=write_options.dry_run or _is_dry_run(body))
-
-
-def _is_dry_run(options: Object) -> bool:
-    """Whether a DeleteOptions object asks for a dry run. Raises a 400 or 422 StatusError."""
-    directives = options.get("dryRun") or []
+    directives = body.get("dryRun") or []
     if not isinstance(directives, list):
         raise statuses.bad_request("DeleteOptions: a field has the wrong type")
     if any(directive != "All" for directive in directives):
         error = field_errors.unsupported_value("dryRun", directives, ("All",))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
-    return bool(directives)
+    return delete_options, replace(write_options, dry_run=write_options.dry_run or bool(directives))
 
 
 def parse_delete_options(
@@ -294,20 +289,13 @@ def parse_delete_options(
     if grace_period is not None and grace_period < 0:
         # As in kube-apiserver, a negative period means one second.
         grace_period = 1
-    return DeleteOptions(
-        grace_period,
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
-        _propagation_policy(body, propagation_policy),
-    )
-
-
-def _propagation_policy(body: Object, default: str) -> str:
-    """The policy; ``orphanDependents`` is its deprecated form. Raises a 422 StatusError."""
-    policy, orphan = body.get("propagationPolicy") or default, body.get("orphanDependents")
+    # The policy; ``orphanDependents`` is its deprecated form. Raises a 422 StatusError.
+    policy, orphan = body.get("propagationPolicy") or propagation_policy, body.get("orphanDependents")
     if orphan is not None:
         policy = policy or ("Orphan" if orphan else "Background")
     if policy and policy not in PROPAGATION_FINALIZERS:
         error = field_errors.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
-    return str(policy)
+    return DeleteOptions(
+        grace_period, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", str(policy)
+    )

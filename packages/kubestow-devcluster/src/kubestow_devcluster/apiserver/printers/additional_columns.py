@@ -41,7 +41,10 @@ def _cell(obj: Object, column: Object, now: datetime) -> Any:
     value = next(json_path_values(obj, column.get("jsonPath", "")), None)
     type_ = column.get("type", "string")
     if type_ == "date":
-        return _age(value, now)
+        try:
+            return age(value, now) if isinstance(value, str) else None
+        except ValueError:
+            return "<invalid>"
     if value is None:
         return None
     if type_ == "integer":
@@ -51,13 +54,6 @@ def _cell(obj: Object, column: Object, now: datetime) -> Any:
     if type_ == "boolean":
         return value if isinstance(value, bool) else None
     return _go_string(value)
-
-
-def _age(value: Any, now: datetime) -> Any:
-    try:
-        return age(value, now) if isinstance(value, str) else None
-    except ValueError:
-        return "<invalid>"
 
 
 def _go_string(value: Any) -> str:

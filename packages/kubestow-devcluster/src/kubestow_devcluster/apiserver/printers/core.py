@@ -310,8 +310,7 @@ PRINTERS: dict[str, Printer] = {
         _print_node,
     ),
     "pods": Printer(
-        columns("Name, Ready, Status, Restarts, Age, !IP, !Node, !Nominated Node, !Readiness Gates"),
-        _print_pod,
+        columns("Name, Ready, Status, Restarts, Age, !IP, !Node, !Nominated Node, !Readiness Gates"), _print_pod
     ),
     "podtemplates": Printer(columns("Name, Containers, Images, Pod Labels"), _print_pod_template),
     "resourcequotas": Printer(columns("Name, Request, Limit, Age"), _print_resource_quota),

@@ -140,8 +140,7 @@ PRINTERS: dict[str, Printer] = {
     "resourceclaimtemplates.resource.k8s.io": Printer(columns("Name, Age"), field_printer()),
     "resourceslices.resource.k8s.io": Printer(columns("Name, Node, Driver, Pool, Age"), _print_resource_slice),
     "storageclasses.storage.k8s.io": Printer(
-        columns("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"),
-        _print_storage_class,
+        columns("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"), _print_storage_class
     ),
     "volumeattachments.storage.k8s.io": Printer(
         columns("Name, Attacher, PV, Node, Attached:boolean, Age"), _print_volume_attachment

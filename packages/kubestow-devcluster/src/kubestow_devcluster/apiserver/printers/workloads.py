@@ -130,24 +130,21 @@ _SHOWN = 2
 def _print_horizontal_pod_autoscaler(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status") or {}
     target = spec.get("scaleTargetRef") or {}
+    # Current and target values, such as ``cpu: 12%/80%``; current ones are in the order of the metrics.
+    metrics, current = spec.get("metrics") or [], status.get("currentMetrics") or []
+    shown = [
+        _target(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics[:_SHOWN])
+    ]
+    text = ", ".join(shown) or NONE
     return [
         name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        _targets(spec.get("metrics") or [], status.get("currentMetrics") or []),
+        f"{text} + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else text,
         str(spec.get("minReplicas", UNSET)),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
         age_of(obj, now),
     ]
-
-
-def _targets(metrics: list[Object], current: list[Object]) -> str:
-    """Current and target value of the metrics, such as ``cpu: 12%/80%``; current ones are in the same order."""
-    shown = [
-        _target(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics[:_SHOWN])
-    ]
-    text = ", ".join(shown) or NONE
-    return f"{text} + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else text
 
 
 def _target(metric: Object, current: Object) -> str:
@@ -209,16 +206,14 @@ PRINTERS: dict[str, Printer] = {
         columns("Name, Ready, Up-to-date, Available, Age, !Containers, !Images, !Selector"), _print_deployment
     ),
     "horizontalpodautoscalers.autoscaling": Printer(
-        columns("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"),
-        _print_horizontal_pod_autoscaler,
+        columns("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"), _print_horizontal_pod_autoscaler
     ),
     "jobs.batch": Printer(
         columns("Name, Status, Completions, Duration, Age, !Containers, !Images, !Selector"), _print_job
     ),
     "leases.coordination.k8s.io": Printer(columns("Name, Holder, Age"), field_printer("spec.holderIdentity")),
     "poddisruptionbudgets.policy": Printer(
-        columns("Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age"),
-        _print_pod_disruption_budget,
+        columns("Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age"), _print_pod_disruption_budget
     ),
     "podgroups.scheduling.k8s.io": Printer(columns("Name, Policy, Scheduled, Age"), _print_pod_group),
     "podgroups.scheduling.volcano.sh": Printer(
@@ -230,8 +225,7 @@ PRINTERS: dict[str, Printer] = {
         field_printer("status.phase", "spec.minMember", "status.running", "status.succeeded", "status.failed"),
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
-        columns("Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy"),
-        _print_priority_class,
+        columns("Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy"), _print_priority_class
     ),
     "queues.scheduling.volcano.sh": Printer(columns("Name, PARENT"), _print_queue),
     "replicasets.apps": Printer(

@@ -56,9 +56,24 @@ class AdmissionChain:
     def admit(self, kind: Kind, new: Object) -> None:
         """Mutate a new object, before the strategy validates it. Raises a 403 or 404 StatusError."""
         if kind.namespaced:
-            self._namespace_lifecycle(kind, new)
+            name = new["metadata"]["namespace"]
+            namespace = self._namespaces.get(name)
+            if namespace is None:
+                message = f'namespaces "{name}" not found'
+                raise statuses.StatusError(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
+            if namespace.fields[0] == "Terminating":
+                problem = f"unable to create new content in namespace {name} because it is being terminated"
+                raise kind.forbidden(new, problem)
         if kind.storage == "pods":
-            self._admit_pod(kind, new)
+            self._limit_ranger.admit_pod(new)
+            if self.has_service_accounts:
+                self._service_accounts.admit(kind, new)
+            self._pod_node_selector.admit(kind, new)
+            self._priority.admit_pod(kind, new)
+            tolerate_unreachable_nodes(new["spec"])
+            self._runtime_class.admit(kind, new)
+            if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
+                new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
         elif kind.storage == "persistentvolumeclaims":
             self._default_storage_class.admit(new)
         elif kind.storage == "podgroups.scheduling.k8s.io":
@@ -95,27 +110,6 @@ class AdmissionChain:
         if node is None:
             return {}
         return {key: node.labels[key] for key in _TOPOLOGY_LABELS if key in node.labels}
-
-    def _admit_pod(self, kind: Kind, new: Object) -> None:
-        self._limit_ranger.admit_pod(new)
-        if self.has_service_accounts:
-            self._service_accounts.admit(kind, new)
-        self._pod_node_selector.admit(kind, new)
-        self._priority.admit_pod(kind, new)
-        tolerate_unreachable_nodes(new["spec"])
-        self._runtime_class.admit(kind, new)
-        if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
-            new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
-
-    def _namespace_lifecycle(self, kind: Kind, new: Object) -> None:
-        name = new["metadata"]["namespace"]
-        namespace = self._namespaces.get(name)
-        if namespace is None:
-            message = f'namespaces "{name}" not found'
-            raise statuses.StatusError(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
-        if namespace.fields[0] == "Terminating":
-            problem = f"unable to create new content in namespace {name} because it is being terminated"
-            raise kind.forbidden(new, problem)
 
     def _pod_group_workload_exists(self, kind: Kind, new: Object) -> None:
         reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}

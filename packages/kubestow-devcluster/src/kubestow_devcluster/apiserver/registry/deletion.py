@@ -85,7 +85,14 @@ def _set_deletion_timestamp(kind: Kind, new: Object, options: DeleteOptions, now
     """Set or shorten the grace period where the deletion has one; returns whether it is more than zero."""
     metadata = new["metadata"]
     if "deletionTimestamp" in metadata:
-        return _shorten_grace_period(metadata, options.grace_period_seconds)
+        # A later delete can only shorten the grace period; returns whether it is more than zero.
+        current = metadata.get("deletionGracePeriodSeconds", 0)
+        if options.grace_period_seconds is None or options.grace_period_seconds >= current:
+            return bool(current)
+        begun = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=current)
+        metadata["deletionTimestamp"] = timestamp(begun + timedelta(seconds=options.grace_period_seconds))
+        metadata["deletionGracePeriodSeconds"] = options.grace_period_seconds
+        return options.grace_period_seconds > 0
     period = kind.strategy.graceful_deletion_period(new, options.grace_period_seconds)
     if period is None and not metadata.get("finalizers") and kind.storage != "namespaces":
         return False
@@ -95,14 +102,3 @@ def _set_deletion_timestamp(kind: Kind, new: Object, options: DeleteOptions, now
     if "generation" in metadata:
         metadata["generation"] += 1
     return bool(period)
-
-
-def _shorten_grace_period(metadata: Object, requested: int | None) -> bool:
-    """A later delete can only shorten the grace period; returns whether it is more than zero."""
-    current = metadata.get("deletionGracePeriodSeconds", 0)
-    if requested is None or requested >= current:
-        return bool(current)
-    begun = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=current)
-    metadata["deletionTimestamp"] = timestamp(begun + timedelta(seconds=requested))
-    metadata["deletionGracePeriodSeconds"] = requested
-    return requested > 0

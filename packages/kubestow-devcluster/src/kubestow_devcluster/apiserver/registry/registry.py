@@ -227,19 +227,16 @@ class Registry:
         else:
             metadata.pop("namespace", None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generate_name(kind, metadata)
+            # A name that is free, unless none is found in a few attempts.
+            collection = self.store.collection(kind.storage)
+            name = ""
+            for _ in range(_NAME_ATTEMPTS):
+                suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
+                name = generated_name(metadata["generateName"], suffix)
+                if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
+                    break
+            metadata["name"] = name
         kind.strategy.set_defaults(new)
-
-    def _generate_name(self, kind: Kind, metadata: Object) -> str:
-        """A name that is free, unless none is found in a few attempts."""
-        collection = self.store.collection(kind.storage)
-        name = ""
-        for _ in range(_NAME_ATTEMPTS):
-            suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
-            name = generated_name(metadata["generateName"], suffix)
-            if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
-                break
-        return name
 
     def _create(self, kind: Kind, new: Object, options: WriteOptions) -> StoredObject:
         strategy, now = kind.strategy, self.now()
@@ -301,9 +298,20 @@ class Registry:
             options.authorize(new, old)
         kind.strategy.prepare_for_update(new, old, self.now())
         self._update_generation(kind, new, old)
-        if not applied:
-            self._record_update(kind, new, old, options, subresource)
-        self._validate_update(kind, new, old, subresource)
+        if options.field_manager and not applied:
+            manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
+            record_update(old, new, kind.struct, manager, self.now())
+        metadata = new["metadata"]
+        errors = validate_object_meta(metadata, name_errors=())
+        errors += validate_object_meta_update(metadata, old["metadata"])
+        if not subresource:
+            errors += kind.strategy.validate_update(new, old)
+        elif subresource == "status":
+            errors += kind.strategy.validate_status_update(new, old)
+        else:
+            errors += kind.strategy.validate_subresource_update(new, old, subresource)
+        if errors:
+            raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)
         charged_quotas = self.admission.validate(kind, new, old, subresource)
         if can_be_removed(kind, new):
             self.commit_deletion(kind, new, dry_run=options.dry_run)
@@ -314,7 +322,13 @@ class Registry:
     def _restore_immutable(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         """Restore what this write cannot change. Raises a 409 or 422 StatusError for the resourceVersion of ``new``."""
         after, before = new["metadata"], old["metadata"]
-        _check_resource_version(kind, after, before)
+        resource_version = after.get("resourceVersion", "")
+        is_unconditional = resource_version in _UNCONDITIONAL
+        if is_unconditional and not kind.strategy.allow_unconditional_update:
+            error = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
+        if not is_unconditional and resource_version != before["resourceVersion"]:
+            raise statuses.conflict(kind.group_resource, before["name"])
         for field in _SYSTEM_FIELDS:
             after.pop(field, None)
             if field in before:
@@ -351,20 +365,6 @@ class Registry:
         if {k: v for k, v in new.items() if k not in excluded} != {k: v for k, v in old.items() if k not in excluded}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
-        """Raises a 422 StatusError."""
-        metadata = new["metadata"]
-        errors = validate_object_meta(metadata, name_errors=())
-        errors += validate_object_meta_update(metadata, old["metadata"])
-        if not subresource:
-            errors += kind.strategy.validate_update(new, old)
-        elif subresource == "status":
-            errors += kind.strategy.validate_status_update(new, old)
-        else:
-            errors += kind.strategy.validate_subresource_update(new, old, subresource)
-        if errors:
-            raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)
-
     # Managed fields
 
     def _record_create(self, kind: Kind, new: Object, options: WriteOptions) -> None:
@@ -377,11 +377,6 @@ class Registry:
         record_update(None, new, kind.struct, manager, self.now())
         if status is not None:
             new["status"] = status
-
-    def _record_update(self, kind: Kind, new: Object, old: Object, options: WriteOptions, subresource: str) -> None:
-        if options.field_manager:
-            manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
-            record_update(old, new, kind.struct, manager, self.now())
 
     # Delete
 
@@ -437,14 +432,3 @@ class Registry:
         elif kind.custom is not None:
             self._custom_resources.instance_deleted(kind, self.now())
         return final
-
-
-def _check_resource_version(kind: Kind, after: Object, before: Object) -> None:
-    """Raises a 422 StatusError for a missing resourceVersion that is required, a 409 one for an outdated one."""
-    resource_version = after.get("resourceVersion", "")
-    is_unconditional = resource_version in _UNCONDITIONAL
-    if is_unconditional and not kind.strategy.allow_unconditional_update:
-        error = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
-    if not is_unconditional and resource_version != before["resourceVersion"]:
-        raise statuses.conflict(kind.group_resource, before["name"])

@@ -82,14 +82,7 @@ def _hard(quota: Object) -> ResourceList:
 
 #: Resources that are counted under their own name too.
 _COUNTED = frozenset(
-    {
-        "configmaps",
-        "persistentvolumeclaims",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-    }
+    {"configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"}
 )
 #: What a quota can require every container of a pod to specify.
 _REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
@@ -209,7 +202,8 @@ def _has_scope(requirement: Object, spec: Object) -> bool:
         case "NotBestEffort":
             return qos_class_of(spec) is not QOSClass.BEST_EFFORT
         case "CrossNamespacePodAffinity":
-            return any(_crosses_namespaces(term) for term in _affinity_terms(spec.get("affinity") or {}))
+            terms = _affinity_terms(spec.get("affinity") or {})
+            return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
         case "PriorityClass":
             return _matches(requirement, spec.get("priorityClassName") or "")
     return False
@@ -247,7 +241,3 @@ def _affinity_terms(affinity: Object) -> Iterator[Object]:
         yield from part.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
         for weighted in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             yield weighted["podAffinityTerm"]
-
-
-def _crosses_namespaces(term: Object) -> bool:
-    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None

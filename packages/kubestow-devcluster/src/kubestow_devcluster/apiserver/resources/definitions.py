@@ -307,9 +307,17 @@ def _kind(spec: Object, version: Object) -> Kind:
         GroupVersion(spec["group"], version["name"]),
     )
     type_meta = {"apiVersion": str(group_version), "kind": spec["names"]["kind"]}
+    names = spec["names"]
     return Kind(
         group_version,
-        _names(spec["names"]),
+        KindNames(
+            names["kind"],
+            names["plural"],
+            tuple(names.get("shortNames") or ()),
+            tuple(names.get("categories") or ()),
+            names.get("singular", ""),
+            names.get("listKind", ""),
+        ),
         namespaced=spec["scope"] == "Namespaced",
         subresources=subresources,
         rest=RESTOptions(
@@ -319,8 +327,7 @@ def _kind(spec: Object, version: Object) -> Kind:
             deprecation_warning=_deprecation_warning(spec, version),
         ),
         custom=CustomResource(
-            StructuralType(schema, root=True),
-            additional_columns_printer(version.get("additionalPrinterColumns") or []),
+            StructuralType(schema, root=True), additional_columns_printer(version.get("additionalPrinterColumns") or [])
         ),
     )
 
@@ -330,17 +337,6 @@ def _storage_version_hash(spec: Object) -> str:
     storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
     digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
-
-
-def _names(names: Object) -> KindNames:
-    return KindNames(
-        names["kind"],
-        names["plural"],
-        tuple(names.get("shortNames") or ()),
-        tuple(names.get("categories") or ()),
-        names.get("singular", ""),
-        names.get("listKind", ""),
-    )
 
 
 def _subresources(subresources: Object) -> Subresources:

@@ -219,8 +219,9 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError
     if allowed and value not in allowed:
         yield unsupported_value(path, value, allowed)
     if isinstance(value, str):
+        # A definition that was stored before patterns were validated may contain an invalid one.
         pattern = schema.get("pattern")
-        if pattern and not _matches(pattern, value):
+        if pattern and not isinstance(compiled := _compile(pattern), str) and compiled.search(value) is None:
             yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
@@ -239,12 +240,6 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError
 
 def _or_equal(schema: Schema, bound: str) -> str:
     return "" if schema.get(f"exclusive{bound}") else "or equal to "
-
-
-def _matches(pattern: str, value: str) -> bool:
-    """Whether a value matches; a definition stored before patterns were validated may contain an invalid one."""
-    compiled = _compile(pattern)
-    return isinstance(compiled, str) or compiled.search(value) is not None
 
 
 def pattern_error(pattern: str) -> str:

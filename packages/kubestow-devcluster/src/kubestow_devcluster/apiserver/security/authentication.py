@@ -96,7 +96,8 @@ class ServiceAccountTokens:
         signed, _, signature = token.encode(errors="surrogateescape").rpartition(b".")
         if not hmac.compare_digest(self._signature(signed), signature):
             return None
-        claims: dict[str, Any] = msgspec.json.decode(_decode(signed.partition(b".")[2]))
+        content = signed.partition(b".")[2]
+        claims: dict[str, Any] = msgspec.json.decode(urlsafe_b64decode(content + b"=" * (-len(content) % 4)))
         subject = claims["kubernetes.io"]
         namespace, name, uid = subject["namespace"], subject["serviceaccount"]["name"], subject["serviceaccount"]["uid"]
         account = self._accounts.get(f"{namespace}/{name}")
@@ -139,10 +140,6 @@ def _uid_of(account: StoredObject) -> str:
 
 def _encode(content: bytes) -> bytes:
     return urlsafe_b64encode(content).rstrip(b"=")
-
-
-def _decode(content: bytes) -> bytes:
-    return urlsafe_b64decode(content + b"=" * (-len(content) % 4))
 
 
 _ANONYMOUS_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
@@ -190,7 +187,16 @@ class RequestAuthenticator:
 
     def _authenticate(self, authorization: str, path: str, connection: ssl.SSLObject | None) -> UserInfo:
         if self._client_certificates and connection is not None and (certificate := connection.getpeercert()):
-            return _certificate_user(certificate, connection.getpeercert(binary_form=True) or b"")
+            # The user is the common name of the certificate, the groups are its organizations.
+            subject: Any = certificate.get("subject", ())
+            attributes = [pair for relative in subject for pair in relative]
+            common_names = [value for name, value in attributes if name == "commonName"]
+            if not common_names:
+                raise statuses.unauthorized()
+            groups = [value for name, value in attributes if name == "organizationName"]
+            credential_id = f"X509SHA256={hashlib.sha256(connection.getpeercert(binary_form=True) or b'').hexdigest()}"
+            extra = {"authentication.kubernetes.io/credential-id": [credential_id]}
+            return UserInfo(common_names[0], (*groups, ALL_AUTHENTICATED), extra=extra)
         user = self._authenticate_token(authorization)
         if user is not None:
             return user
@@ -202,16 +208,3 @@ class RequestAuthenticator:
         """The user of the bearer token in an Authorization header."""
         scheme, _, token = authorization.partition(" ")
         return self.authenticate_token(token.strip()) if scheme.lower() == "bearer" else None
-
-
-def _certificate_user(certificate: Mapping[str, object], encoded: bytes) -> UserInfo:
-    """The common name of a certificate, with its organizations as groups. Raises a 401 StatusError."""
-    subject = certificate.get("subject", ())
-    attributes = [pair for relative in subject for pair in relative]  # type: ignore[attr-defined]
-    common_names = [value for name, value in attributes if name == "commonName"]
-    if not common_names:
-        raise statuses.unauthorized()
-    groups = [value for name, value in attributes if name == "organizationName"]
-    credential_id = f"X509SHA256={hashlib.sha256(encoded).hexdigest()}"
-    extra = {"authentication.kubernetes.io/credential-id": [credential_id]}
-    return UserInfo(common_names[0], (*groups, ALL_AUTHENTICATED), extra=extra)

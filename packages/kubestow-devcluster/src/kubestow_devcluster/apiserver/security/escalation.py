@@ -51,8 +51,11 @@ def check_escalation(
         return
     name = new["metadata"].get("name", "")
     if resource.resource.endswith("bindings"):
-        if not _may_bind(rbac, user, new["roleRef"], namespace):
-            _confirm(rbac, user, resource, namespace, name, _referenced_rules(rbac, new["roleRef"], namespace))
+        reference = new["roleRef"]
+        plural = {"ClusterRole": "clusterroles", "Role": "roles"}.get(reference.get("kind", ""), "")
+        attributes = Attributes("bind", reference.get("apiGroup", ""), plural, "", namespace, reference.get("name", ""))
+        if not plural or not rbac.authorize(user, attributes).is_allowed:
+            _confirm(rbac, user, resource, namespace, name, _referenced_rules(rbac, reference, namespace))
         return
     # The name of an object that is created is not part of the request.
     requested = "" if old is None else name
@@ -63,12 +66,6 @@ def check_escalation(
         held = _held(rbac, user, namespace)
         if any(not _is_covered(rule, held) for rule in _EVERYTHING):
             raise statuses.forbidden(resource, name, "must have cluster-admin privileges to use an aggregationRule")
-
-
-def _may_bind(rbac: RBAC, user: UserInfo, reference: Object, namespace: str) -> bool:
-    plural = {"ClusterRole": "clusterroles", "Role": "roles"}.get(reference.get("kind", ""), "")
-    attributes = Attributes("bind", reference.get("apiGroup", ""), plural, "", namespace, reference.get("name", ""))
-    return bool(plural) and rbac.authorize(user, attributes).is_allowed
 
 
 def _referenced_rules(rbac: RBAC, reference: Object, namespace: str) -> Sequence[Object]:

@@ -83,7 +83,13 @@ class Database:
     def load(self, selectable: Mapping[str, SelectableFields]) -> Store:
         """A store with every object, its fields in the order of ``selectable``. Raises InputError."""
         try:
-            store = self._load_objects()
+            store = Store(resource_version=self.resource_version)
+            # Many objects have equal labels; the cache shares one dict among them.
+            decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
+            rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
+            for resource, key, version, data, labels, fields in rows:
+                stored = StoredObject(key, version, data, decode_labels(labels), decode_fields(fields))
+                store.collection(resource).load(stored)
             self._reindex(store, selectable)
         except sqlite3.Error as error:
             self.close()
@@ -94,16 +100,6 @@ class Database:
         except InputError:
             self.close()
             raise
-        return store
-
-    def _load_objects(self) -> Store:
-        store = Store(resource_version=self.resource_version)
-        # Many objects have equal labels; the cache shares one dict among them.
-        decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
-        rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
-        for resource, key, version, data, labels, fields in rows:
-            stored = StoredObject(key, version, data, decode_labels(labels), decode_fields(fields))
-            store.collection(resource).load(stored)
         return store
 
     def _reindex(self, store: Store, selectable: Mapping[str, SelectableFields]) -> None:

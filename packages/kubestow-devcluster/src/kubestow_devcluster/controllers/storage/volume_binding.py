@@ -84,23 +84,20 @@ class PersistentVolumeController(Controller):
         if claim is None or claim["metadata"]["uid"] != reference["uid"]:
             self._release(volume)
         elif claim["spec"].get("volumeName", key) != key:
-            self._unbind(volume)
+            # The claim is bound to another volume.
+            annotations = volume["metadata"].get("annotations") or {}
+            if _is_reclaimed_by_deletion(volume):
+                self._release(volume)
+            elif annotations.pop(BOUND_BY_CONTROLLER, None) is not None:
+                del volume["spec"]["claimRef"]
+                volume["status"]["phase"] = ""
+                self._set_phase(volume, "Available")
 
     def _set_phase(self, volume: Object, phase: str) -> Object:
         if volume["status"].get("phase") != phase:
             volume["status"] = {"phase": phase, "lastPhaseTransitionTime": self.registry.now()}
             volume = self.kind.decode(self.registry.commit(self.kind, volume))
         return volume
-
-    def _unbind(self, volume: Object) -> None:
-        """Release a volume whose claim is bound to another one, or make it available if this controller bound it."""
-        annotations = volume["metadata"].get("annotations") or {}
-        if _is_reclaimed_by_deletion(volume):
-            self._release(volume)
-        elif annotations.pop(BOUND_BY_CONTROLLER, None) is not None:
-            del volume["spec"]["claimRef"]
-            volume["status"]["phase"] = ""
-            self._set_phase(volume, "Available")
 
     def _release(self, volume: Object) -> None:
         volume = self._set_phase(volume, "Released")
@@ -181,7 +178,17 @@ class PersistentVolumeClaimController(Controller):
         try:
             typed = decode(PersistentVolumeClaim, stored.data)
             if BIND_COMPLETED in typed.metadata.annotations:
-                self._sync_bound_claim(claim, typed)
+                # Check that the claim's volume exists and refers to it; if not, the claim is lost.
+                volume = self.get(claim["spec"].get("volumeName", ""), self._volume_kind)
+                if volume is None:
+                    message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+                    self._mark_lost(claim, "ClaimLost", message)
+                elif not is_bound_to(convert(PersistentVolume, volume), typed):
+                    message = "Two claims are bound to the same volume, this one is bound incorrectly"
+                    self._mark_lost(claim, "ClaimMisbound", message)
+                else:
+                    self._expand(claim, volume)
+                    self._bind(claim, volume)
             elif typed.spec.volume_name:
                 self._sync_prebound_claim(claim, typed)
             elif typed.metadata.deletion_timestamp is None:
@@ -190,19 +197,6 @@ class PersistentVolumeClaimController(Controller):
             self._record_once(claim, "FailedBinding", str(invalid), is_warning=True)
 
     # Bound claims
-
-    def _sync_bound_claim(self, claim: Object, typed: PersistentVolumeClaim) -> None:
-        """Check that the claim's volume exists and refers to it; if not, the claim is lost."""
-        volume = self.get(claim["spec"].get("volumeName", ""), self._volume_kind)
-        if volume is None:
-            message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-            self._mark_lost(claim, "ClaimLost", message)
-        elif not is_bound_to(convert(PersistentVolume, volume), typed):
-            message = "Two claims are bound to the same volume, this one is bound incorrectly"
-            self._mark_lost(claim, "ClaimMisbound", message)
-        else:
-            self._expand(claim, volume)
-            self._bind(claim, volume)
 
     def _expand(self, claim: Object, volume: Object) -> None:
         """Expand a provisioned volume to the size that its claim requests, if its class allows it."""

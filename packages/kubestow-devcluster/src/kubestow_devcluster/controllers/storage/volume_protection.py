@@ -16,11 +16,7 @@ from kubestow.api.storage import PersistentVolumeClaim
 from kubestow.rules.claims import ephemeral_claim, ephemeral_claim_name, ownership_problem
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.component_base.stored_objects import (
-    is_pod_finished,
-    is_terminating,
-    node_name_of,
-)
+from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 
 

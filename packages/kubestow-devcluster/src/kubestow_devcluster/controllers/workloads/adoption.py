@@ -22,13 +22,10 @@ class AdoptingController(PodController):
         if change.resource != "pods" or change.is_deletion or change.owner_refs or not event.object.labels:
             return
         if event.previous is None or change.previous_owner_refs or event.previous.labels != event.object.labels:
-            self._enqueue_matching(event.object.namespace, event.object.labels)
-
-    def _enqueue_matching(self, namespace: str, labels: dict[str, str]) -> None:
-        """Enqueue the objects that could adopt an orphan with these labels."""
-        for stored in self.registry.store.collection(self.resource).snapshot(f"{namespace}/"):
-            if matches_label_selector(self.selector(self.kind.decode(stored)), labels):
-                self.enqueue(stored.key)
+            # Enqueue the objects that could adopt an orphan with these labels.
+            for stored in self.registry.store.collection(self.resource).snapshot(f"{event.object.namespace}/"):
+                if matches_label_selector(self.selector(self.kind.decode(stored)), event.object.labels):
+                    self.enqueue(stored.key)
 
     def selector(self, owner: Object) -> Object:
         """The label selector of an object."""
@@ -65,7 +62,7 @@ class AdoptingController(PodController):
             pod for pod in pods if not pod.is_terminating and not matches_label_selector(selector, pod.metadata.labels)
         ]
         for pod in released:
-            self.remove_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, {uid})
+            self.update_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, remove={uid})
         return released
 
     def _adopt_pods(self, owner: Object) -> list[PodView]:
@@ -77,5 +74,5 @@ class AdoptingController(PodController):
             if pod.is_active and matches_label_selector(selector, pod.metadata.labels) and self.can_adopt(owner, pod)
         ]
         for pod in adopted:
-            self.add_owner_reference(self.pod_kind, pod.metadata.namespace, pod.name, controller_ref)
+            self.update_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, add=[controller_ref])
         return adopted

@@ -16,7 +16,6 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
-from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, key_of
 
@@ -70,15 +69,12 @@ class ControllerRevisionHistory:
         for stored in self._registry.store.collection(self._kind.storage).snapshot(f"{metadata['namespace']}/"):
             controller = controller_of(owner_refs_of(stored))
             if controller is None and matches_label_selector(owner["spec"]["selector"], stored.labels):
-                claimed.append(self._adopt(owner, stored))
+                reference = new_controller_ref(self._controller.kind, owner)
+                self._controller.update_owner_references(self._kind, stored.namespace, stored.name, add=[reference])
+                claimed.append(self._kind.decode(self._registry.get(self._kind, stored.namespace, stored.name)))
             elif controller is not None and controller.uid == metadata["uid"]:
                 claimed.append(self._kind.decode(stored))
         return sorted(claimed, key=lambda revision: (revision["revision"], revision["metadata"]["creationTimestamp"]))
-
-    def _adopt(self, owner: Object, stored: StoredObject) -> Object:
-        reference = new_controller_ref(self._controller.kind, owner)
-        self._controller.add_owner_reference(self._kind, stored.namespace, stored.name, reference)
-        return self._kind.decode(self._registry.get(self._kind, stored.namespace, stored.name))
 
     def _create(self, owner: Object, data: Object, number: int) -> Object:
         owner_metadata, template = owner["metadata"], owner["spec"]["template"]

@@ -52,7 +52,12 @@ class CronJobController(Controller):
             return
         status: Object = {**(cron_job.get("status") or {})}
         status["active"] = list(status.get("active") or ())
-        jobs = self._owned_jobs(cron_job)
+        uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]
+        jobs = []
+        for stored in self.registry.store.collection(self._job_kind.storage).snapshot(f"{namespace}/"):
+            owner = controller_of(owner_refs_of(stored))
+            if owner is not None and owner.uid == uid:
+                jobs.append(self._job_kind.decode(stored))
         self._sync_active_jobs(cron_job, status, jobs)
         try:
             if "deletionTimestamp" not in cron_job["metadata"] and not cron_job["spec"].get("suspend"):
@@ -61,16 +66,14 @@ class CronJobController(Controller):
             if not status["active"]:
                 del status["active"]
             self.update_status(cron_job, status)
-        self._clean_up_history(cron_job, jobs)
-
-    def _owned_jobs(self, cron_job: Object) -> list[Object]:
-        uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]
-        owned = []
-        for stored in self.registry.store.collection(self._job_kind.storage).snapshot(f"{namespace}/"):
-            owner = controller_of(owner_refs_of(stored))
-            if owner is not None and owner.uid == uid:
-                owned.append(self._job_kind.decode(stored))
-        return owned
+        # Delete the oldest finished Jobs beyond the history limits.
+        limits = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
+        for type_, field in limits.items():
+            limit = cron_job["spec"].get(field)
+            finished = [job for job in jobs if (end := finished_condition(job)) is not None and end["type"] == type_]
+            finished.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
+            for job in finished[: max(0, len(finished) - limit)] if limit is not None else ():
+                self._delete_job(cron_job, job["metadata"]["name"], job["metadata"]["uid"])
 
     # Active and finished Jobs
 
@@ -96,16 +99,6 @@ class CronJobController(Controller):
         unfinished = {uid for uid, job in by_uid.items() if finished_condition(job) is None}
         status["active"] = [reference for reference in status["active"] if reference["uid"] in unfinished]
 
-    def _clean_up_history(self, cron_job: Object, jobs: list[Object]) -> None:
-        """Delete the oldest finished Jobs beyond the history limits."""
-        limits = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
-        for type_, field in limits.items():
-            limit = cron_job["spec"].get(field)
-            finished = [job for job in jobs if (end := finished_condition(job)) is not None and end["type"] == type_]
-            finished.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
-            for job in finished[: max(0, len(finished) - limit)] if limit is not None else ():
-                self._delete_job(cron_job, job["metadata"]["name"], job["metadata"]["uid"])
-
     def _delete_job(self, cron_job: Object, name: str, uid: str) -> None:
         namespace = cron_job["metadata"]["namespace"]
         self.registry.delete(self._job_kind, namespace, name, DeleteOptions(uid=uid, propagation_policy="Background"))
@@ -118,7 +111,8 @@ class CronJobController(Controller):
         """Start a Job if one is due, and enqueue the CronJob for the next scheduled time."""
         spec = cron_job["spec"]
         try:
-            schedule, zone = cron_schedule.parse(spec["schedule"]), _time_zone(spec)
+            schedule = cron_schedule.parse(spec["schedule"])
+            zone = ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
         except cron_schedule.InvalidSchedule as problem:
             # Unreachable through the API, which validates schedules.
             message = f'unparseable schedule: "{spec["schedule"]}" : {problem}'
@@ -195,10 +189,6 @@ class CronJobController(Controller):
         status["lastScheduleTime"] = _format_time(scheduled_time)
         if finished_condition(job) is None:
             status["active"].append(self._job_kind.object_reference(job))
-
-
-def _time_zone(spec: Object) -> tzinfo:
-    return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
 
 
 def _format_time(time: datetime) -> str:

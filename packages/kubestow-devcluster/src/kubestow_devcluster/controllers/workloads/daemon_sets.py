@@ -285,10 +285,9 @@ class DaemonSetController(AdoptingController):
         if is_complete or state.daemon_set["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return _Plan()
         max_surge, max_unavailable = state.max_surge_and_unavailable
-        return self._surge(state, max_surge) if max_surge else self._delete_old(state, max_unavailable)
-
-    def _delete_old(self, state: _SetState, max_unavailable: int) -> _Plan:
-        """Delete old pods: all unavailable ones, and available ones within maxUnavailable."""
+        if max_surge:
+            return self._surge(state, max_surge)
+        # Delete old pods: all unavailable ones, and available ones within maxUnavailable.
         plan, available, budget = _Plan(), list[PodView](), max_unavailable
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)

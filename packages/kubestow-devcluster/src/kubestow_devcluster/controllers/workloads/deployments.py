@@ -14,7 +14,6 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
-from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import (
     controller_of,
     is_terminating,
@@ -52,15 +51,13 @@ class DeploymentController(Controller):
             for key in change.controller_keys(self.kind.name):
                 self.enqueue(key)
             if controller_of(change.owner_refs) is None and not change.is_deletion:
-                self._enqueue_matching(change.event.object)
+                # Enqueue the Deployments that could adopt the ReplicaSet.
+                orphan = change.event.object
+                for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
+                    if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
+                        self.enqueue(stored.key)
         elif change.resource == "pods" and change.is_deletion:
             self._handle_deleted_pod(change)
-
-    def _enqueue_matching(self, orphan: StoredObject) -> None:
-        """Enqueue the Deployments that could adopt a ReplicaSet."""
-        for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
-            if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
-                self.enqueue(stored.key)
 
     def _handle_deleted_pod(self, change: ObjectChange) -> None:
         """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
@@ -86,7 +83,17 @@ class DeploymentController(Controller):
         if spec["strategy"]["type"] == "Recreate":
             replica_sets = self._recreate(deployment, replica_sets, new)
         else:
-            replica_sets = self._rolling_update(deployment, replica_sets, new)
+            replicas = spec["replicas"]
+            max_surge, max_unavailable = max_surge_and_unavailable(spec)
+            new_set = _named(replica_sets, new)
+            desired = new_set["spec"]["replicas"]
+            if desired > replicas:
+                desired = replicas
+            elif desired < replicas:
+                total = _total_replicas(replica_sets)
+                desired += max(0, min(replicas + max_surge - total, replicas - desired))
+            replica_sets = self._scale(deployment, replica_sets, new_set, desired)
+            replica_sets = self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
         self._sync_status(deployment, replica_sets)
         self._clean_up(deployment, replica_sets)
 
@@ -105,13 +112,13 @@ class DeploymentController(Controller):
             matches = matches_label_selector(selector, stored.labels)
             if owner is None and matches and can_change:
                 reference = new_controller_ref(self.kind, deployment)
-                self.add_owner_reference(kind, stored.namespace, stored.name, reference)
+                self.update_owner_references(kind, stored.namespace, stored.name, add=[reference])
                 claimed.append(kind.decode(self.registry.get(kind, stored.namespace, stored.name)))
             elif owner is not None and owner.uid == metadata["uid"]:
                 if matches or not can_change:
                     claimed.append(kind.decode(stored))
                 else:
-                    self.remove_owner_references(kind, stored.namespace, stored.name, {metadata["uid"]})
+                    self.update_owner_references(kind, stored.namespace, stored.name, remove={metadata["uid"]})
         return sorted(claimed, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
 
     # The new ReplicaSet
@@ -167,20 +174,6 @@ class DeploymentController(Controller):
         }
 
     # Updates
-
-    def _rolling_update(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
-        """Take one step of a rolling update. Returns the updated ReplicaSets."""
-        replicas = deployment["spec"]["replicas"]
-        max_surge, max_unavailable = max_surge_and_unavailable(deployment["spec"])
-        new_set = _named(replica_sets, new)
-        desired = new_set["spec"]["replicas"]
-        if desired > replicas:
-            desired = replicas
-        elif desired < replicas:
-            total = _total_replicas(replica_sets)
-            desired += max(0, min(replicas + max_surge - total, replicas - desired))
-        replica_sets = self._scale(deployment, replica_sets, new_set, desired)
-        return self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
 
     def _scale_down_old(
         self, deployment: Object, replica_sets: list[Object], new: str, *, min_available: int

@@ -104,7 +104,8 @@ def _cause(rule: Object, pod: Object) -> str | None:
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     if (on_exit_codes := rule.get("onExitCodes")) is not None:
         for container, exit_code in _exit_codes(pod):
-            if on_exit_codes.get("containerName") in (None, "", container) and _matches(on_exit_codes, exit_code):
+            is_meant = on_exit_codes.get("containerName") in (None, "", container)
+            if is_meant and (exit_code in on_exit_codes["values"]) == (on_exit_codes["operator"] == "In"):
                 return f"Container {container} for pod {name} failed with exit code {exit_code}"
         return None
     conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
@@ -121,10 +122,6 @@ def _exit_codes(pod: Object) -> Iterator[tuple[str, int]]:
         exit_code = container["state"].get("terminated", {}).get("exitCode", 0)
         if exit_code:
             yield container["name"], exit_code
-
-
-def _matches(on_exit_codes: Object, exit_code: int) -> bool:
-    return bool((exit_code in on_exit_codes["values"]) == (on_exit_codes["operator"] == "In"))
 
 
 def matched_success_rule(job: Object, completed: CompletionIndexes) -> int | None:

@@ -96,7 +96,10 @@ class JobController(PodController):
             self._suspend(job, status, pods)
             return
         status.setdefault("startTime", self.registry.now())
-        self._resume(job, status)
+        suspended = get_condition(status, "Suspended")
+        if suspended is not None and suspended["status"] == "True":
+            status["startTime"] = self.registry.now()
+            self._set_suspended(job, status, "False", "JobResumed", "Job resumed")
         uncounted = [
             pod for pod in pods.held() if _TRACKING_FINALIZER in pod.metadata.finalizers and _outcome(job, pod)
         ]
@@ -115,15 +118,11 @@ class JobController(PodController):
                 created = self._manage_pods(key, job, status, indexes, pods)
             except StatusError as error:
                 failure = error
-        self._sync_status(job, status, pods, created)
+        self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
         for pod in uncounted:
             self._untrack(pod)
         if failure is not None:
             raise failure
-
-    def _sync_status(self, job: Object, status: Object, pods: ControlledPods, created: int) -> None:
-        """Write the status; ``created`` is the change in the number of active pods in this reconciliation."""
-        self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
 
     def _write_status(self, job: Object, status: Object, active: int, ready: int, terminating: int) -> None:
         status["active"] = active
@@ -258,12 +257,6 @@ class JobController(PodController):
         status.pop("startTime", None)
         self._set_suspended(job, status, "True", "JobSuspended", "Job suspended")
         self._write_status(job, status, 0, 0, 0)
-
-    def _resume(self, job: Object, status: Object) -> None:
-        suspended = get_condition(status, "Suspended")
-        if suspended is not None and suspended["status"] == "True":
-            status["startTime"] = self.registry.now()
-            self._set_suspended(job, status, "False", "JobResumed", "Job resumed")
 
     def _set_suspended(self, job: Object, status: Object, value: str, reason: str, message: str) -> None:
         old = get_condition(status, "Suspended")

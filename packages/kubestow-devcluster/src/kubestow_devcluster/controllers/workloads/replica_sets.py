@@ -32,23 +32,21 @@ class ReplicaSetController(AdoptingController):
         self.throttle(key, len(pods), longest=LONGEST_THROTTLE)
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
-                self._manage_replicas(replica_set, pods)
+                missing = replica_set["spec"]["replicas"] - pods.active
+                if missing > 0:
+                    self.create_pods(replica_set, min(missing, BURST_REPLICAS))
+                elif missing < 0:
+                    active = [pod for pod in pods if pod.is_active]
+                    active.sort(key=lambda pod: (pod.metadata.creation_timestamp, pod.name), reverse=True)
+                    for pod in heapq.nsmallest(min(-missing, BURST_REPLICAS), active, _deletion_rank):
+                        self.delete_pod(replica_set, pod)
+                if abs(missing) > BURST_REPLICAS:
+                    self.enqueue(key_of(replica_set))
             except statuses.StatusError as error:
                 failure = error
         self._sync_status(replica_set, pods, failure)
         if failure is not None:
             raise failure
-
-    def _manage_replicas(self, replica_set: Object, pods: ControlledPods) -> None:
-        missing = replica_set["spec"]["replicas"] - pods.active
-        if missing > 0:
-            self.create_pods(replica_set, min(missing, BURST_REPLICAS))
-        elif missing < 0:
-            active = [pod for pod in pods if pod.is_active]
-            for pod in heapq.nsmallest(min(-missing, BURST_REPLICAS), reversed(_oldest_first(active)), _deletion_rank):
-                self.delete_pod(replica_set, pod)
-        if abs(missing) > BURST_REPLICAS:
-            self.enqueue(key_of(replica_set))
 
     def _sync_status(self, replica_set: Object, pods: ControlledPods, failure: statuses.StatusError | None) -> None:
         """Write the counts of the pods that exist; those that this reconciliation has created follow."""
@@ -92,10 +90,6 @@ class ReplicationControllerController(ReplicaSetController):
 
     def selector(self, owner: Object) -> Object:
         return {"matchLabels": owner["spec"]["selector"]}
-
-
-def _oldest_first(pods: list[PodView]) -> list[PodView]:
-    return sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
 
 
 def _deletion_rank(pod: PodView) -> tuple[bool, bool, bool]:

@@ -39,7 +39,12 @@ def compute_status(
         status["collisionCount"] = old["collisionCount"]
     progress = _Progress(deployment, old, counts, new, now_text)
     status["conditions"], recheck_after = progress.evaluate(now)
-    available = _available_condition(spec, counts)
+    _, max_unavailable = max_surge_and_unavailable(spec)
+    if counts["availableReplicas"] >= spec["replicas"] - max_unavailable:
+        fields = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    else:
+        fields = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    available = {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
     status["conditions"] = with_condition(status, available, now_text, update_field="lastUpdateTime")
     status["conditions"] = [condition for condition in status["conditions"] if condition["type"] != "ReplicaFailure"]
     if (failure := _replica_failure(replica_sets, new)) is not None:
@@ -83,15 +88,6 @@ def _replica_counts(replica_sets: Sequence[Object], new: Object | None) -> dict[
     }
 
 
-def _available_condition(spec: Object, counts: dict[str, int]) -> Object:
-    _, max_unavailable = max_surge_and_unavailable(spec)
-    if counts["availableReplicas"] >= spec["replicas"] - max_unavailable:
-        fields = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
-    else:
-        fields = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    return {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
-
-
 def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Object | None:
     """The ReplicaFailure condition of the new ReplicaSet, or else of the first one that has it."""
     ordered = [*([new] if new is not None else []), *replica_sets]
@@ -114,7 +110,8 @@ class _Progress:
         progressing = get_condition(self.old, "Progressing")
         if self.deployment["spec"].get("paused"):
             return self._with("Unknown", "DeploymentPaused", "Deployment is paused"), None
-        if self._is_complete():
+        counts = {self.counts[field] for field in ("updatedReplicas", "replicas", "availableReplicas")}
+        if counts == {self.deployment["spec"]["replicas"]}:
             message = f"{self._subject} has successfully progressed."
             return self._with("True", "NewReplicaSetAvailable", message), None
         if progressing is None:
@@ -122,7 +119,14 @@ class _Progress:
             conditions = self._with("True", "NewReplicaSetCreated", message)
             return conditions, self._until_deadline(conditions[-1], now)
         if self._has_progressed() or progressing["reason"] in ("NewReplicaSetAvailable", "DeploymentPaused"):
-            conditions = self._restart_deadline(progressing)
+            # Progressing is replaced even if it is equal, so that its lastUpdateTime is now.
+            others = [condition for condition in self.old["conditions"] if condition is not progressing]
+            condition = self._condition("True", "ReplicaSetUpdated", f"{self._subject} is progressing.")
+            conditions = with_condition(
+                {**self.old, "conditions": others}, condition, self.timestamp, update_field="lastUpdateTime"
+            )
+            if progressing["status"] == "True":
+                conditions[-1]["lastTransitionTime"] = progressing["lastTransitionTime"]
             return conditions, self._until_deadline(conditions[-1], now)
         if (remaining := self._until_deadline(progressing, now)) > 0:
             return list(self.old["conditions"]), remaining
@@ -134,10 +138,6 @@ class _Progress:
             return f'ReplicaSet "{self.new["metadata"]["name"]}"'
         return f'Deployment "{self.deployment["metadata"]["name"]}"'
 
-    def _is_complete(self) -> bool:
-        counts = {self.counts[field] for field in ("updatedReplicas", "replicas", "availableReplicas")}
-        return counts == {self.deployment["spec"]["replicas"]}
-
     def _has_progressed(self) -> bool:
         """Whether there are more updated, ready or available replicas, fewer old ones, or a new generation."""
 
@@ -148,17 +148,6 @@ class _Progress:
         has_fewer_old = increase("replicas") < increase("updatedReplicas")
         is_new_generation = self.old.get("observedGeneration", 0) < self.deployment["metadata"]["generation"]
         return has_more or has_fewer_old or is_new_generation
-
-    def _restart_deadline(self, progressing: Object) -> list[Object]:
-        """The conditions with Progressing replaced even if it is equal, so that its lastUpdateTime is now."""
-        others = [condition for condition in self.old["conditions"] if condition is not progressing]
-        condition = self._condition("True", "ReplicaSetUpdated", f"{self._subject} is progressing.")
-        conditions = with_condition(
-            {**self.old, "conditions": others}, condition, self.timestamp, update_field="lastUpdateTime"
-        )
-        if progressing["status"] == "True":
-            conditions[-1]["lastTransitionTime"] = progressing["lastTransitionTime"]
-        return conditions
 
     def _with(self, status: str, reason: str, message: str) -> list[Object]:
         condition = self._condition(status, reason, message)

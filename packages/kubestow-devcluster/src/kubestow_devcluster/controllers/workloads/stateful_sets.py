@@ -58,10 +58,13 @@ class StatefulSetClaims:
             if stored is None or is_terminating(stored):
                 continue
             reference = self._owner_reference(stateful_set, pod, uid, is_condemned=is_condemned)
-            desired = {reference["uid"]} if reference else set()
+            references = [reference] if reference else []
+            desired = {reference["uid"] for reference in references}
             managed = {stateful_set["metadata"]["uid"], uid}
             if {owner.uid for owner in owner_refs_of(stored)} & managed != desired:
-                self._replace_references(stored, managed, [reference] if reference else [])
+                self._controller.update_owner_references(
+                    self._kind, stored.namespace, stored.name, remove=managed, add=references
+                )
 
     def _owner_reference(self, stateful_set: Object, pod: str, uid: str, *, is_condemned: bool) -> Object | None:
         """The owner reference of a pod's claim by the set's retention policy; None if the claim is kept."""
@@ -71,15 +74,6 @@ class StatefulSetClaims:
         if policy["whenDeleted"] == "Delete":
             return new_controller_ref(self._controller.kind, stateful_set)
         return None
-
-    def _replace_references(self, stored: StoredObject, managed: set[str], references: list[Object]) -> None:
-        def replace(metadata: Object) -> None:
-            others = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in managed]
-            metadata["ownerReferences"] = [*others, *references]
-            if not metadata["ownerReferences"]:
-                del metadata["ownerReferences"]
-
-        self._controller.update_metadata(self._kind, stored.namespace, stored.name, replace)
 
     def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
         collection = self._registry.store.collection(self._kind.storage)

@@ -63,7 +63,16 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
-        errors = _replica_errors(spec)
+        least, most, path = spec["minReplicas"], spec.get("maxReplicas", 0), "spec.maxReplicas"
+        errors = []
+        if least < 1:
+            errors.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
+        if most == 0:
+            errors.append(required_value(path, "must be set and greater than 0"))
+        elif most < 0:
+            errors.append(invalid_value(path, most, "must be greater than or equal to 1"))
+        if most < least:
+            errors.append(invalid_value(path, most, "must be greater than or equal to `minReplicas`"))
         errors += _reference_errors(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
         metrics = spec.get("metrics") or ()
         for index, metric in enumerate(metrics):
@@ -79,20 +88,6 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
 def _cpu_metric(utilization: int) -> Object:
     target = {"type": "Utilization", "averageUtilization": utilization}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-
-
-def _replica_errors(spec: Object) -> list[FieldError]:
-    least, most, path = spec["minReplicas"], spec.get("maxReplicas", 0), "spec.maxReplicas"
-    errors = []
-    if least < 1:
-        errors.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most == 0:
-        errors.append(required_value(path, "must be set and greater than 0"))
-    elif most < 0:
-        errors.append(invalid_value(path, most, "must be greater than or equal to 1"))
-    if most < least:
-        errors.append(invalid_value(path, most, "must be greater than or equal to `minReplicas`"))
-    return errors
 
 
 def _reference_errors(reference: Object, path: str) -> list[FieldError]:

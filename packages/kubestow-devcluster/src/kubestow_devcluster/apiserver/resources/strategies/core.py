@@ -110,7 +110,9 @@ class ServiceStrategy(RESTStrategy):
     def prepare_for_create(self, new: Object, now: str) -> None:
         spec = new["spec"]
         if spec["type"] != "ExternalName":
-            spec.setdefault("clusterIP", _cluster_ip(new["metadata"]["uid"]))
+            # An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary.
+            number = int(new["metadata"]["uid"][:8], 16) % (2**20 - 1024) + 512
+            spec.setdefault("clusterIP", f"10.{96 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}")
             spec["clusterIPs"] = [spec["clusterIP"]]
             spec.setdefault("ipFamilies", ["IPv4"])
             spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -130,12 +132,6 @@ class ServiceStrategy(RESTStrategy):
 
     def validate_name(self, name: str) -> NameErrors:
         return dns1035_label_errors(name)
-
-
-def _cluster_ip(uid: str) -> str:
-    """An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary."""
-    number = int(uid[:8], 16) % (2**20 - 1024) + 512
-    return f"10.{96 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
 
 
 def _key_errors(field: str, key: str) -> list[FieldError]:

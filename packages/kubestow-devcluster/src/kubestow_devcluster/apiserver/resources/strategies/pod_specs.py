@@ -33,7 +33,18 @@ def complete_pod_spec(spec: Object) -> None:
     """Set all defaults of a pod spec: those that decisions depend on, and those that only show in the API."""
     default_pod_spec(spec)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        _default_container(container)
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        if "imagePullPolicy" not in container:
+            container["imagePullPolicy"] = "Always" if _is_latest(container.get("image", "")) else "IfNotPresent"
+        for name in _PROBES:
+            if name in container:
+                _default_probe(container[name])
+        container.setdefault("resources", {})
+        for variable in container.get("env") or ():
+            field = variable.get("valueFrom", {}).get("fieldRef")
+            if field is not None:
+                field.setdefault("apiVersion", "v1")
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     spec.setdefault("restartPolicy", "Always")
@@ -43,21 +54,6 @@ def complete_pod_spec(spec: Object) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-
-
-def _default_container(container: Object) -> None:
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    if "imagePullPolicy" not in container:
-        container["imagePullPolicy"] = "Always" if _is_latest(container.get("image", "")) else "IfNotPresent"
-    for name in _PROBES:
-        if name in container:
-            _default_probe(container[name])
-    container.setdefault("resources", {})
-    for variable in container.get("env") or ():
-        field = variable.get("valueFrom", {}).get("fieldRef")
-        if field is not None:
-            field.setdefault("apiVersion", "v1")
 
 
 def _default_probe(probe: Object) -> None:

@@ -283,10 +283,7 @@ class DaemonSetStrategy(PodControllerStrategy):
         text = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
         count = int(text) if text.isdigit() else 1
         count += new["spec"]["template"] != old["spec"]["template"]
-        new["metadata"]["annotations"] = {
-            **(new["metadata"].get("annotations") or {}),
-            TEMPLATE_GENERATION: str(count),
-        }
+        new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
 
 
 _COUNT_FIELDS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
