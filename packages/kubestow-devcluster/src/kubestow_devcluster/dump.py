@@ -24,7 +24,7 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
-from kubestow_devcluster.behaviour.annotations import KUBELET, STOPPED
+from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, STOPPED
 from kubestow_devcluster.component_base.stored_objects import uid_of
 
 #: Metadata that the API server assigns to each object.
@@ -99,7 +99,17 @@ class _Loader:
             if not ready:
                 raise InputError(self._subject, f"{_describe(*remaining[0])} has a cyclic owner reference")
             for kind, new in ready:
-                self._create_with_owners(kind, new)
+                uid = new["metadata"].get("uid")
+                metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
+                owners = metadata.pop("ownerReferences", None) or ()
+                references = [
+                    {**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids
+                ]
+                if references:
+                    metadata["ownerReferences"] = references
+                new_uid = self._create(kind, {**new, "metadata": metadata})
+                if uid:
+                    self._uids[uid] = new_uid
             created = {id(new) for _, new in ready}
             remaining = [pair for pair in remaining if id(pair[1]) not in created]
 
@@ -120,17 +130,6 @@ class _Loader:
             _count(self._result.skipped, kind.name)
             return None
         return kind, decoded
-
-    def _create_with_owners(self, kind: Kind, new: Object) -> None:
-        uid = new["metadata"].get("uid")
-        metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
-        owners = metadata.pop("ownerReferences", None) or ()
-        references = [{**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids]
-        if references:
-            metadata["ownerReferences"] = references
-        new_uid = self._create(kind, {**new, "metadata": metadata})
-        if uid:
-            self._uids[uid] = new_uid
 
     def _create(self, kind: Kind, new: Object) -> str:
         """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""

@@ -37,7 +37,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
 def stop(names: tuple[str, ...], graceful: bool, output: str, connection: ClusterConnection) -> None:
     """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
-    from kubestow_devcluster.behaviour.annotations import SHUT_DOWN, STOPPED
+    from kubestow_devcluster.behaviour.pod_behaviour import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, output, connection)
 
@@ -58,7 +58,7 @@ def _set(names: tuple[str, ...], state: str | None, output: str, connection: Clu
 async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: ClusterConnection) -> None:
     from kubestow.client.rest.transport import MERGE_PATCH, Transport
     from kubestow.process import WallClock
-    from kubestow_devcluster.behaviour.annotations import KUBELET
+    from kubestow_devcluster.behaviour.pod_behaviour import KUBELET
 
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
         # Kubelets of other clusters do not act on the annotation.

@@ -15,7 +15,7 @@ from kubestow.errors import KubestowError
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value, with_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, owner_refs_of, uid_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView

@@ -14,7 +14,7 @@ import asyncio
 from itertools import islice
 
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, is_terminating, owner_refs_of, uid_of

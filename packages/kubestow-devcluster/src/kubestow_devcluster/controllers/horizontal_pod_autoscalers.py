@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at, with_value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, PodUsage
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.replica_calculator import (

@@ -3,7 +3,7 @@
 The node lifecycle controller marks nodes without heartbeats as Unknown, their pods as not ready, and taints nodes.
 A heartbeat is a renewed lease or a status report. A node without one for the grace period gets the Ready condition
 Unknown; the kubelet's next status report restores it. Taints follow from conditions
-(:mod:`kubestow_devcluster.component_base.node_health`), evictions from taints.
+(:mod:`kubestow_devcluster.component_base.stored_objects`), evictions from taints.
 
 kube-controller-manager taints the nodes of a failing zone slowly or not at all; here zones are not considered.
 
@@ -21,11 +21,16 @@ import msgspec
 from kubestow.api.core import Taint, Toleration
 from kubestow.rules.matching import NO_EXECUTE, tolerates
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, update_pod_condition
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
-from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, reconcile_taints
-from kubestow_devcluster.component_base.stored_objects import is_terminating, node_name_of, uid_of
+from kubestow_devcluster.component_base.stored_objects import (
+    LEASE_NAMESPACE,
+    is_terminating,
+    node_name_of,
+    reconcile_taints,
+    uid_of,
+)
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView
 

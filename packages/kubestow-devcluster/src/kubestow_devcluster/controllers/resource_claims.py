@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kubestow.rules.claims import POD_CLAIM_NAME, resource_claim
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import controller_of, is_pod_finished, owner_refs_of, uid_of

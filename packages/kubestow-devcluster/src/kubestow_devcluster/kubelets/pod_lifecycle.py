@@ -172,7 +172,17 @@ def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> No
     actions = {transition.action for transition in step.transitions}
     _observe_generation(pod)
     if "observe" in actions:
-        _start_ephemeral_containers(pod, now)
+        # Start the ephemeral containers that have been added; they are never ready, and do not restart.
+        reported = list(pod["status"].get("ephemeralContainerStatuses") or ())
+        names = {container["name"] for container in reported}
+        for container in pod["spec"].get("ephemeralContainers") or ():
+            if container["name"] not in names:
+                started = _waiting_status(container, "ContainerCreating")
+                _start(started, now)
+                started["started"] = False
+                reported.append(started)
+        if reported:
+            pod["status"]["ephemeralContainerStatuses"] = reported
     if "admit" in actions:
         spec, status = pod["spec"], pod["status"]
         status["phase"] = _PENDING
@@ -190,7 +200,15 @@ def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> No
     else:
         for transition in step.transitions:
             _apply(pod, transition, behaviour, now)
-    _update_phase(pod, behaviour, now)
+    # Set the phase that follows from the container statuses, and the conditions.
+    status = pod["status"]
+    if status["phase"] in (_PENDING, _RUNNING):
+        status["phase"] = _phase(pod, behaviour)
+    if status["phase"] not in (_PENDING, _RUNNING):
+        for container in _container_statuses(status):
+            if "terminated" not in container["state"]:
+                _terminate(container, 0 if status["phase"] == "Succeeded" else _SIGTERM, now)
+    update_conditions(pod, now)
 
 
 def terminate_pod(pod: Object, now: str, *, exit_code: int = _SIGTERM) -> None:
@@ -281,23 +299,17 @@ def _pending_transitions(pod: Object, behaviour: PodBehaviour, now: datetime) ->
         is_first = False
     start_delay = behaviour.start if is_first else 0.0
     for container in status["containerStatuses"]:
-        yield from _container_transitions(pod, container, behaviour, start_delay, now)
-
-
-def _container_transitions(
-    pod: Object, container: Object, behaviour: PodBehaviour, start_delay: float, now: datetime
-) -> Iterator[tuple[float, Transition]]:
-    state = container["state"]
-    if "running" in state:
-        running_for = _elapsed(state["running"]["startedAt"], now)
-        ready_after = _ready_after(pod, container["name"], behaviour)
-        if not container["ready"] and ready_after != float("inf"):
-            yield ready_after - running_for, _transition("ready", container)
-        duration = behaviour.duration_of(container["name"])
-        if duration is not None:
-            yield duration - running_for, _transition("exit", container)
-    elif "waiting" in state or _should_restart(pod, container, behaviour):
-        yield from _start_transitions(container, behaviour, start_delay, pod["status"], now)
+        state = container["state"]
+        if "running" in state:
+            running_for = _elapsed(state["running"]["startedAt"], now)
+            ready_after = _ready_after(pod, container["name"], behaviour)
+            if not container["ready"] and ready_after != float("inf"):
+                yield ready_after - running_for, _transition("ready", container)
+            duration = behaviour.duration_of(container["name"])
+            if duration is not None:
+                yield duration - running_for, _transition("exit", container)
+        elif "waiting" in state or _should_restart(pod, container, behaviour):
+            yield from _start_transitions(container, behaviour, start_delay, pod["status"], now)
 
 
 def _start_transitions(
@@ -393,20 +405,6 @@ def _apply(pod: Object, transition: Transition, behaviour: PodBehaviour, now: st
             _back_off(pod, container)
 
 
-def _start_ephemeral_containers(pod: Object, now: str) -> None:
-    """Start the ephemeral containers that have been added; they are never ready, and do not restart."""
-    reported = list(pod["status"].get("ephemeralContainerStatuses") or ())
-    names = {container["name"] for container in reported}
-    for container in pod["spec"].get("ephemeralContainers") or ():
-        if container["name"] not in names:
-            started = _waiting_status(container, "ContainerCreating")
-            _start(started, now)
-            started["started"] = False
-            reported.append(started)
-    if reported:
-        pod["status"]["ephemeralContainerStatuses"] = reported
-
-
 def _start(container: Object, now: str) -> None:
     terminated = container["state"].get("terminated")
     if terminated is not None:
@@ -452,18 +450,6 @@ def _restart_delay(runs: int, terminated: Object) -> float:
 
 
 # The pod's phase
-
-
-def _update_phase(pod: Object, behaviour: PodBehaviour, now: str) -> None:
-    """Set the phase that follows from the container statuses, and the conditions."""
-    status = pod["status"]
-    if status["phase"] in (_PENDING, _RUNNING):
-        status["phase"] = _phase(pod, behaviour)
-    if status["phase"] not in (_PENDING, _RUNNING):
-        for container in _container_statuses(status):
-            if "terminated" not in container["state"]:
-                _terminate(container, 0 if status["phase"] == "Succeeded" else _SIGTERM, now)
-    update_conditions(pod, now)
 
 
 def _phase(pod: Object, behaviour: PodBehaviour) -> str:

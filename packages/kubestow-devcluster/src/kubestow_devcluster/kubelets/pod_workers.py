@@ -10,25 +10,32 @@ A stage is chosen when a pod reaches a state that it matches, and applied after 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
+from kubestow.log_fields import fields
 from kubestow.rules.pods import is_terminal
+from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions, Registry
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.behaviour.annotations import PREFIX
-from kubestow_devcluster.behaviour.kwok_stages import KwokStage, choose_stage
-from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviour, PodBehaviourRules
-from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
-from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of, phase_of
-from kubestow_devcluster.component_base.watch_loop import Timers
-from kubestow_devcluster.kubelets.addresses import PodIPAllocator
-from kubestow_devcluster.kubelets.node_status import NodeStatusManager
+from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.behaviour.kwok_stages import NO_STAGES, KwokStage, Stages, choose_stage
+from kubestow_devcluster.behaviour.pod_behaviour import PREFIX, PodBehaviour, PodBehaviourRules
+from kubestow_devcluster.component_base.stored_objects import (
+    RENEW_INTERVAL,
+    is_pod_finished,
+    is_terminating,
+    node_name_of,
+    phase_of,
+    uid_of,
+)
+from kubestow_devcluster.component_base.watch_loop import RegistryEventRecorder, Timers, WatchLoop
+from kubestow_devcluster.kubelets.node_status import NodeStatusManager, PodIPAllocator
 from kubestow_devcluster.kubelets.pod_admission import PodAdmission, PodRejection
 from kubestow_devcluster.kubelets.pod_lifecycle import (
     Step,
@@ -228,7 +235,10 @@ class PodWorkers:
             for problem in behaviour.problems:
                 self._recorder.warning(_COMPONENT, self._kind, pod, "InvalidAnnotation", problem)
         elif transitions[0].action == "start" and not pod["status"].get("podIP"):
-            self._set_pod_ip(pod)
+            host_ip, pod_cidr = self._nodes.network(pod["spec"]["nodeName"])
+            key = self._kind.key(pod["metadata"]["namespace"], pod["metadata"]["name"])
+            ip = host_ip if pod["spec"].get("hostNetwork") else self._ips.allocate(key, pod_cidr)
+            pod["status"]["podIP"], pod["status"]["podIPs"] = ip, [{"ip": ip}]
         ephemeral = len(pod["status"].get("ephemeralContainerStatuses") or ())
         apply_step(pod, Step(0.0, transitions), behaviour, self._registry.now())
         if any(transition.action == "observe" for transition in transitions):
@@ -257,12 +267,6 @@ class PodWorkers:
                 self._resize(pod)
                 if pod != self._kind.decode(stored):
                     self._registry.commit(self._kind, pod)
-
-    def _set_pod_ip(self, pod: Object) -> None:
-        host_ip, pod_cidr = self._nodes.network(pod["spec"]["nodeName"])
-        key = self._kind.key(pod["metadata"]["namespace"], pod["metadata"]["name"])
-        ip = host_ip if pod["spec"].get("hostNetwork") else self._ips.allocate(key, pod_cidr)
-        pod["status"]["podIP"], pod["status"]["podIPs"] = ip, [{"ip": ip}]
 
     def _record_transitions(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
         """Record a kubelet's events about containers that have started or back off."""
@@ -387,3 +391,101 @@ class PodStages:
         for condition in status.get("conditions") or ():
             set_condition(new, condition, self._registry.now())
         return new
+
+
+#: Timer callbacks per turn of the event loop; requests are served between turns.
+BATCH = 100
+
+_log = logging.getLogger(__name__)
+
+
+class Kubelets(WatchLoop):
+    """The kubelets of all nodes of a cluster, in the running event loop's time.
+
+    ``lease_renew_interval`` is the time between two heartbeats of a node, in seconds. ``stages`` are rules for how pods
+    run.
+    """
+
+    name = "kubelets"
+
+    def __init__(
+        self, registry: Registry, *, lease_renew_interval: float = RENEW_INTERVAL, stages: Stages = NO_STAGES
+    ) -> None:
+        super().__init__(registry.store)
+        self._stages = stages
+        self._registry = registry
+        self._lease_renew_interval = lease_renew_interval
+
+    def relist(self) -> None:
+        self._timers = Timers()
+        self._nodes = NodeStatusManager(
+            self._registry, self._timers, self._sync_pods_on, lease_renew_interval=self._lease_renew_interval
+        )
+        self._recorder = recorder = RegistryEventRecorder(self._registry)
+        self._pods = PodWorkers(self._registry, self._timers, self._nodes, recorder, self._stages.behaviour)
+        self._pod_stages = PodStages(self._registry, self._timers, self._nodes, recorder, self._stages.pod_stages)
+        #: The keys of the pods bound to each node; dicts keep them in order.
+        self._pods_on: dict[str, dict[str, None]] = {}
+        nodes = self.list_and_watch("nodes")
+        for stored in nodes:
+            self._nodes.reserve_addresses(stored)
+        for stored in self.list_and_watch("pods"):
+            self._pods.restore(stored)
+            if node := node_name_of(stored):
+                self._pods_on.setdefault(node, {})[stored.key] = None
+        for stored in nodes:
+            self._attempt(partial(self._nodes.sync, stored))
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._timers.next_deadline
+
+    def handle_event(self, resource: str, event: WatchEvent) -> None:
+        handle = self._handle_node if resource == "nodes" else self._handle_pod
+        self._attempt(partial(handle, event))
+
+    def process_pending(self) -> None:
+        for _ in range(BATCH):
+            callback = self._timers.pop_expired()
+            if callback is None:
+                return
+            self._attempt(callback)
+
+    @staticmethod
+    def _attempt(callback: Callable[[], None]) -> None:
+        """Do what is to be done about one node or pod. A failure is logged and does not affect the others."""
+        try:
+            callback()
+        except statuses.StatusError as failure:
+            # Not found and conflict: another client's write came first, and its event leads to the next step.
+            if failure.code not in (404, 409):
+                _log.warning("kubelets: write rejected: %s", failure.message, extra=fields(err=failure.message))
+        except Exception as error:
+            _log.exception("kubelets: a node or pod could not be handled", extra=fields(err=str(error)))
+
+    def _handle_node(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            self._nodes.remove(event.object.name)
+            self._pods.discard_node(event.object.name)
+        else:
+            self._nodes.sync(event.object)
+
+    def _handle_pod(self, event: WatchEvent) -> None:
+        stored, node = event.object, node_name_of(event.object)
+        if event.type == "DELETED":
+            self._pods.remove(stored.key)
+            self._pod_stages.remove(stored.key)
+            self._recorder.discard(uid_of(stored))
+            self._pods_on.get(node, {}).pop(stored.key, None)
+        elif node:
+            self._pods_on.setdefault(node, {})[stored.key] = None
+            self._pods.sync(stored)
+            self._pod_stages.sync(stored)
+
+    def _sync_pods_on(self, node: str) -> None:
+        """Sync every pod on a node that has become ready or started to shut down."""
+        pods = self._registry.store.collection("pods")
+        for key in self._pods_on.get(node, ()):
+            if (stored := pods.get(key)) is not None and node_name_of(stored) == node:
+                (self._pods.resume if self._nodes.state(node) == "running" else self._pods.sync)(stored)
+                self._pod_stages.sync(stored)

@@ -13,41 +13,54 @@ from functools import partial
 from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints import review_handlers
-from kubestow_devcluster.apiserver.endpoints.discovery import serve_discovery
-from kubestow_devcluster.apiserver.endpoints.health import HealthEndpoints, RequestMetrics
+from kubestow_devcluster.apiserver.endpoints.discovery import HealthEndpoints, RequestMetrics, serve_discovery
 from kubestow_devcluster.apiserver.endpoints.openapi import OpenAPI
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import (
+    EventCache,
     ResourceMetrics,
     get,
     get_metrics,
     list_metrics,
     list_objects,
+    watch,
 )
-from kubestow_devcluster.apiserver.endpoints.request_authorization import attributes_of, authorize_request
-from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
-from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo, parse_request_info
-from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
-from kubestow_devcluster.apiserver.endpoints.review_handlers import create_token
+from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope, converted
+from kubestow_devcluster.apiserver.endpoints.requests import (
+    Request,
+    RequestInfo,
+    attributes_of,
+    authorize_request,
+    parse_request_info,
+)
 from kubestow_devcluster.apiserver.endpoints.subresource_handlers import (
     connect,
     create_binding,
     create_eviction,
     create_pod_binding,
+    create_self_subject_access_review,
+    create_self_subject_review,
+    create_self_subject_rules_review,
+    create_subject_access_review,
+    create_token,
+    create_token_review,
     get_log,
     get_scale,
     patch_scale,
     update_scale,
 )
-from kubestow_devcluster.apiserver.endpoints.watch_handler import EventCache, watch
 from kubestow_devcluster.apiserver.endpoints.writing_handlers import create, delete, delete_collection, patch, update
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import METRICS_GROUP
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
-from kubestow_devcluster.apiserver.security.authorization import RBAC, RBAC_GROUP, AlwaysAllow, Authorizer
-from kubestow_devcluster.apiserver.security.escalation import check_escalation
+from kubestow_devcluster.apiserver.security.authorization import (
+    RBAC,
+    RBAC_GROUP,
+    AlwaysAllow,
+    Authorizer,
+    check_escalation,
+)
 from kubestow_devcluster.apiserver.serialization.negotiation import (
     JSON,
     PROTOBUF,
@@ -90,14 +103,14 @@ _SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
 #: The handlers of kinds that are created and not stored.
 _CREATE_ONLY: dict[str, Handler] = {
     "bindings": create_binding,
-    "selfsubjectreviews.authentication.k8s.io": review_handlers.create_self_subject_review,
+    "selfsubjectreviews.authentication.k8s.io": create_self_subject_review,
 }
 #: The same for access reviews, which take the authorizer.
 _ACCESS_REVIEWS: dict[str, Callable[..., HTTPResponse]] = {
-    "selfsubjectaccessreviews.authorization.k8s.io": review_handlers.create_self_subject_access_review,
-    "selfsubjectrulesreviews.authorization.k8s.io": review_handlers.create_self_subject_rules_review,
-    "subjectaccessreviews.authorization.k8s.io": review_handlers.create_subject_access_review,
-    "localsubjectaccessreviews.authorization.k8s.io": review_handlers.create_subject_access_review,
+    "selfsubjectaccessreviews.authorization.k8s.io": create_self_subject_access_review,
+    "selfsubjectrulesreviews.authorization.k8s.io": create_self_subject_rules_review,
+    "subjectaccessreviews.authorization.k8s.io": create_subject_access_review,
+    "localsubjectaccessreviews.authorization.k8s.io": create_subject_access_review,
 }
 
 
@@ -116,7 +129,7 @@ class APIHandler:
         resource_metrics: ResourceMetrics | None = None,
     ) -> None:
         self._registry, self._authorizer = registry, authorizer
-        token_review = partial(review_handlers.create_token_review, authenticator=authenticator)
+        token_review = partial(create_token_review, authenticator=authenticator)
         self._create_only = _CREATE_ONLY | {"tokenreviews.authentication.k8s.io": token_review}
         for name, access_review in _ACCESS_REVIEWS.items():
             self._create_only[name] = partial(access_review, authorizer=authorizer)

@@ -18,10 +18,9 @@ import msgspec
 
 from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.health import KUBERNETES_VERSION
+from kubestow_devcluster.apiserver.endpoints.discovery import KUBERNETES_VERSION
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
 from kubestow_devcluster.apiserver.schema.types import (

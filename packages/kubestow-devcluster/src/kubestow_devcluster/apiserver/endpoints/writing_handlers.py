@@ -14,15 +14,13 @@ import msgspec
 from kubestow.errors import APIError
 from kubestow.http.messages import HTTPResponse
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json_patch, strategic_merge_patch
-from kubestow_devcluster.apiserver import field_errors, statuses
+from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager
-from kubestow_devcluster.apiserver.managed_fields.server_side_apply import server_side_apply, undeclared_fields
-from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
-from kubestow_devcluster.apiserver.registry.registry import WriteOptions
+from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type
-from kubestow_devcluster.apiserver.serialization.decoding import decode_body, yaml_duplicates
+from kubestow_devcluster.apiserver.serialization.negotiation import decode_body, yaml_duplicates
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 
@@ -191,7 +189,7 @@ def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
     """The applied configuration, and warning headers. Raises a 400 or 422 StatusError."""
     kind = scope.kind
     if not scope.request.query.get("fieldManager"):
-        error = field_errors.required_value("fieldManager", "is required for apply patch")
+        error = statuses.required_value("fieldManager", "is required for apply patch")
         raise statuses.invalid("PatchOptions", "", [error], group="meta.k8s.io")
     config = decode_body(scope.request.body, _APPLY_PATCH, expected=kind.name)
     if "kind" not in config or "apiVersion" not in config:
@@ -273,7 +271,7 @@ def _options(scope: RequestScope) -> tuple[DeleteOptions, WriteOptions]:
     if not isinstance(directives, list):
         raise statuses.bad_request("DeleteOptions: a field has the wrong type")
     if any(directive != "All" for directive in directives):
-        error = field_errors.unsupported_value("dryRun", directives, ("All",))
+        error = statuses.unsupported_value("dryRun", directives, ("All",))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
     return delete_options, replace(write_options, dry_run=write_options.dry_run or bool(directives))
 
@@ -294,7 +292,7 @@ def parse_delete_options(
     if orphan is not None:
         policy = policy or ("Orphan" if orphan else "Background")
     if policy and policy not in PROPAGATION_FINALIZERS:
-        error = field_errors.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
+        error = statuses.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
     return DeleteOptions(
         grace_period, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", str(policy)

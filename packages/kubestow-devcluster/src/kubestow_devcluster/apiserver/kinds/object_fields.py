@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubestow.api.formats import names
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
@@ -15,7 +16,6 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     too_long,
 )
-from kubestow_devcluster.apiserver.schema.types import Object
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 

@@ -30,8 +30,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.resource_quotas import ResourceQuotaAdmission
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
-from kubestow_devcluster.apiserver.storage.store import Store
+from kubestow_devcluster.apiserver.storage.store import DecodedObjects, Store
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
@@ -77,7 +76,11 @@ class AdmissionChain:
         elif kind.storage == "persistentvolumeclaims":
             self._default_storage_class.admit(new)
         elif kind.storage == "podgroups.scheduling.k8s.io":
-            self._pod_group_workload_exists(kind, new)
+            reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
+            if name := reference.get("workloadName"):
+                workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
+                if workload is None or b'"deletionTimestamp"' in workload.data:
+                    raise kind.forbidden(new, f'workload "{name}" does not exist or is being deleted')
             self._priority.admit_pod_group(kind, new)
 
     def admit_update(self, kind: Kind, new: Object, old: Object) -> None:
@@ -110,13 +113,6 @@ class AdmissionChain:
         if node is None:
             return {}
         return {key: node.labels[key] for key in _TOPOLOGY_LABELS if key in node.labels}
-
-    def _pod_group_workload_exists(self, kind: Kind, new: Object) -> None:
-        reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
-        if name := reference.get("workloadName"):
-            workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
-            if workload is None or b'"deletionTimestamp"' in workload.data:
-                raise kind.forbidden(new, f'workload "{name}" does not exist or is being deleted')
 
 
 def _has_deadline(pod: Object) -> bool:
@@ -240,17 +236,14 @@ class PodNodeSelector:
             return
         annotations = msgspec.json.decode(namespace.data)["metadata"].get("annotations") or {}
         own = new["spec"].get("nodeSelector") or {}
-        selector = _labels(annotations.get(_NODE_SELECTOR_ANNOTATION, ""))
+        # The annotation is ``key=value,key=value``.
+        parts = annotations.get(_NODE_SELECTOR_ANNOTATION, "").split(",")
+        pairs = (part.partition("=") for part in parts if part.strip())
+        selector = {key.strip(): value.strip() for key, _, value in pairs}
         if any(own.get(key, value) != value for key, value in selector.items()):
             raise kind.forbidden(new, "pod node label selector conflicts with its namespace node label selector")
         if selector:
             new["spec"]["nodeSelector"] = {**own, **selector}
-
-
-def _labels(text: str) -> dict[str, str]:
-    """The labels of ``key=value,key=value``."""
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 class PriorityAdmission:

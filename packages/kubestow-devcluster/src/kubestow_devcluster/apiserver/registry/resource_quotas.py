@@ -14,8 +14,7 @@ from kubestow.rules.pods import QOSClass, is_terminal, qos_class_of
 from kubestow.rules.resource_lists import ResourceList, added, exceeding, formatted, pod_resources, subtracted
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
-from kubestow_devcluster.apiserver.storage.store import Store
+from kubestow_devcluster.apiserver.storage.store import DecodedObjects, Store
 
 #: Resources whose usage can grow by an update.
 _CHECKED_UPDATES = ("persistentvolumeclaims", "pods", "services")
@@ -37,7 +36,9 @@ class ResourceQuotaAdmission:
             quota for quota in self._quotas.in_namespace(new["metadata"]["namespace"]) if is_in_scope(quota, kind, new)
         ]
         if kind.storage == "pods":
-            _check_requirements(kind, new, quotas)
+            for quota in quotas:
+                if missing := missing_requirements(new["spec"], _hard(quota)):
+                    raise kind.forbidden(new, f"failed quota: {quota['metadata']['name']}: must specify {missing}")
         usage = usage_of(kind, new)
         growth = usage if old is None else subtracted(usage, usage_of(kind, old))
         charges = (
@@ -46,12 +47,6 @@ class ResourceQuotaAdmission:
             for quota in quotas
         )
         return [charged for charged in charges if charged is not None]
-
-
-def _check_requirements(kind: Kind, new: Object, quotas: list[Object]) -> None:
-    for quota in quotas:
-        if missing := missing_requirements(new["spec"], _hard(quota)):
-            raise kind.forbidden(new, f"failed quota: {quota['metadata']['name']}: must specify {missing}")
 
 
 def _charged(kind: Kind, new: Object, quota: Object, usage: ResourceList) -> Object | None:

@@ -14,13 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubestow.api.formats.names import dns1035_label_errors
-from kubestow_devcluster.apiserver.field_errors import (
-    FieldError,
-    invalid_value,
-    invalid_values,
-    required_value,
-    unsupported_value,
-)
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import (
     ALL_CLIENT_METADATA,
@@ -32,7 +25,7 @@ from kubestow_devcluster.apiserver.kinds.kind import (
     ScalePaths,
     Subresources,
 )
-from kubestow_devcluster.apiserver.printers.additional_columns import additional_columns_printer
+from kubestow_devcluster.apiserver.printers.table import additional_columns_printer
 from kubestow_devcluster.apiserver.resources.validation_rules import (
     ValidationRules,
     has_rules,
@@ -49,6 +42,13 @@ from kubestow_devcluster.apiserver.schema.structural import (
     validate,
 )
 from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
+    FieldError,
+    invalid_value,
+    invalid_values,
+    required_value,
+    unsupported_value,
+)
 
 #: The finalizer that keeps a definition until its instances are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -308,6 +308,9 @@ def _kind(spec: Object, version: Object) -> Kind:
     )
     type_meta = {"apiVersion": str(group_version), "kind": spec["names"]["kind"]}
     names = spec["names"]
+    # The hash in discovery documents, which changes when another version is stored.
+    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
+    digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
     return Kind(
         group_version,
         KindNames(
@@ -323,20 +326,13 @@ def _kind(spec: Object, version: Object) -> Kind:
         rest=RESTOptions(
             CustomResourceStrategy(schema, type_meta, has_status=subresources.status),
             selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
-            storage_version_hash=_storage_version_hash(spec),
+            storage_version_hash=base64.b64encode(digest[:8]).decode(),
             deprecation_warning=_deprecation_warning(spec, version),
         ),
         custom=CustomResource(
             StructuralType(schema, root=True), additional_columns_printer(version.get("additionalPrinterColumns") or [])
         ),
     )
-
-
-def _storage_version_hash(spec: Object) -> str:
-    """The hash in discovery documents, which changes when another version is stored."""
-    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
-    digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
 
 
 def _subresources(subresources: Object) -> Subresources:

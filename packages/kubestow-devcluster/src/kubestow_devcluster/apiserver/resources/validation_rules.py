@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.resources.rule_types import type_error
+from kubestow_devcluster.apiserver.schema.structural import Schema
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     duplicate_value,
     forbidden_value,
@@ -28,8 +30,6 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.resources.rule_types import type_error
-from kubestow_devcluster.apiserver.schema.structural import Schema
 
 #: CPU seconds for all rules of one object, which is what kube-apiserver's cost budget amounts to.
 TIME_LIMIT = 1.0

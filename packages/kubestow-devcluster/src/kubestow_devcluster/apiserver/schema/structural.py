@@ -15,15 +15,6 @@ from typing import Any
 
 import re2
 
-from kubestow_devcluster.apiserver.field_errors import (
-    FieldError,
-    invalid_type,
-    invalid_value,
-    required_value,
-    too_long,
-    too_many,
-    unsupported_value,
-)
 from kubestow_devcluster.apiserver.schema.type_table import TypeEntry
 from kubestow_devcluster.apiserver.schema.types import (
     ANY,
@@ -35,6 +26,15 @@ from kubestow_devcluster.apiserver.schema.types import (
     StructField,
     Type,
     struct_of,
+)
+from kubestow_devcluster.apiserver.statuses import (
+    FieldError,
+    invalid_type,
+    invalid_value,
+    required_value,
+    too_long,
+    too_many,
+    unsupported_value,
 )
 
 Schema = dict[str, Any]

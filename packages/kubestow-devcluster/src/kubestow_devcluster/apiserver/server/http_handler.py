@@ -39,8 +39,7 @@ from kubestow.http.aiohttp_messages import BodyTooLarge
 from kubestow.http.messages import HTTPResponse, StatusError, UserInfo
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
-from kubestow_devcluster.apiserver.endpoints.request_authorization import authorize_request, effective_user
-from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders, authorize_request, effective_user
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
 from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer
 

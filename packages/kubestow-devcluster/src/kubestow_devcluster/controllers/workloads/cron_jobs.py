@@ -15,7 +15,7 @@ from kubestow.rules.workloads import job_of_cron_job
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds import cron_schedule
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of

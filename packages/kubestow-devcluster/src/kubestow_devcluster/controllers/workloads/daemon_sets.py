@@ -9,7 +9,7 @@ that is already there continues to run if the only obstacle is an untolerated No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -26,10 +26,14 @@ from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLAT
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.component_base.stored_objects import uid_of
-from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.controller import (
+    AdoptingController,
+    ControllerContext,
+    ControllerRevisionHistory,
+    ObjectChange,
+    key_of,
+)
 from kubestow_devcluster.controllers.pod_index import PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -199,7 +203,12 @@ class DaemonSetController(AdoptingController):
         revisions = self._history.sync(daemon_set)
         hash_ = self._history.hash_of(revisions[-1])
         eligible = self._nodes.eligible(daemon_set["metadata"]["uid"], daemon_set["spec"]["template"]["spec"])
-        state = _SetState(daemon_set, _pods_by_node(pods), eligible, hash_)
+        # Pods by the node they are bound to or created for; bound pods first, then by age.
+        by_node: dict[str, list[PodView]] = {}
+        for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
+            if pod.target_node:
+                by_node.setdefault(pod.target_node, []).append(pod)
+        state = _SetState(daemon_set, by_node, eligible, hash_)
         failure: statuses.StatusError | None = None
         if "deletionTimestamp" not in daemon_set["metadata"]:
             try:
@@ -331,15 +340,6 @@ class DaemonSetController(AdoptingController):
             "numberUnavailable": len(desired) - available,
         }
         self.update_status(daemon_set, status | {name: count for name, count in counts.items() if count})
-
-
-def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
-    """Pods by the node they are bound to or created for; bound pods first, then by age."""
-    by_node: dict[str, list[PodView]] = {}
-    for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
-        if pod.target_node:
-            by_node.setdefault(pod.target_node, []).append(pod)
-    return by_node
 
 
 def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:

@@ -11,9 +11,8 @@ import heapq
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, key_of
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, AdoptingController, key_of
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 
 #: Pods created or deleted per reconciliation.
 BURST_REPLICAS = 500
@@ -44,12 +43,7 @@ class ReplicaSetController(AdoptingController):
                     self.enqueue(key_of(replica_set))
             except statuses.StatusError as error:
                 failure = error
-        self._sync_status(replica_set, pods, failure)
-        if failure is not None:
-            raise failure
-
-    def _sync_status(self, replica_set: Object, pods: ControlledPods, failure: statuses.StatusError | None) -> None:
-        """Write the counts of the pods that exist; those that this reconciliation has created follow."""
+        # Write the counts of the pods that exist; those that this reconciliation has created follow.
         status: Object = {"replicas": pods.active}
         template_labels = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
         counts = {
@@ -64,6 +58,8 @@ class ReplicaSetController(AdoptingController):
         if failure is not None:
             status["conditions"] = [self._replica_failure(replica_set, failure)]
         self.update_status(replica_set, status)
+        if failure is not None:
+            raise failure
 
     def _available(self, replica_set: Object, pods: ControlledPods) -> int:
         if not replica_set["spec"].get("minReadySeconds"):

@@ -12,7 +12,6 @@ to a pod that is being scaled down, and the garbage collector deletes it with th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,10 +23,14 @@ from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import is_terminating, new_controller_ref, owner_refs_of
-from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, PodController
+from kubestow_devcluster.controllers.controller import (
+    AdoptingController,
+    ControllerContext,
+    ControllerRevisionHistory,
+    ObjectChange,
+    PodController,
+)
 from kubestow_devcluster.controllers.pod_index import PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 
 
 class StatefulSetClaims:
@@ -46,7 +49,22 @@ class StatefulSetClaims:
         for _, claim in stateful_set_claims(stateful_set, pod):
             stored = self._find(stateful_set, claim["metadata"]["name"])
             if stored is None:
-                self._create(stateful_set, pod, claim)
+                name = claim["metadata"]["name"]
+                reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
+                if reference is not None:
+                    claim["metadata"]["ownerReferences"] = [reference]
+                claim = self._kind.struct.read(claim, [])
+                set_name = stateful_set["metadata"]["name"]
+                try:
+                    self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
+                except StatusError as failure:
+                    message = (
+                        f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
+                    )
+                    self._controller.record_warning(stateful_set, "FailedCreate", message)
+                    raise
+                message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
+                self._controller.record_event(stateful_set, "SuccessfulCreate", message)
             else:
                 is_ready = is_ready and not is_terminating(stored) and not _is_owned_by_former_pod(stored, pod, uid)
         return is_ready
@@ -78,22 +96,6 @@ class StatefulSetClaims:
     def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
         collection = self._registry.store.collection(self._kind.storage)
         return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
-
-    def _create(self, stateful_set: Object, pod: str, claim: Object) -> None:
-        name = claim["metadata"]["name"]
-        reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
-        if reference is not None:
-            claim["metadata"]["ownerReferences"] = [reference]
-        claim = self._kind.struct.read(claim, [])
-        set_name = stateful_set["metadata"]["name"]
-        try:
-            self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
-        except StatusError as failure:
-            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
-            self._controller.record_warning(stateful_set, "FailedCreate", message)
-            raise
-        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
-        self._controller.record_event(stateful_set, "SuccessfulCreate", message)
 
 
 def _is_owned_by_former_pod(claim: StoredObject, pod: str, uid: str) -> bool:
@@ -173,7 +175,23 @@ class StatefulSetController(AdoptingController):
             return
         pods = self.claim_pods(stateful_set)
         revisions = self._history.sync(stateful_set)
-        state = _set_state(stateful_set, pods, revisions)
+        start, update_revision = _start_ordinal(stateful_set), revisions[-1]
+        by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
+        ordinals = range(start, start + stateful_set["spec"]["replicas"])
+        surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
+        current_name = (stateful_set.get("status") or {}).get("currentRevision")
+        current_revision = next(
+            (revision for revision in revisions if revision["metadata"]["name"] == current_name), update_revision
+        )
+        missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
+        listed = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
+        state = _SetState(
+            stateful_set,
+            {ordinal: by_ordinal.get(ordinal) for ordinal in listed},
+            [by_ordinal[ordinal] for ordinal in surplus],
+            current_revision,
+            update_revision,
+        )
         failure: statuses.StatusError | None = None
         if "deletionTimestamp" not in stateful_set["metadata"]:
             try:
@@ -313,26 +331,6 @@ class StatefulSetController(AdoptingController):
     def record_pod_deleted(self, owner: Object, pod: str) -> None:
         name = owner["metadata"]["name"]
         self.record_event(owner, "SuccessfulDelete", f"delete Pod {pod} in StatefulSet {name} successful")
-
-
-def _set_state(stateful_set: Object, pods: Sequence[PodView], revisions: Sequence[Object]) -> _SetState:
-    start, update_revision = _start_ordinal(stateful_set), revisions[-1]
-    by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
-    ordinals = range(start, start + stateful_set["spec"]["replicas"])
-    surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
-    current_name = (stateful_set.get("status") or {}).get("currentRevision")
-    current_revision = next(
-        (revision for revision in revisions if revision["metadata"]["name"] == current_name), update_revision
-    )
-    missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
-    listed = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
-    return _SetState(
-        stateful_set,
-        {ordinal: by_ordinal.get(ordinal) for ordinal in listed},
-        [by_ordinal[ordinal] for ordinal in surplus],
-        current_revision,
-        update_revision,
-    )
 
 
 def _start_ordinal(stateful_set: Object) -> int:

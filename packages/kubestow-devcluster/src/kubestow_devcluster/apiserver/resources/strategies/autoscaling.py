@@ -8,7 +8,9 @@ import msgspec
 
 from kubestow.api.formats import quantity
 from kubestow.api.formats.names import path_segment_name_errors
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
@@ -16,8 +18,6 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.schema.types import Object
 
 _T = TypeVar("_T", list[Any], dict[str, Any])
 

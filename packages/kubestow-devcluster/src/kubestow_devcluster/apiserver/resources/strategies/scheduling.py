@@ -13,7 +13,9 @@ from typing import ClassVar
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
 from kubestow.rules.defaults import default_resource_claim_spec
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     duplicate_value,
     forbidden_value,
@@ -23,8 +25,6 @@ from kubestow_devcluster.apiserver.field_errors import (
     too_many,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
-from kubestow_devcluster.apiserver.schema.types import Object
 
 #: The highest value of a class that is not a system class.
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000

@@ -12,18 +12,18 @@ from zoneinfo import ZoneInfo
 
 from kubestow.api.formats.names import NameErrors
 from kubestow.rules.workloads import job_pod_labels
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
+from kubestow_devcluster.apiserver.resources.strategies.pods import default_pod_template, validate_pod_spec
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
-from kubestow_devcluster.apiserver.resources.strategies.pod_specs import default_pod_template, validate_pod_spec
-from kubestow_devcluster.apiserver.schema.types import Object
 
 
 class PodControllerStrategy(RESTStrategy):
@@ -348,7 +348,20 @@ class CronJobStrategy(RESTStrategy):
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
-        errors = _validate_schedule(spec)
+        schedule, zone = spec.get("schedule"), spec.get("timeZone")
+        if not schedule:
+            errors = [required_value("spec.schedule")]
+        elif "TZ" in schedule:
+            problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            errors = [invalid_value("spec.schedule", schedule, problem)]
+        else:
+            errors = []
+            try:
+                cron.parse(schedule)
+            except cron.InvalidSchedule as invalid:
+                errors.append(invalid_value("spec.schedule", schedule, str(invalid)))
+        if zone is not None and (problem := _time_zone_problem(zone)):
+            errors.append(invalid_value("spec.timeZone", zone, problem))
         if spec["concurrencyPolicy"] not in _CONCURRENCY_POLICIES:
             errors.append(unsupported_value("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY_POLICIES))
         limits = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
@@ -364,24 +377,6 @@ class CronJobStrategy(RESTStrategy):
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return self.validate(new)
-
-
-def _validate_schedule(spec: Object) -> list[FieldError]:
-    schedule, zone = spec.get("schedule"), spec.get("timeZone")
-    if not schedule:
-        errors = [required_value("spec.schedule")]
-    elif "TZ" in schedule:
-        problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors = [invalid_value("spec.schedule", schedule, problem)]
-    else:
-        errors = []
-        try:
-            cron.parse(schedule)
-        except cron.InvalidSchedule as invalid:
-            errors.append(invalid_value("spec.schedule", schedule, str(invalid)))
-    if zone is not None and (problem := _time_zone_problem(zone)):
-        errors.append(invalid_value("spec.timeZone", zone, problem))
-    return errors
 
 
 def _time_zone_problem(zone: str) -> str:

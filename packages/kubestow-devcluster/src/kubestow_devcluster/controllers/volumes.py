@@ -12,6 +12,13 @@ could delete or recycle them.
 
 from __future__ import annotations
 
+import asyncio
+import zlib
+from typing import Any, ClassVar
+
+import msgspec
+
+from kubestow.api.formats.duration import Duration
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.meta import ObjectMeta, convert, decode
 from kubestow.api.storage import (
@@ -24,6 +31,7 @@ from kubestow.api.storage import (
     StorageClass,
 )
 from kubestow.errors import InvalidObject
+from kubestow.rules.claims import ephemeral_claim, ephemeral_claim_name, ownership_problem
 from kubestow.rules.volumes import (
     VolumeIndex,
     bound_claim,
@@ -32,9 +40,11 @@ from kubestow.rules.volumes import (
     is_bound_to,
     may_bind_by_name,
 )
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.behaviour.pod_behaviour import PROVISIONING
+from kubestow_devcluster.component_base.stored_objects import is_pod_finished, is_terminating, node_name_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
 
 #: Annotation of a volume: the provisioner that created it.
@@ -256,7 +266,18 @@ class PersistentVolumeClaimController(Controller):
             message = f"no volume plugin matched name: {_NO_PROVISIONER}"
             self._record_once(claim, "ProvisioningFailed", message, is_warning=True)
         else:
-            self._request_provisioning(claim, storage_class["provisioner"])
+            # Annotate the claim with its provisioner.
+            provisioner = storage_class["provisioner"]
+            annotations = claim["metadata"].get("annotations") or {}
+            if annotations.get(STORAGE_PROVISIONER) != provisioner:
+                added = {STORAGE_PROVISIONER: provisioner, _BETA_STORAGE_PROVISIONER: provisioner}
+                claim = self.patch(claim, metadata={"annotations": annotations | added})
+            message = (
+                f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by"
+                " the system administrator. If volume creation is delayed, please verify that the provisioner is"
+                " running and correctly registered."
+            )
+            self._record_once(claim, "ExternalProvisioning", message)
 
     def _assign_default_class(self, claim: Object) -> bool:
         """Set the default class on a claim without a class. Returns whether there is a default class."""
@@ -267,19 +288,6 @@ class PersistentVolumeClaimController(Controller):
         claim["spec"]["storageClassName"] = name
         self.registry.commit(self.kind, claim)
         return True
-
-    def _request_provisioning(self, claim: Object, provisioner: str) -> None:
-        """Annotate the claim with its provisioner."""
-        annotations = claim["metadata"].get("annotations") or {}
-        if annotations.get(STORAGE_PROVISIONER) != provisioner:
-            added = {STORAGE_PROVISIONER: provisioner, _BETA_STORAGE_PROVISIONER: provisioner}
-            claim = self.patch(claim, metadata={"annotations": annotations | added})
-        message = (
-            f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the"
-            " system administrator. If volume creation is delayed, please verify that the provisioner is running and"
-            " correctly registered."
-        )
-        self._record_once(claim, "ExternalProvisioning", message)
 
     # Binding
 
@@ -312,3 +320,262 @@ def _decode_volume(stored: StoredObject) -> PersistentVolume:
     except InvalidObject:
         # A volume without capacity satisfies no claim.
         return PersistentVolume(metadata=ObjectMeta(name=stored.name))
+
+
+class _TopologyError(Exception):
+    """No volume is accessible from the selected node."""
+
+
+class Provisioner(Controller):
+    """Reconciles claims."""
+
+    resource = "persistentvolumeclaims"
+    component = "kubestow.dev/provisioner"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        scheme = context.registry.scheme
+        self._volume_kind, self._class_kind = scheme["persistentvolumes"], scheme["storageclasses.storage.k8s.io"]
+        self._node_kind, self._csi_node_kind = scheme["nodes"], scheme["csinodes.storage.k8s.io"]
+        #: When provisioning for a claim started, by its uid, in the loop's time.
+        self._started: dict[str, float] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        if not change.is_deletion and STORAGE_PROVISIONER.encode() in change.event.object.data:
+            self.enqueue(change.key)
+
+    def reconcile(self, key: str) -> None:
+        claim = self.get(key)
+        if claim is None or claim["spec"].get("volumeName") or "deletionTimestamp" in claim["metadata"]:
+            return
+        annotations = claim["metadata"].get("annotations") or {}
+        storage_class = self.get(claim["spec"].get("storageClassName", ""), self._class_kind)
+        if storage_class is None or annotations.get(STORAGE_PROVISIONER) != storage_class["provisioner"]:
+            return
+        selected_node = annotations.get(SELECTED_NODE, "")
+        if storage_class["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER and not selected_node:
+            return
+        if self._wait_out_delay(key, claim, storage_class):
+            try:
+                self._provision(claim, storage_class, selected_node)
+            except _TopologyError as error:
+                # Remove the selected node, so that the scheduler selects another one.
+                message = (
+                    f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {error!s}'
+                )
+                self.record_warning(claim, "ProvisioningFailed", message)
+
+                def remove_selected_node(metadata: Object) -> None:
+                    metadata["annotations"] = {
+                        key: value for key, value in metadata["annotations"].items() if key != SELECTED_NODE
+                    }
+
+                metadata = claim["metadata"]
+                self.update_metadata(self.kind, metadata["namespace"], metadata["name"], remove_selected_node)
+
+    def _wait_out_delay(self, key: str, claim: Object, storage_class: Object) -> bool:
+        """Let the provisioning time of the class pass, by enqueueing the claim for its end; whether it has passed."""
+        uid = claim["metadata"]["uid"]
+        now = asyncio.get_running_loop().time()
+        if uid not in self._started:
+            self._started[uid] = now
+            message = f'External provisioner is provisioning volume for claim "{key}"'
+            self.record_event(claim, "Provisioning", message)
+        duration = (storage_class["metadata"].get("annotations") or {}).get(PROVISIONING, "")
+        if duration == "never":
+            return False
+        remaining = self._started[uid] + _seconds(duration) - now
+        if remaining > 0:
+            self.enqueue_after(key, remaining)
+            return False
+        del self._started[uid]
+        return True
+
+    def _provision(self, claim: Object, storage_class: Object, selected_node: str) -> None:
+        """Create the claim's volume unless it exists. Raises _TopologyError."""
+        claim_spec = claim["spec"]
+        name = f"pvc-{claim['metadata']['uid']}"
+        spec: Object = {
+            "capacity": {"storage": claim_spec["resources"]["requests"]["storage"]},
+            "accessModes": claim_spec["accessModes"],
+            "claimRef": self.kind.object_reference(claim),
+            "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
+            "storageClassName": storage_class["metadata"]["name"],
+            "volumeMode": claim_spec["volumeMode"],
+            "csi": {"driver": storage_class["provisioner"], "volumeHandle": name},
+        }
+        for field in ("mountOptions", "volumeAttributesClassName"):
+            source = storage_class if field == "mountOptions" else claim_spec
+            if source.get(field):
+                spec[field] = source[field]
+        if expressions := self._topology_requirements(claim, storage_class, selected_node):
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+        metadata = {"name": name, "annotations": {PROVISIONED_BY: storage_class["provisioner"]}}
+        if self.registry.store.collection("persistentvolumes").get(name) is None:
+            new = self._volume_kind.struct.read({"metadata": metadata, "spec": spec}, [])
+            self.registry.create(self._volume_kind, "", new)
+            self.record_event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+
+    def _topology_requirements(self, claim: Object, storage_class: Object, selected_node: str) -> list[Object]:
+        """The node selector requirements of the new volume. Raises _TopologyError."""
+        terms = [
+            {requirement["key"]: requirement["values"] for requirement in term.get("matchLabelExpressions") or ()}
+            for term in storage_class.get("allowedTopologies") or ()
+        ]
+        if not selected_node:
+            # Spread claims over the allowed topologies, deterministically by uid.
+            number = zlib.crc32(claim["metadata"]["uid"].encode())
+            chosen = terms[number % len(terms)] if terms else {}
+            return [_in(key, values[number % len(values)]) for key, values in chosen.items()]
+        node = self.get(selected_node, self._node_kind)
+        if node is None:
+            raise _TopologyError(f'node "{selected_node}" not found')
+        labels = node["metadata"].get("labels") or {}
+        allowed = [term for term in terms if all(labels.get(key) in values for key, values in term.items())]
+        if terms and not allowed:
+            raise _TopologyError(f'selected node "{selected_node}" is in none of the topologies that the class allows')
+        keys = self._driver_topology_keys(storage_class["provisioner"], selected_node)
+        keys = keys or list(allowed[0] if allowed else ())
+        return [_in(key, labels[key]) for key in keys if key in labels]
+
+    def _driver_topology_keys(self, driver: str, node: str) -> list[str]:
+        csi_node = self.get(node, self._csi_node_kind)
+        drivers = csi_node["spec"].get("drivers") or () if csi_node is not None else ()
+        return next((list(entry.get("topologyKeys") or ()) for entry in drivers if entry["name"] == driver), [])
+
+
+def _seconds(duration: str) -> float:
+    """A Go duration in seconds; 0 if it is empty or invalid."""
+    try:
+        return Duration.parse(duration).seconds
+    except ValueError:
+        return 0.0
+
+
+def _in(key: str, value: str) -> Object:
+    return {"key": key, "operator": "In", "values": [value]}
+
+
+class _ClaimVolumeSource(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _ClaimVolumeSource | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True):
+    volumes: tuple[_PodVolume, ...] | None = ()
+
+
+class _PodVolumes(msgspec.Struct, frozen=True):
+    """The volumes of a pod."""
+
+    spec: _PodSpec
+
+
+def _claim_keys(pod: StoredObject) -> set[str]:
+    """The keys of the claims that a pod uses."""
+    if b'"persistentVolumeClaim":' not in pod.data and b'"ephemeral":' not in pod.data:
+        return set()
+    keys = set()
+    for volume in msgspec.json.decode(pod.data, type=_PodVolumes).spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            keys.add(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            keys.add(f"{pod.namespace}/{ephemeral_claim_name(pod.name, volume.name)}")
+    return keys
+
+
+def _uses_volumes(pod: StoredObject) -> bool:
+    return bool(node_name_of(pod)) and not is_pod_finished(pod)
+
+
+class _ProtectionController(Controller):
+    """Removes ``finalizer`` from terminating objects that are not in use."""
+
+    finalizer: ClassVar[str]
+
+    def reconcile(self, key: str) -> None:
+        stored = self.registry.store.collection(self.resource).get(key)
+        if stored is None or not is_terminating(stored):
+            return
+        current = self.kind.decode(stored)
+        if self.finalizer in (current["metadata"].get("finalizers") or ()) and not self.is_in_use(key, current):
+            self.remove_finalizer(self.kind, stored.namespace, stored.name, self.finalizer)
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        raise NotImplementedError
+
+
+class PVCProtectionController(_ProtectionController):
+    resource = "persistentvolumeclaims"
+    watched = frozenset({"pods"})
+    component = "pvc-protection-controller"
+    finalizer = "kubernetes.io/pvc-protection"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = context.registry.store.collection("pods")
+        #: The keys of the pods that refer to a claim, by the claim's key.
+        self._users: dict[str, set[str]] = {}
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource != "pods" or (event.type == "MODIFIED" and _uses_volumes(event.object)):
+            return
+        for claim in _claim_keys(event.object):
+            users = self._users.setdefault(claim, set())
+            (users.discard if change.is_deletion else users.add)(change.key)
+            if not users:
+                del self._users[claim]
+            self.enqueue(claim)
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        pods = [self._pods.get(user) for user in self._users.get(key, ())]
+        return any(pod is not None and _uses_volumes(pod) for pod in pods)
+
+
+class PVProtectionController(_ProtectionController):
+    resource = "persistentvolumes"
+    component = "pv-protection-controller"
+    finalizer = "kubernetes.io/pv-protection"
+
+    def is_in_use(self, key: str, current: Object) -> bool:
+        return bool(current["status"].get("phase") == "Bound")
+
+
+_CLAIMS = "persistentvolumeclaims"
+
+
+class EphemeralVolumeController(Controller):
+    resource = "pods"
+    component = "ephemeral_volume"
+
+    def handle_change(self, change: ObjectChange) -> None:
+        event = change.event
+        if event.type == "ADDED" and b'"volumeClaimTemplate":' in event.object.data:
+            self.enqueue(change.key)
+
+    def reconcile(self, key: str) -> None:
+        pod = self.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        for volume in pod["spec"].get("volumes") or ():
+            if volume.get("ephemeral", {}).get("volumeClaimTemplate") is not None:
+                self._ensure_claim(pod, ephemeral_claim(pod["metadata"], volume))
+
+    def _ensure_claim(self, pod: Object, claim: Object) -> None:
+        namespace, kind = pod["metadata"]["namespace"], self.registry.scheme[_CLAIMS]
+        key = f"{namespace}/{claim['metadata']['name']}"
+        existing = self.registry.store.collection(_CLAIMS).get(key)
+        if existing is None:
+            self.registry.create(kind, namespace, kind.struct.read(claim, []))
+            return
+        found = decode(PersistentVolumeClaim, existing.data)
+        problem = ownership_problem(found, pod=key_of(pod), pod_uid=pod["metadata"]["uid"])
+        if problem is not None:
+            self.record_warning(pod, "WarningVolumeConflict", problem)
