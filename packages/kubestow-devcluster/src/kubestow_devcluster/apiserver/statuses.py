@@ -6,7 +6,7 @@ of kube-apiserver hold them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,6 +206,16 @@ def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Fi
     choices = ", ".join(f'"{choice}"' for choice in supported)
     message = f"Unsupported value: {_json(value)}: supported values: {choices}"
     return FieldError("FieldValueNotSupported", message, field)
+
+
+def validate_choice(field: str, value: object, supported: Sequence[str]) -> list[FieldError]:
+    """The error of a value that is not one of those supported."""
+    return [] if value in supported else [unsupported_value(field, value, supported)]
+
+
+def validate_name(field: str, value: str, problems: Callable[[str], Sequence[str]]) -> list[FieldError]:
+    """The errors that a function of :mod:`kubestow.api.formats.names` finds in a name."""
+    return [invalid_value(field, value, problem) for problem in problems(value)]
 
 
 def duplicate_value(field: str, value: object) -> FieldError:

@@ -6,7 +6,8 @@ delete. Everything else (storage, watch, patches, discovery, responses) is gener
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -48,6 +49,12 @@ class RESTStrategy:
     kept_by_status_writes: ClassVar[tuple[str, ...]] = ()
     #: Whether stored objects differ from those that this kind serves.
     needs_conversion = False
+    #: The values of fields that a client may omit, by their dotted paths.
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    #: The status of every new object; None: what the client wrote.
+    initial_status: ClassVar[Mapping[str, Any] | None] = None
+    #: Whether updates are validated as new objects are, or not at all.
+    validates_updates_as_new = False
 
     def from_storage(self, stored: Object) -> Object:
         """Convert an object from its stored version to the served one."""
@@ -59,9 +66,12 @@ class RESTStrategy:
 
     def set_defaults(self, new: Object) -> None:
         """Set the fields that a client may omit."""
+        set_defaults_at(new, self.defaults)
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         """Clear the fields that clients cannot set, and set those that the server sets at ``now``."""
+        if self.initial_status is not None:
+            new["status"] = deepcopy(dict(self.initial_status))
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
         """Restore the fields that clients cannot change."""
@@ -74,7 +84,7 @@ class RESTStrategy:
         return []
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return []
+        return self.validate(new) if self.validates_updates_as_new else []
 
     def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
         return []
@@ -294,6 +304,16 @@ def value_at(obj: Object, path: str) -> Any:
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
+
+
+def set_defaults_at(obj: Object, values: Mapping[str, Any]) -> None:
+    """Set the values at these dotted paths where there are none; objects on the way are created."""
+    for path, value in values.items():
+        *parents, field_name = path.split(".")
+        parent = obj
+        for step in parents:
+            parent = parent.setdefault(step, {})
+        parent.setdefault(field_name, deepcopy(value))
 
 
 def with_value_at(obj: Object, path: str, value: Any) -> Object:

@@ -15,6 +15,7 @@ from kubestow_devcluster.apiserver.statuses import (
     invalid_values,
     required_value,
     too_long,
+    validate_name,
 )
 
 MAX_ANNOTATION_BYTES = 256 * 1024
@@ -46,8 +47,8 @@ def ordered_metadata(metadata: Object) -> Object:
 def validate_labels(labels: dict[str, str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for key, value in labels.items():
-        errors += invalid_values(path, key, names.qualified_name_errors(key))
-        errors += invalid_values(path, value, names.label_value_errors(value))
+        errors += validate_name(path, key, names.qualified_name_errors)
+        errors += validate_name(path, value, names.label_value_errors)
     return errors
 
 
@@ -67,7 +68,7 @@ def validate_object_meta(metadata: Object, *, name_errors: names.NameErrors) -> 
     if size > MAX_ANNOTATION_BYTES:
         errors.append(too_long("metadata.annotations", MAX_ANNOTATION_BYTES))
     for finalizer in metadata.get("finalizers") or ():
-        errors += invalid_values("metadata.finalizers", finalizer, names.qualified_name_errors(finalizer))
+        errors += validate_name("metadata.finalizers", finalizer, names.qualified_name_errors)
     owners = metadata.get("ownerReferences") or ()
     controllers = 0
     for index, owner in enumerate(owners):

@@ -47,7 +47,8 @@ from kubestow_devcluster.apiserver.statuses import (
     invalid_value,
     invalid_values,
     required_value,
-    unsupported_value,
+    validate_choice,
+    validate_name,
 )
 
 #: The finalizer that keeps a definition until its instances are deleted.
@@ -131,12 +132,8 @@ class DefinitionStrategy(RESTStrategy):
         spec.setdefault("conversion", {"strategy": "None"})
 
     def prepare_for_create(self, new: Object, now: str) -> None:
-        accepted_names = {"kind": "", "plural": ""}
-        new["status"] = {
-            "acceptedNames": accepted_names,
-            "conditions": [],
-            "storedVersions": _storage_versions(new["spec"]),
-        }
+        accepted_names, versions = {"kind": "", "plural": ""}, _storage_versions(new["spec"])
+        new["status"] = {"acceptedNames": accepted_names, "conditions": [], "storedVersions": versions}
         new["metadata"]["finalizers"] = sorted({*(new["metadata"].get("finalizers") or ()), CLEANUP_FINALIZER})
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
@@ -153,17 +150,15 @@ class DefinitionStrategy(RESTStrategy):
         errors = list(_validate_name(new))
         if not spec.get("group"):
             errors.append(required_value("spec.group"))
-        if spec.get("scope") not in _SCOPES:
-            errors.append(unsupported_value("spec.scope", spec.get("scope", ""), _SCOPES))
+        errors += validate_choice("spec.scope", spec.get("scope", ""), _SCOPES)
         for field in ("plural", "singular", "kind", "listKind"):
             name = spec["names"].get(field, "")
             if not name:
                 errors.append(required_value(f"spec.names.{field}"))
             else:
                 errors += invalid_values(f"spec.names.{field}", name, dns1035_label_errors(name.lower()))
-        errors += _validate_versions(spec.get("versions") or [])
-        errors += _validate_patterns(spec.get("versions") or [])
-        return errors + list(_validate_rules(spec.get("versions") or []))
+        versions = spec.get("versions") or []
+        return [*errors, *_validate_versions(versions), *_validate_patterns(versions), *_validate_rules(versions)]
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         errors = self.validate(new)
@@ -199,7 +194,7 @@ def _validate_versions(versions: list[Object]) -> Iterator[FieldError]:
         yield invalid_value("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        yield from invalid_values(f"{path}.name", names[index], dns1035_label_errors(names[index]))
+        yield from validate_name(f"{path}.name", names[index], dns1035_label_errors)
         if names[index] in names[:index]:
             yield invalid_value(f"{path}.name", names[index], "must be unique")
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -278,8 +273,7 @@ class CustomResourceStrategy(RESTStrategy):
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return self._errors(new, old)
 
-    def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self._errors(new, old)
+    validate_status_update = validate_update
 
     def _errors(self, new: Object, old: Object | None) -> list[FieldError]:
         whole = {**self._type_meta, **new}
@@ -302,10 +296,8 @@ def _kind(spec: Object, version: Object) -> Kind:
     schema: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     if spec.get("preserveUnknownFields"):
         schema = {**schema, "x-kubernetes-preserve-unknown-fields": True}
-    subresources, group_version = (
-        _subresources(version.get("subresources") or {}),
-        GroupVersion(spec["group"], version["name"]),
-    )
+    subresources = _subresources(version.get("subresources") or {})
+    group_version = GroupVersion(spec["group"], version["name"])
     type_meta = {"apiVersion": str(group_version), "kind": spec["names"]["kind"]}
     names = spec["names"]
     # The hash in discovery documents, which changes when another version is stored.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -14,9 +14,10 @@ from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
-    invalid_values,
     required_value,
     unsupported_value,
+    validate_choice,
+    validate_name,
 )
 
 _T = TypeVar("_T", list[Any], dict[str, Any])
@@ -48,6 +49,9 @@ _MAX_STABILIZATION, _MAX_PERIOD = 3600, 1800
 class HorizontalPodAutoscalerStrategy(RESTStrategy):
     """The strategy of autoscaling/v2."""
 
+    initial_status: ClassVar = {"desiredReplicas": 0}
+    validates_updates_as_new = True
+
     def set_defaults(self, new: Object) -> None:
         spec = new["spec"]
         if spec.get("minReplicas") is None:
@@ -57,9 +61,6 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
         if (behavior := spec.get("behavior")) is not None:
             behavior["scaleUp"] = _DEFAULT_SCALE_UP | (behavior.get("scaleUp") or {})
             behavior["scaleDown"] = _DEFAULT_SCALE_DOWN | (behavior.get("scaleDown") or {})
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {"desiredReplicas": 0}
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
@@ -81,9 +82,6 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
             errors += _scaling_rules_errors(rules, f"spec.behavior.{direction}")
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 def _cpu_metric(utilization: int) -> Object:
     target = {"type": "Utilization", "averageUtilization": utilization}
@@ -96,7 +94,7 @@ def _reference_errors(reference: Object, path: str) -> list[FieldError]:
         value = reference.get(field) or ""
         if not value:
             errors.append(required_value(f"{path}.{field}"))
-        errors += invalid_values(f"{path}.{field}", value, path_segment_name_errors(value))
+        errors += validate_name(f"{path}.{field}", value, path_segment_name_errors)
     return errors
 
 
@@ -136,7 +134,7 @@ def _source_errors(field: str, source: Object, path: str) -> list[FieldError]:
     name = (source.get("metric") or {}).get("name") or ""
     if not name:
         errors.append(required_value(f"{path}.metric.name", "must specify a metric name"))
-    errors += invalid_values(f"{path}.metric.name", name, path_segment_name_errors(name))
+    errors += validate_name(f"{path}.metric.name", name, path_segment_name_errors)
     errors += _target_errors(target, place)
     if target.get("averageValue") is None and (field == "pods" or target.get("value") is None):
         problem = {
@@ -176,8 +174,7 @@ def _scaling_rules_errors(rules: Object, path: str) -> list[FieldError]:
     if window is not None and window > _MAX_STABILIZATION:
         problem = f"must be less than or equal to {_MAX_STABILIZATION}"
         errors.append(invalid_value(f"{path}.stabilizationWindowSeconds", window, problem))
-    if rules["selectPolicy"] not in (choices := ("Disabled", "Max", "Min")):
-        errors.append(unsupported_value(f"{path}.selectPolicy", rules["selectPolicy"], choices))
+    errors += validate_choice(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
     if not rules["policies"]:
         errors.append(required_value(f"{path}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(rules["policies"]):
@@ -189,9 +186,7 @@ def _scaling_rules_errors(rules: Object, path: str) -> list[FieldError]:
 
 
 def _policy_errors(policy: Object, path: str) -> list[FieldError]:
-    errors = []
-    if policy.get("type") not in (choices := ("Percent", "Pods")):
-        errors.append(unsupported_value(f"{path}.type", policy.get("type", ""), choices))
+    errors = validate_choice(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     errors += [
         invalid_value(f"{path}.{field}", policy.get(field, 0), "must be greater than zero")
         for field in ("value", "periodSeconds")
@@ -216,9 +211,8 @@ class HorizontalPodAutoscalerV1Strategy(RESTStrategy):
     """
 
     needs_conversion = True
-
-    def __init__(self) -> None:
-        self._stored = HorizontalPodAutoscalerStrategy()
+    initial_status: ClassVar = {"currentReplicas": 0, "desiredReplicas": 0}
+    validates_updates_as_new = True
 
     def from_storage(self, stored: Object) -> Object:
         spec, status = dict(stored["spec"]), dict(stored.get("status") or {})
@@ -263,14 +257,8 @@ class HorizontalPodAutoscalerV1Strategy(RESTStrategy):
         if new["spec"].get("minReplicas") is None:
             new["spec"]["minReplicas"] = 1
 
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {"currentReplicas": 0, "desiredReplicas": 0}
-
     def validate(self, new: Object) -> list[FieldError]:
-        return self._stored.validate(self.to_storage(new))
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+        return HorizontalPodAutoscalerStrategy().validate(self.to_storage(new))
 
 
 def _cpu_utilization(metrics: list[Object]) -> int | None:

@@ -6,6 +6,7 @@ Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from kubestow.api.formats.names import (
     NameErrors,
@@ -24,9 +25,9 @@ from kubestow_devcluster.apiserver.statuses import (
     duplicate_value,
     forbidden_value,
     invalid_value,
-    invalid_values,
     required_value,
     unsupported_value,
+    validate_name,
 )
 
 _UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")
@@ -66,37 +67,33 @@ class LimitRangeStrategy(RESTStrategy):
 
 
 class ResourceQuotaStrategy(RESTStrategy):
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {}
+    initial_status: ClassVar = {}
 
 
 class SecretStrategy(RESTStrategy):
-    def set_defaults(self, new: Object) -> None:
-        new.setdefault("type", "Opaque")
+    defaults: ClassVar = {"type": "Opaque"}
+    validates_updates_as_new = True
 
     def validate(self, new: Object) -> list[FieldError]:
         return [error for key in new.get("data") or () for error in _key_errors("data", key)]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 class ConfigMapStrategy(RESTStrategy):
+    validates_updates_as_new = True
+
     def validate(self, new: Object) -> list[FieldError]:
         fields = ("data", "binaryData")
         return [error for field in fields for key in new.get(field) or () for error in _key_errors(field, key)]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 class ServiceStrategy(RESTStrategy):
     returns_deleted_object = True
+    defaults: ClassVar = {"spec.type": "ClusterIP", "spec.sessionAffinity": "None"}
+    initial_status: ClassVar = {"loadBalancer": {}}
 
     def set_defaults(self, new: Object) -> None:
+        super().set_defaults(new)
         spec = new["spec"]
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
         for port in spec.get("ports") or ():
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
@@ -109,6 +106,7 @@ class ServiceStrategy(RESTStrategy):
             spec.setdefault("allocateLoadBalancerNodePorts", True)
 
     def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
         spec = new["spec"]
         if spec["type"] != "ExternalName":
             # An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary.
@@ -117,7 +115,6 @@ class ServiceStrategy(RESTStrategy):
             spec["clusterIPs"] = [spec["clusterIP"]]
             spec.setdefault("ipFamilies", ["IPv4"])
             spec.setdefault("ipFamilyPolicy", "SingleStack")
-        new["status"] = {"loadBalancer": {}}
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
         if new["spec"]["type"] != "ExternalName":
@@ -181,8 +178,8 @@ def _taint_errors(node: Object) -> list[FieldError]:
     for index, taint in enumerate(node["spec"].get("taints") or ()):
         path = f"metadata.taints[{index}]"
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-        errors += invalid_values(f"{path}.key", key, qualified_name_errors(key))
-        errors += invalid_values(f"{path}.value", value, label_value_errors(value))
+        errors += validate_name(f"{path}.key", key, qualified_name_errors)
+        errors += validate_name(f"{path}.value", value, label_value_errors)
         if not effect:
             errors.append(required_value(f"{path}.effect"))
         elif effect not in TAINT_EFFECTS:
@@ -241,6 +238,7 @@ class EventsV1Strategy(RESTStrategy):
 class LeaseStrategy(RESTStrategy):
     allow_create_on_update = True
     allow_unconditional_update = False
+    validates_updates_as_new = True
 
     def validate(self, new: Object) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -250,9 +248,6 @@ class LeaseStrategy(RESTStrategy):
                 bound = "greater than 0" if minimum else "greater than or equal to 0"
                 errors.append(invalid_value(f"spec.{name}", value, f"must be {bound}"))
         return errors
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
 
 
 _API_GROUP = "rbac.authorization.k8s.io"
@@ -273,10 +268,7 @@ class RoleBindingStrategy(RoleStrategy):
 
 class PersistentVolumeStrategy(RESTStrategy):
     returns_deleted_object = True
-
-    def set_defaults(self, new: Object) -> None:
-        new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
-        new["spec"].setdefault("volumeMode", "Filesystem")
+    defaults: ClassVar = {"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"}
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         _add_finalizer(new, "kubernetes.io/pv-protection")
@@ -288,13 +280,12 @@ class PersistentVolumeStrategy(RESTStrategy):
 
 class PersistentVolumeClaimStrategy(RESTStrategy):
     returns_deleted_object = True
-
-    def set_defaults(self, new: Object) -> None:
-        new["spec"].setdefault("volumeMode", "Filesystem")
+    defaults: ClassVar = {"spec.volumeMode": "Filesystem"}
+    initial_status: ClassVar = {"phase": "Pending"}
 
     def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
         _add_finalizer(new, "kubernetes.io/pvc-protection")
-        new["status"] = {"phase": "Pending"}
 
     def validate(self, new: Object) -> list[FieldError]:
         spec, errors = new["spec"], []
@@ -334,19 +325,19 @@ class StorageObjectStrategy(RESTStrategy):
 
 
 class StorageClassStrategy(StorageObjectStrategy):
-    def set_defaults(self, new: Object) -> None:
-        new.setdefault("reclaimPolicy", "Delete")
-        new.setdefault("volumeBindingMode", "Immediate")
+    defaults: ClassVar = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 
     def validate(self, new: Object) -> list[FieldError]:
         return [] if new.get("provisioner") else [required_value("provisioner")]
 
 
 class CSIDriverStrategy(StorageObjectStrategy):
-    def set_defaults(self, new: Object) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("attachRequired", True)
-        for name in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
-            spec.setdefault(name, False)
-        spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
-        spec.setdefault("volumeLifecycleModes", ["Persistent"])
+    defaults: ClassVar = {
+        "spec.attachRequired": True,
+        "spec.podInfoOnMount": False,
+        "spec.storageCapacity": False,
+        "spec.requiresRepublish": False,
+        "spec.seLinuxMount": False,
+        "spec.fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "spec.volumeLifecycleModes": ["Persistent"],
+    }

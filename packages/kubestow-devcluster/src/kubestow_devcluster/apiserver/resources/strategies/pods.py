@@ -10,7 +10,7 @@ from kubestow.api.formats import quantity
 from kubestow.api.formats.names import dns1123_label_errors, dns1123_subdomain_errors, qualified_name_errors
 from kubestow.rules.defaults import default_pod_level_requests, default_pod_spec, merge_label_keys
 from kubestow.rules.pods import is_terminal, qos_class_of
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy, set_defaults_at
 from kubestow_devcluster.apiserver.kinds.object_fields import validate_labels
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.statuses import (
@@ -21,6 +21,8 @@ from kubestow_devcluster.apiserver.statuses import (
     invalid_values,
     required_value,
     unsupported_value,
+    validate_choice,
+    validate_name,
 )
 
 _IMMUTABLE = (
@@ -166,6 +168,7 @@ def _immutable_fields(spec: Object, old: Object) -> Object:
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 #: Volume sources that have a defaultMode.
 _SOURCES_WITH_MODE = ("secret", "configMap", "downwardAPI", "projected")
 
@@ -182,9 +185,10 @@ def complete_pod_spec(spec: Object) -> None:
         container.setdefault("terminationMessagePolicy", "File")
         if "imagePullPolicy" not in container:
             container["imagePullPolicy"] = "Always" if _is_latest(container.get("image", "")) else "IfNotPresent"
-        for name in _PROBES:
-            if name in container:
-                _default_probe(container[name])
+        for probe in (container[name] for name in _PROBES if name in container):
+            set_defaults_at(probe, _PROBE_DEFAULTS)
+            if "httpGet" in probe:
+                set_defaults_at(probe, {"httpGet.path": "/", "httpGet.scheme": "HTTP"})
         container.setdefault("resources", {})
         for variable in container.get("env") or ():
             field = variable.get("valueFrom", {}).get("fieldRef")
@@ -213,14 +217,6 @@ def complete_pod_spec(spec: Object) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def _default_probe(probe: Object) -> None:
-    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
-        probe.setdefault(name, value)
-    if "httpGet" in probe:
-        probe["httpGet"].setdefault("path", "/")
-        probe["httpGet"].setdefault("scheme", "HTTP")
-
-
 def _is_latest(image: str) -> bool:
     if "@" in image:
         return False
@@ -243,21 +239,25 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     """The errors of the pod spec at ``path``."""
-    errors = [*_validate_volumes(spec.get("volumes") or (), f"{path}.volumes")]
+    errors: list[FieldError] = []
+    volume_names: set[str] = set()
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        errors += _validate_unique_name(volume.get("name", ""), f"{path}.volumes[{index}].name", volume_names)
+        if len(volume) > 2:
+            errors.append(forbidden_value(f"{path}.volumes[{index}]", "may not specify more than 1 volume type"))
     names: set[str] = set()
     if not spec.get("containers"):
         errors.append(required_value(f"{path}.containers"))
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             errors += _validate_container(container, f"{path}.{field}[{index}]", names)
-    if spec.get("restartPolicy") not in _RESTART_POLICIES:
-        errors.append(unsupported_value(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
+    errors += validate_choice(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
     if selector := spec.get("nodeSelector"):
         errors += validate_labels(selector, f"{path}.nodeSelector")
     if "affinity" in spec:
         errors += _validate_affinity(spec["affinity"], f"{path}.affinity")
     if "nodeName" in spec:
-        errors += invalid_values(f"{path}.nodeName", spec["nodeName"], dns1123_subdomain_errors(spec["nodeName"]))
+        errors += validate_name(f"{path}.nodeName", spec["nodeName"], dns1123_subdomain_errors)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         errors += _validate_toleration(toleration, f"{path}.tolerations[{index}]")
     if constraints := spec.get("topologySpreadConstraints"):
@@ -267,7 +267,7 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     if gates := spec.get("schedulingGates"):
         errors += _validate_scheduling_gates(gates, f"{path}.schedulingGates")
     if group := spec.get("schedulingGroup", {}).get("podGroupName", ""):
-        errors += invalid_values(f"{path}.schedulingGroup.podGroupName", group, dns1123_subdomain_errors(group))
+        errors += validate_name(f"{path}.schedulingGroup.podGroupName", group, dns1123_subdomain_errors)
     return errors
 
 
@@ -300,8 +300,7 @@ def _validate_port(port: Object, path: str) -> Iterator[FieldError]:
     for field in ("containerPort", "hostPort"):
         if port.get(field) and not 0 < port[field] < 65536:
             yield invalid_value(f"{path}.{field}", port[field], "must be between 1 and 65535, inclusive")
-    if port.get("protocol") not in _PROTOCOLS:
-        yield unsupported_value(f"{path}.protocol", port.get("protocol"), _PROTOCOLS)
+    yield from validate_choice(f"{path}.protocol", port.get("protocol"), _PROTOCOLS)
 
 
 def _validate_resources(resources: Object, path: str) -> Iterator[FieldError]:
@@ -312,31 +311,19 @@ def _validate_resources(resources: Object, path: str) -> Iterator[FieldError]:
                 yield invalid_value(f"{path}.{field}[{name}]", amount, "must be greater than or equal to 0")
             elif name_errors := qualified_name_errors(name):
                 yield from invalid_values(f"{path}.{field}", name, name_errors)
-            elif field == "requests" and name in limits:
-                yield from _validate_request(name, amount, limits[name], path)
-
-
-def _validate_request(name: str, request: str, limit: str, path: str) -> Iterator[FieldError]:
-    if request == limit:
-        return
-    if "/" in name:
-        yield invalid_value(f"{path}.requests", request, f"must be equal to {name} limit of {limit}")
-    elif quantity.parse(request) > quantity.parse(limit):
-        yield invalid_value(f"{path}.requests", request, f"must be less than or equal to {name} limit of {limit}")
-
-
-def _validate_volumes(volumes: Iterable[Object], path: str) -> Iterator[FieldError]:
-    names: set[str] = set()
-    for index, volume in enumerate(volumes):
-        yield from _validate_unique_name(volume.get("name", ""), f"{path}[{index}].name", names)
-        if len(volume) > 2:
-            yield forbidden_value(f"{path}[{index}]", "may not specify more than 1 volume type")
+            elif field == "requests" and amount != limits.get(name, amount):
+                if "/" in name:
+                    problem = f"must be equal to {name} limit of {limits[name]}"
+                    yield invalid_value(f"{path}.requests", amount, problem)
+                elif quantity.parse(amount) > quantity.parse(limits[name]):
+                    problem = f"must be less than or equal to {name} limit of {limits[name]}"
+                    yield invalid_value(f"{path}.requests", amount, problem)
 
 
 def _validate_toleration(toleration: Object, path: str) -> Iterator[FieldError]:
     key, operator, effect = (toleration.get(field, "") for field in ("key", "operator", "effect"))
     if key:
-        yield from invalid_values(f"{path}.key", key, qualified_name_errors(key))
+        yield from validate_name(f"{path}.key", key, qualified_name_errors)
     if not key and operator != "Exists":
         problem = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid_value(f"{path}.operator", operator, problem)
@@ -360,8 +347,7 @@ def _validate_topology_spread(constraints: Iterable[Object], path: str) -> Itera
             yield invalid_value(f"{item}.maxSkew", skew or 0, "must be greater than zero")
         if not key:
             yield required_value(f"{item}.topologyKey", "can not be empty")
-        if action not in _UNSATISFIABLE_ACTIONS:
-            yield unsupported_value(f"{item}.whenUnsatisfiable", action or "", _UNSATISFIABLE_ACTIONS)
+        yield from validate_choice(f"{item}.whenUnsatisfiable", action or "", _UNSATISFIABLE_ACTIONS)
         if (key, action) in seen:
             yield duplicate_value(f"{item}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         seen.add((str(key), str(action)))
@@ -391,7 +377,7 @@ def _validate_scheduling_gates(gates: Iterable[Object], path: str) -> Iterator[F
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        yield from invalid_values(f"{path}[{index}]", name, qualified_name_errors(name))
+        yield from validate_name(f"{path}[{index}]", name, qualified_name_errors)
         if name in seen:
             yield duplicate_value(f"{path}[{index}]", name)
         seen.add(name)
@@ -401,36 +387,30 @@ def _validate_affinity(affinity: Object, path: str) -> Iterator[FieldError]:
     node_affinity = affinity.get("nodeAffinity", {})
     required = node_affinity.get(_REQUIRED)
     if required is not None:
-        terms, terms_path = (
-            required.get("nodeSelectorTerms") or (),
-            f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms",
-        )
-        if not terms:
+        terms_path = f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+        if not required.get("nodeSelectorTerms"):
             yield required_value(terms_path, "must have at least one node selector term")
-        for index, term in enumerate(terms):
+        for index, term in enumerate(required.get("nodeSelectorTerms") or ()):
             yield from _validate_node_selector_term(term, f"{terms_path}[{index}]")
     for index, preferred in enumerate(node_affinity.get(_PREFERRED) or ()):
         item = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
         yield from _validate_weight(preferred, item)
         yield from _validate_node_selector_term(preferred.get("preference") or {}, f"{item}.preference")
     for name in ("podAffinity", "podAntiAffinity"):
-        yield from _validate_pod_affinity(affinity.get(name) or {}, f"{path}.{name}")
-
-
-def _validate_pod_affinity(affinity: Object, path: str) -> Iterator[FieldError]:
-    for index, term in enumerate(affinity.get(_REQUIRED) or ()):
-        yield from _validate_topology_key(term, f"{path}.{_REQUIRED}[{index}]")
-    for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
-        item = f"{path}.{_PREFERRED}[{index}]"
-        yield from _validate_weight(weighted, item)
-        yield from _validate_topology_key(weighted.get("podAffinityTerm") or {}, f"{item}.podAffinityTerm")
+        pod_affinity = affinity.get(name) or {}
+        for index, term in enumerate(pod_affinity.get(_REQUIRED) or ()):
+            yield from _validate_topology_key(term, f"{path}.{name}.{_REQUIRED}[{index}]")
+        for index, weighted in enumerate(pod_affinity.get(_PREFERRED) or ()):
+            item = f"{path}.{name}.{_PREFERRED}[{index}]"
+            yield from _validate_weight(weighted, item)
+            yield from _validate_topology_key(weighted.get("podAffinityTerm") or {}, f"{item}.podAffinityTerm")
 
 
 def _validate_topology_key(term: Object, path: str) -> list[FieldError]:
     key = term.get("topologyKey")
     if not key:
         return [required_value(f"{path}.topologyKey", "can not be empty")]
-    return invalid_values(f"{path}.topologyKey", key, qualified_name_errors(key))
+    return validate_name(f"{path}.topologyKey", key, qualified_name_errors)
 
 
 def _validate_weight(weighted: Object, path: str) -> Iterator[FieldError]:
@@ -444,14 +424,13 @@ def _validate_node_selector_term(term: Object, path: str) -> Iterator[FieldError
         item = f"{path}.matchExpressions[{index}]"
         key, operator = requirement.get("key", ""), requirement.get("operator", "")
         values = requirement.get("values") or ()
-        yield from invalid_values(f"{item}.key", key, qualified_name_errors(key))
+        yield from validate_name(f"{item}.key", key, qualified_name_errors)
         if operator not in _SELECTOR_OPERATORS:
             yield invalid_value(f"{item}.operator", operator, "not a valid selector operator")
         elif operator in ("In", "NotIn") and not values:
             yield required_value(f"{item}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in ("Exists", "DoesNotExist") and values:
-            yield forbidden_value(
-                f"{item}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            )
+            problem = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden_value(f"{item}.values", problem)
         elif operator in ("Gt", "Lt") and len(values) != 1:
             yield required_value(f"{item}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
