@@ -201,6 +201,8 @@ class Controller:
     resource: ClassVar[str]
     #: The other resources whose changes are handled; None: all.
     watched: ClassVar[frozenset[str] | None] = frozenset()
+    #: The watched resource whose changes enqueue the controllers of its objects.
+    owned: ClassVar[str] = ""
     #: The component in the events that the controller records.
     component: ClassVar[str] = ""
 
@@ -208,14 +210,23 @@ class Controller:
         self.registry, self.pods, self.recorder = context.registry, context.pods, context.recorder
         self._queue = context.queue
         self.kind: Kind = context.registry.scheme[self.resource]
+        self.pod_kind: Kind = context.registry.scheme["pods"]
 
     def handle_change(self, change: ObjectChange) -> None:
         """Enqueue the objects that a change affects. Called for every change of :attr:`resource` and the watched."""
         if change.resource == self.resource:
             self.enqueue(change.key)
+        elif change.resource == self.owned:
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
 
     def reconcile(self, key: str) -> None:
         """Move one object towards its spec; does nothing if it does not exist. Raises StatusError to be retried."""
+        if (current := self.get(key)) is not None:
+            self.sync(key, current)
+
+    def sync(self, key: str, current: Object) -> None:
+        """Move an object that exists towards its spec. Raises StatusError to be retried."""
         raise NotImplementedError
 
     # The queue
@@ -310,16 +321,7 @@ class PodController(Controller):
     """A controller whose objects own pods."""
 
     watched = frozenset({"pods"})
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self.pod_kind: Kind = context.registry.scheme["pods"]
-
-    def handle_change(self, change: ObjectChange) -> None:
-        super().handle_change(change)
-        if change.resource == "pods":
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
+    owned = "pods"
 
     def check_availability(self, owner: Object, pod: PodView) -> bool:
         """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""

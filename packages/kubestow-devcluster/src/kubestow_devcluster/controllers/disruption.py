@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
-from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at
+from kubestow_devcluster.apiserver.kinds.kind import value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value, with_condition
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import matches_label_selector
@@ -98,7 +98,6 @@ class DisruptionController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind: Kind = context.registry.scheme["pods"]
         self._scalable: set[str] = set()
         self._catalog_revision = 0
         #: The pods of all budgets, by namespace and key.
@@ -145,10 +144,7 @@ class DisruptionController(Controller):
             self._scalable = {kind.storage for kind in scheme if kind.subresources.scale}
         return resource in self._scalable
 
-    def reconcile(self, key: str) -> None:
-        budget = self.get(key)
-        if budget is None:
-            return
+    def sync(self, key: str, budget: Object) -> None:
         pods = self._guarded.get(budget["metadata"]["namespace"], {}).get(key)
         if pods is None:
             return
@@ -224,9 +220,9 @@ class DisruptionController(Controller):
                 disrupted[pod.name] = recorded[pod.name]
                 self.enqueue_after(key, remaining + 1)
                 continue
-            current = self._pod_kind.decode(self.registry.get(self._pod_kind, pod.metadata.namespace, pod.name))
+            current = self.pod_kind.decode(self.registry.get(self.pod_kind, pod.metadata.namespace, pod.name))
             message = f"Pod was expected by PDB {key} to be deleted but it wasn't"
-            self.recorder.warning(self.component, self._pod_kind, current, "NotDeleted", message)
+            self.recorder.warning(self.component, self.pod_kind, current, "NotDeleted", message)
         return disrupted
 
     # Status

@@ -121,10 +121,7 @@ class HorizontalPodAutoscalerController(Controller):
             self.enqueue(change.key)
         # Other changes are seen at the next reconciliation, as the status is written at every one.
 
-    def reconcile(self, key: str) -> None:
-        autoscaler = self.get(key)
-        if autoscaler is None:
-            return
+    def sync(self, key: str, autoscaler: Object) -> None:
         self.enqueue_after(key, SYNC_PERIOD)
         status = dict(autoscaler.get("status") or {})
         try:

@@ -151,10 +151,7 @@ class ResourceQuotaController(Controller):
         for quota in self._quotas.snapshot(f"{change.event.object.namespace}/"):
             self.enqueue(quota.key)
 
-    def reconcile(self, key: str) -> None:
-        quota = self.get(key)
-        if quota is None:
-            return
+    def sync(self, key: str, quota: Object) -> None:
         hard: ResourceList = (quota.get("spec") or {}).get("hard") or {}
         namespace, used, count = quota["metadata"]["namespace"], [dict.fromkeys(sorted(hard), "0")], 0
         for kind in counted_resources(self.registry.scheme, hard):

@@ -48,7 +48,6 @@ class NodeLifecycleController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._grace_period = context.node_monitor_grace_period
         #: When each node had its last heartbeat, in the loop's time, oldest first. Unknown nodes have no entry.
         self._last_heartbeat: dict[str, float] = {}
@@ -104,10 +103,10 @@ class NodeLifecycleController(Controller):
                 stored = self.registry.store.collection("pods").get(pod.key)
                 if stored is None or not pod.is_ready:
                     continue
-                current = self._pod_kind.decode(stored)
+                current = self.pod_kind.decode(stored)
                 if update_pod_condition(current["status"], {"type": "Ready", "status": "False"}, now):
-                    self.registry.commit(self._pod_kind, current)
-                    self.recorder.warning(self.component, self._pod_kind, current, "NodeNotReady", "Node is not ready")
+                    self.registry.commit(self.pod_kind, current)
+                    self.recorder.warning(self.component, self.pod_kind, current, "NodeNotReady", "Node is not ready")
 
     def _monitor_heartbeats(self) -> None:
         """Mark every node whose grace period has expired, and run again when the next one expires."""
@@ -162,7 +161,6 @@ class PodGarbageCollector(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._nodes = context.registry.store.collection("nodes")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -196,15 +194,15 @@ class PodGarbageCollector(Controller):
         stored = self.registry.store.collection("pods").get(pod.key)
         if stored is None:
             return
-        current = self._pod_kind.decode(stored)
+        current = self.pod_kind.decode(stored)
         if not pod.is_finished:
             current["status"]["phase"] = "Failed"
             if disruption:
                 condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
                 update_pod_condition(current["status"], condition | {"message": disruption}, self.registry.now())
-            self.registry.commit(self._pod_kind, current)
+            self.registry.commit(self.pod_kind, current)
         deletion = DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid)
-        self.registry.delete(self._pod_kind, pod.metadata.namespace, pod.name, deletion)
+        self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, deletion)
 
 
 class _TimedToleration(Toleration, frozen=True, rename="camel"):

@@ -98,7 +98,6 @@ class ResourceClaimController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._pods = context.registry.store.collection("pods")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -112,7 +111,7 @@ class ResourceClaimController(Controller):
         """The names of the claims that a pod uses."""
         if b'"resourceClaims":' not in stored.data and b'"extendedResourceClaimStatus":' not in stored.data:
             return
-        pod = self._pod_kind.decode(stored)
+        pod = self.pod_kind.decode(stored)
         status = pod["status"]
         entries = (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ()))
         for entry in (*entries, status.get("extendedResourceClaimStatus") or {}):

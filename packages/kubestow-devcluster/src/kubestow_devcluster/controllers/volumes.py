@@ -82,10 +82,7 @@ class PersistentVolumeController(Controller):
         reference = self.kind.decode(volume)["spec"].get("claimRef")
         return f"{reference.get('namespace')}/{reference.get('name')}" if reference else ""
 
-    def reconcile(self, key: str) -> None:
-        volume = self.get(key)
-        if volume is None:
-            return
+    def sync(self, key: str, volume: Object) -> None:
         reference = volume["spec"].get("claimRef") or {}
         if not reference.get("uid"):
             self._set_phase(volume, "Available")
@@ -344,9 +341,8 @@ class Provisioner(Controller):
         if not change.is_deletion and STORAGE_PROVISIONER.encode() in change.event.object.data:
             self.enqueue(change.key)
 
-    def reconcile(self, key: str) -> None:
-        claim = self.get(key)
-        if claim is None or claim["spec"].get("volumeName") or "deletionTimestamp" in claim["metadata"]:
+    def sync(self, key: str, claim: Object) -> None:
+        if claim["spec"].get("volumeName") or "deletionTimestamp" in claim["metadata"]:
             return
         annotations = claim["metadata"].get("annotations") or {}
         storage_class = self.get(claim["spec"].get("storageClassName", ""), self._class_kind)
@@ -560,9 +556,8 @@ class EphemeralVolumeController(Controller):
         if event.type == "ADDED" and b'"volumeClaimTemplate":' in event.object.data:
             self.enqueue(change.key)
 
-    def reconcile(self, key: str) -> None:
-        pod = self.get(key)
-        if pod is None or "deletionTimestamp" in pod["metadata"]:
+    def sync(self, key: str, pod: Object) -> None:
+        if "deletionTimestamp" in pod["metadata"]:
             return
         for volume in pod["spec"].get("volumes") or ():
             if volume.get("ephemeral", {}).get("volumeClaimTemplate") is not None:

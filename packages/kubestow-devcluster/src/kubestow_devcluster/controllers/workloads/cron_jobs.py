@@ -18,7 +18,7 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
-from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, key_of
 from kubestow_devcluster.controllers.workloads.jobs import finished_condition
 
 #: With this many missed times or more, a warning event is recorded.
@@ -32,6 +32,7 @@ MAX_DEADLINE = 1_000_000_000
 class CronJobController(Controller):
     resource = "cronjobs.batch"
     watched = frozenset({"jobs.batch"})
+    owned = "jobs.batch"
     component = "cronjob-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -40,16 +41,7 @@ class CronJobController(Controller):
         #: The uids of unexpected Jobs about which a warning has been recorded.
         self._unexpected_jobs: set[str] = set()
 
-    def handle_change(self, change: ObjectChange) -> None:
-        super().handle_change(change)
-        if change.resource == self._job_kind.storage:
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
-
-    def reconcile(self, key: str) -> None:
-        cron_job = self.get(key)
-        if cron_job is None:
-            return
+    def sync(self, key: str, cron_job: Object) -> None:
         status: Object = {**(cron_job.get("status") or {})}
         status["active"] = list(status.get("active") or ())
         uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]

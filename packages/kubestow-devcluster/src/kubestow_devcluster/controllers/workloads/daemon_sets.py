@@ -20,7 +20,6 @@ from kubestow.api import meta
 from kubestow.api.core import PodSpec, Taint
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 from kubestow.rules.workloads import REVISION_LABEL, daemon_pod_labels, require_node, tolerate_node_conditions
-from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLATE_GENERATION
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -195,10 +194,7 @@ class DaemonSetController(AdoptingController):
             self._nodes.discard(uid)
             self._back_offs = {place: back_off for place, back_off in self._back_offs.items() if place[0] != uid}
 
-    def reconcile(self, key: str) -> None:
-        daemon_set = self.get(key)
-        if daemon_set is None:
-            return
+    def sync(self, key: str, daemon_set: Object) -> None:
         pods = self.claim_pods(daemon_set)
         revisions = self._history.sync(daemon_set)
         hash_ = self._history.hash_of(revisions[-1])
@@ -209,18 +205,14 @@ class DaemonSetController(AdoptingController):
             if pod.target_node:
                 by_node.setdefault(pod.target_node, []).append(pod)
         state = _SetState(daemon_set, by_node, eligible, hash_)
-        failure: statuses.StatusError | None = None
-        if "deletionTimestamp" not in daemon_set["metadata"]:
-            try:
+        try:
+            if "deletionTimestamp" not in daemon_set["metadata"]:
                 self._execute(state, self._manage(state) or self._rolling_update(state))
-            except statuses.StatusError as error:
-                failure = error
-        self._sync_status(state)
-        hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
-        live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
-        self._history.truncate(daemon_set, revisions, live)
-        if failure is not None:
-            raise failure
+        finally:
+            self._sync_status(state)
+            hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
+            live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
+            self._history.truncate(daemon_set, revisions, live)
 
     def _execute(self, state: _SetState, plan: _Plan) -> None:
         nodes = plan.create_on[:BURST_REPLICAS]

@@ -39,6 +39,7 @@ _NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _D
 class DeploymentController(Controller):
     resource = "deployments.apps"
     watched = frozenset({"replicasets.apps", "pods"})
+    owned = "replicasets.apps"
     component = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -47,15 +48,12 @@ class DeploymentController(Controller):
 
     def handle_change(self, change: ObjectChange) -> None:
         super().handle_change(change)
-        if change.resource == self._replica_set_kind.storage:
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
-            if controller_of(change.owner_refs) is None and not change.is_deletion:
-                # Enqueue the Deployments that could adopt the ReplicaSet.
-                orphan = change.event.object
-                for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
-                    if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
-                        self.enqueue(stored.key)
+        if change.resource == self.owned and controller_of(change.owner_refs) is None and not change.is_deletion:
+            # Enqueue the Deployments that could adopt the ReplicaSet.
+            orphan = change.event.object
+            for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
+                if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
+                    self.enqueue(stored.key)
         elif change.resource == "pods" and change.is_deletion:
             self._handle_deleted_pod(change)
 
@@ -67,10 +65,7 @@ class DeploymentController(Controller):
             if stored is not None and owner is not None and owner.kind == self.kind.name:
                 self.enqueue(f"{stored.namespace}/{owner.name}")
 
-    def reconcile(self, key: str) -> None:
-        deployment = self.get(key)
-        if deployment is None:
-            return
+    def sync(self, key: str, deployment: Object) -> None:
         replica_sets = self._claim_replica_sets(deployment)
         if "deletionTimestamp" in deployment["metadata"]:
             self._sync_status(deployment, replica_sets)

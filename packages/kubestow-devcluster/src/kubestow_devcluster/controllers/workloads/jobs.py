@@ -18,7 +18,6 @@ from kubestow.rules.workloads import COMPLETION_INDEX, completion_index_prefix
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, with_condition
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.behaviour.pod_behaviour import DURATION
 from kubestow_devcluster.containers.container_commands import command_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
@@ -106,20 +105,16 @@ class JobController(PodController):
         indexes.write(status)
         end = ("Failed", "PodFailurePolicy", job_failure) if job_failure else None
         end = end or self._evaluate(key, job, status, indexes, pods.active)
-        failure: StatusError | None = None
         created = 0
-        if end is not None:
-            self._finish(job, status, *end)
-        else:
-            try:
+        try:
+            if end is not None:
+                self._finish(job, status, *end)
+            else:
                 created = self._manage_pods(key, job, status, indexes, pods)
-            except StatusError as error:
-                failure = error
-        self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
-        for pod in uncounted:
-            self._untrack(pod)
-        if failure is not None:
-            raise failure
+        finally:
+            self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
+            for pod in uncounted:
+                self._untrack(pod)
 
     def _write_status(self, job: Object, status: Object, active: int, ready: int, terminating: int) -> None:
         status["active"] = active
@@ -224,16 +219,13 @@ class JobController(PodController):
         free = list(islice(self._free_indexes(key, job, indexes, pods), missing))
 
         def customize(pod: Object, number: int) -> None:
-            # Give a pod its completion index, which has failed ``failures`` times before.
-            index = free[number]
-            metadata, text = pod["metadata"], str(index)
+            index, metadata = free[number], pod["metadata"]
+            text, name = str(index), job["metadata"]["name"]
             metadata.setdefault("annotations", {})[COMPLETION_INDEX] = text
             if "backoffLimitPerIndex" in job["spec"]:
-                metadata["annotations"][_INDEX_FAILURES] = str(
-                    _failures_of(job, pods.of_completion_index(free[number]))
-                )
+                failures = _failures_of(job, pods.of_completion_index(index))
+                metadata["annotations"][_INDEX_FAILURES] = str(failures)
             metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
-            name = job["metadata"]["name"]
             metadata["generateName"] = completion_index_prefix(name, index)
             pod["spec"].setdefault("hostname", f"{name}-{text}")
             for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):

@@ -22,9 +22,8 @@ class ReplicaSetController(AdoptingController):
     resource = "replicasets.apps"
     component = "replicaset-controller"
 
-    def reconcile(self, key: str) -> None:
-        replica_set = self.get(key)
-        if replica_set is None or self.adopt_and_release(replica_set):
+    def sync(self, key: str, replica_set: Object) -> None:
+        if self.adopt_and_release(replica_set):
             return
         failure: statuses.StatusError | None = None
         pods = self.pods.of_controller(self.kind.name, key, replica_set["metadata"]["uid"])

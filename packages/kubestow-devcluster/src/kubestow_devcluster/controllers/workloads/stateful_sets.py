@@ -20,7 +20,6 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import is_terminating, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.controller import (
@@ -49,22 +48,7 @@ class StatefulSetClaims:
         for _, claim in stateful_set_claims(stateful_set, pod):
             stored = self._find(stateful_set, claim["metadata"]["name"])
             if stored is None:
-                name = claim["metadata"]["name"]
-                reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
-                if reference is not None:
-                    claim["metadata"]["ownerReferences"] = [reference]
-                claim = self._kind.struct.read(claim, [])
-                set_name = stateful_set["metadata"]["name"]
-                try:
-                    self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
-                except StatusError as failure:
-                    message = (
-                        f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
-                    )
-                    self._controller.record_warning(stateful_set, "FailedCreate", message)
-                    raise
-                message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
-                self._controller.record_event(stateful_set, "SuccessfulCreate", message)
+                self._create(stateful_set, pod, claim)
             else:
                 is_ready = is_ready and not is_terminating(stored) and not _is_owned_by_former_pod(stored, pod, uid)
         return is_ready
@@ -96,6 +80,20 @@ class StatefulSetClaims:
     def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
         collection = self._registry.store.collection(self._kind.storage)
         return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
+
+    def _create(self, stateful_set: Object, pod: str, claim: Object) -> None:
+        name, set_name = claim["metadata"]["name"], stateful_set["metadata"]["name"]
+        if reference := self._owner_reference(stateful_set, pod, "", is_condemned=False):
+            claim["metadata"]["ownerReferences"] = [reference]
+        new = self._kind.struct.read(claim, [])
+        try:
+            self._registry.create(self._kind, stateful_set["metadata"]["namespace"], new)
+        except statuses.StatusError as failure:
+            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
+            self._controller.record_warning(stateful_set, "FailedCreate", message)
+            raise
+        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
+        self._controller.record_event(stateful_set, "SuccessfulCreate", message)
 
 
 def _is_owned_by_former_pod(claim: StoredObject, pod: str, uid: str) -> bool:
@@ -169,10 +167,7 @@ class StatefulSetController(AdoptingController):
     def can_adopt(self, owner: Object, pod: PodView) -> bool:
         return _ordinal(owner, pod) >= 0
 
-    def reconcile(self, key: str) -> None:
-        stateful_set = self.get(key)
-        if stateful_set is None:
-            return
+    def sync(self, key: str, stateful_set: Object) -> None:
         pods = self.claim_pods(stateful_set)
         revisions = self._history.sync(stateful_set)
         start, update_revision = _start_ordinal(stateful_set), revisions[-1]
@@ -192,18 +187,14 @@ class StatefulSetController(AdoptingController):
             current_revision,
             update_revision,
         )
-        failure: statuses.StatusError | None = None
-        if "deletionTimestamp" not in stateful_set["metadata"]:
-            try:
+        try:
+            if "deletionTimestamp" not in stateful_set["metadata"]:
                 self._manage_pods(state)
-            except statuses.StatusError as error:
-                failure = error
-        self._sync_status(state)
-        live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
-        live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
-        self._history.truncate(stateful_set, revisions, live)
-        if failure is not None:
-            raise failure
+        finally:
+            self._sync_status(state)
+            live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
+            live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
+            self._history.truncate(stateful_set, revisions, live)
 
     def _manage_pods(self, state: _SetState) -> None:
         """Create and repair replicas, then scale down, then update; each only when the one before has nothing to do."""
