@@ -36,10 +36,10 @@ from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authorization import METRICS_READER, default_roles
 from kubestow_devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow_devcluster.apiserver.storage.database import Database
-from kubestow_devcluster.behaviour.kwok_stages import NO_STAGES, Stages
-from kubestow_devcluster.component_base.stored_objects import LEASE_NAMESPACE, NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
-from kubestow_devcluster.component_base.watch_loop import EVENT_TTL
-from kubestow_devcluster.kubelets.pod_workers import Kubelets
+from kubestow_devcluster.behaviour.stages import NO_STAGES, Stages
+from kubestow_devcluster.component_base.event_recorder import EVENT_TTL
+from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
+from kubestow_devcluster.kubelets.kubelets import Kubelets
 from kubestow_devcluster.kubelets.resource_metrics import SimulatedMetrics
 
 _NAMESPACES = ("default", LEASE_NAMESPACE, "kube-public", "kube-system")

@@ -13,8 +13,10 @@ from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
-from kubestow_devcluster.component_base.stored_objects import NODE_MONITOR_GRACE_PERIOD, uid_of
-from kubestow_devcluster.component_base.watch_loop import EVENT_TTL, RegistryEventRecorder, WatchLoop
+from kubestow_devcluster.component_base.event_recorder import EVENT_TTL, RegistryEventRecorder
+from kubestow_devcluster.component_base.node_health import NODE_MONITOR_GRACE_PERIOD
+from kubestow_devcluster.component_base.stored_objects import uid_of
+from kubestow_devcluster.component_base.watch_loop import WatchLoop
 from kubestow_devcluster.controllers.controller import (
     Controller,
     ControllerContext,
@@ -26,13 +28,7 @@ from kubestow_devcluster.controllers.controller import (
 from kubestow_devcluster.controllers.disruption import DisruptionController
 from kubestow_devcluster.controllers.garbage_collector import EventTTLController, GarbageCollector
 from kubestow_devcluster.controllers.horizontal_pod_autoscalers import HorizontalPodAutoscalerController
-from kubestow_devcluster.controllers.namespaces import (
-    ClusterRoleAggregationController,
-    NamespaceController,
-    ResourceQuotaController,
-    RootCAController,
-    ServiceAccountController,
-)
+from kubestow_devcluster.controllers.namespaces import NamespaceController, ResourceQuotaController
 from kubestow_devcluster.controllers.node_lifecycle import (
     NodeLifecycleController,
     PodGarbageCollector,
@@ -40,6 +36,11 @@ from kubestow_devcluster.controllers.node_lifecycle import (
 )
 from kubestow_devcluster.controllers.pod_index import PodIndexer
 from kubestow_devcluster.controllers.resource_claims import ResourceClaimController, ResourceClaimTemplateController
+from kubestow_devcluster.controllers.service_accounts import (
+    ClusterRoleAggregationController,
+    RootCAController,
+    ServiceAccountController,
+)
 from kubestow_devcluster.controllers.volumes import (
     EphemeralVolumeController,
     PersistentVolumeClaimController,

@@ -9,9 +9,9 @@ from typing import Any
 from devcluster_tests.client import NODES, PODS, Client, node, pod
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
-from kubestow_devcluster.behaviour.kwok_stages import NO_STAGES, Stages
+from kubestow_devcluster.behaviour.stages import NO_STAGES, Stages
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.kubelets.pod_workers import Kubelets
+from kubestow_devcluster.kubelets.kubelets import Kubelets
 
 
 def run_scenario(scenario: Callable[[Client], Awaitable[None]], stages: Stages = NO_STAGES) -> None:

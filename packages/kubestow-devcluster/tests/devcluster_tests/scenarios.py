@@ -12,7 +12,7 @@ from kubestow.testing.virtual_time import VirtualClock
 from kubestow_devcluster.behaviour.resource_usage import ResourceUsageRules
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.controller_manager import ControllerManager
-from kubestow_devcluster.kubelets.pod_workers import Kubelets
+from kubestow_devcluster.kubelets.kubelets import Kubelets
 from kubestow_devcluster.kubelets.resource_metrics import SimulatedMetrics
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

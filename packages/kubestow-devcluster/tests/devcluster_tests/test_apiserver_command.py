@@ -110,7 +110,7 @@ async def test_a_server_that_is_reachable_from_other_machines_prints_a_warning()
 
 
 async def test_a_component_that_ends_is_logged_and_ends_the_process_with_status_1() -> None:
-    program = "from kubestow_devcluster.kubelets.pod_workers import Kubelets; Kubelets.relist = lambda self: 1 / 0; "
+    program = "from kubestow_devcluster.kubelets.kubelets import Kubelets; Kubelets.relist = lambda self: 1 / 0; "
     command = [*COMMAND[:2], program + COMMAND[2], COMMAND[3]]
     status, err = await run("--port", "0", command=command)
     assert status == 1

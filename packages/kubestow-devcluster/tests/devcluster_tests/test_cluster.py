@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubestow_devcluster.cluster import ComponentFailed, DevCluster
-from kubestow_devcluster.kubelets.pod_workers import Kubelets
+from kubestow_devcluster.kubelets.kubelets import Kubelets
 
 
 def fail(kubelets: Kubelets) -> None:

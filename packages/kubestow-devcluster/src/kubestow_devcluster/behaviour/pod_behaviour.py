@@ -1,9 +1,10 @@
 """How a simulated pod runs: its annotations, the rules of a ``--stages`` file and its containers' commands.
 
-A rule of kind PodBehaviour gives values to the annotations of :mod:`kubestow_devcluster.behaviour.pod_behaviour`. An
-annotation of the pod itself takes precedence; of several rules, the first that sets a value. A command of the container
-applies unless an annotation says how long it runs or how it exits. All fields of a selector must match; an empty
-selector matches everything.
+Durations are Go durations (``30s``, ``1h30m``). Kubelets read the annotations of pods and nodes, the provisioner reads
+those of storage classes; the job controller sets :data:`DURATION` on pods whose template does not. A rule of kind
+PodBehaviour gives values to the annotations. An annotation of the pod itself takes precedence; of several rules, the
+first that sets a value. A command of the container applies unless an annotation says how long it runs or how it exits.
+All fields of a selector must match; an empty selector matches everything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from kubestow.api.formats.duration import Duration
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.containers.container_commands import ContainerCommand, command_of
+from kubestow_devcluster.container_commands import ContainerCommand, command_of
 
 #: The prefix of every annotation in this module.
 PREFIX = "kubestow.dev/"

@@ -24,7 +24,7 @@ from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 if TYPE_CHECKING:
     from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.apiserver.server.pki import TLS
-    from kubestow_devcluster.behaviour.kwok_stages import Stages
+    from kubestow_devcluster.behaviour.stages import Stages
     from kubestow_devcluster.cluster import DevCluster
 
 
@@ -144,7 +144,7 @@ stages_option = click.option(
 
 def read_stages_option(stages_file: Path | None) -> Stages:
     """The rules of ``--stages``; without it none. Raises InputError."""
-    from kubestow_devcluster.behaviour.kwok_stages import NO_STAGES, read_stages
+    from kubestow_devcluster.behaviour.stages import NO_STAGES, read_stages
 
     return NO_STAGES if stages_file is None else read_stages(stages_file)
 
@@ -170,7 +170,7 @@ async def serving(server: DevCluster) -> AsyncIterator[None]:
 
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.behaviour.kwok_stages import Stages
+    from kubestow_devcluster.behaviour.stages import Stages
 
 
 @click.command()

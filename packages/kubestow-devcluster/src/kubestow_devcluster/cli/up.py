@@ -37,7 +37,7 @@ from kubestow_devcluster.cli.apiserver import ServerOptions, read_stages_option,
 from kubestow_devcluster.cli.kubeconfig import SecureServing, added_context, has_only_our_cluster, write_kubeconfig
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.behaviour.kwok_stages import Stages
+    from kubestow_devcluster.behaviour.stages import Stages
     from kubestow_devcluster.cluster import DevCluster
 
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
+"""The base classes of controllers, and what several share: the work queue, adoption of pods, histories of templates.
 
 Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
 affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
@@ -7,6 +7,9 @@ any number of times for the same state.
 The work queue is rate-limiting, with the semantics of client-go's workqueue: an item is queued once, however often it
 is added, and may be added for later. Failed items are retried with exponential back-off. Items that are expensive to
 reconcile can be throttled. Single-threaded: no item is processed concurrently.
+
+Pods are claimed by selector as by kube-controller-manager's PodControllerRefManager: terminating pods are neither
+adopted nor released, and an owner that is being deleted does neither.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions, Registry
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent, matches_label_selector
+from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, new_controller_ref, owner_refs_of
-from kubestow_devcluster.component_base.watch_loop import RegistryEventRecorder
 from kubestow_devcluster.controllers.pod_index import PodIndexer, PodView
 
 Item = TypeVar("Item", bound=Hashable)

@@ -24,13 +24,8 @@ from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, upd
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
-from kubestow_devcluster.component_base.stored_objects import (
-    LEASE_NAMESPACE,
-    is_terminating,
-    node_name_of,
-    reconcile_taints,
-    uid_of,
-)
+from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, reconcile_taints
+from kubestow_devcluster.component_base.stored_objects import is_terminating, node_name_of, uid_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView
 

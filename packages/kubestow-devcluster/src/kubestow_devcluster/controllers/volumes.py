@@ -1,4 +1,4 @@
-"""The persistent volume controller: binds claims to volumes, or hands them to a provisioner.
+"""The controllers of volumes and claims: binding, the simulated provisioner, protection, and ephemeral volumes.
 
 A claim with a volumeName is bound to that volume or stays pending. Any other claim is bound to a volume reserved for
 it, or, unless its class has WaitForFirstConsumer, to the smallest matching volume (:mod:`kubestow.rules.volumes`).
@@ -8,6 +8,15 @@ scheduler has selected a node.
 Volumes have the phases Available, Bound and Released. A released volume is deleted if its reclaim policy is Delete and
 a provisioner created it. Released volumes that were created by hand are kept, because there is no volume plugin that
 could delete or recycle them.
+
+The provisioner creates volumes for claims of every storage class, whatever its provisioner, at once or in the time that
+the annotation ``kubestow.dev/provisioning`` of the class says. Capacity is unlimited: CSIStorageCapacity objects affect
+scheduling but are neither published nor consumed here. The node affinity of a volume is the selected node's values of
+the topology keys, which are those of the driver on that node (CSINode), or else those of the class's
+``allowedTopologies``. Without either the volume is accessible everywhere.
+
+Terminating volumes and claims keep a finalizer while they are in use: a claim while a bound pod that has not finished
+refers to it, a volume while it is bound. The claims of generic ephemeral volumes are owned by their pod.
 """
 
 from __future__ import annotations

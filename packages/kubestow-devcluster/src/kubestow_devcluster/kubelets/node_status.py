@@ -7,6 +7,10 @@ terminated, and heartbeats stop.
 Heartbeats are a Lease per node in kube-node-lease, renewed while the node's kubelet runs.
 Nodes are spread over :data:`_SLOTS` slots, and each tick renews the nodes of one slot, so the cost is even over time:
 about ten microseconds per node and interval.
+
+Nothing listens on the addresses. Node IPs are from 172.16.0.0/12. Each node gets a /24 of 10.128.0.0/9 as pod CIDR
+unless its spec has one. When a pod CIDR is exhausted, or there are more nodes than CIDRs, pod IPs are from
+10.64.0.0/10.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, SHUT_DOWN, STOPPED
-from kubestow_devcluster.component_base.stored_objects import (
+from kubestow_devcluster.component_base.node_health import (
     LEASE_DURATION,
     LEASE_NAMESPACE,
     RENEW_INTERVAL,

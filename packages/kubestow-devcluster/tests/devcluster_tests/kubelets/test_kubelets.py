@@ -13,7 +13,7 @@ from kubestow.testing.virtual_time import VirtualClock
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.behaviour.pod_behaviour import DURATION, SHUTDOWN, PodBehaviour
 from kubestow_devcluster.cluster import DevCluster
-from kubestow_devcluster.kubelets.pod_workers import Kubelets
+from kubestow_devcluster.kubelets.kubelets import Kubelets
 
 
 def test_a_node_becomes_ready_and_loses_its_taint() -> None:

@@ -30,7 +30,7 @@ from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, HTTPResponse, U
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.security.authentication import ADMIN
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF
 from kubestow_devcluster.cluster import DevCluster
 
 #: The recorded users that are not known by their name.

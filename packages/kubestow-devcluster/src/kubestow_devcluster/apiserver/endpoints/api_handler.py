@@ -61,7 +61,7 @@ from kubestow_devcluster.apiserver.security.authorization import (
     Authorizer,
     check_escalation,
 )
-from kubestow_devcluster.apiserver.serialization.negotiation import (
+from kubestow_devcluster.apiserver.serialization.media_types import (
     JSON,
     PROTOBUF,
     YAML,

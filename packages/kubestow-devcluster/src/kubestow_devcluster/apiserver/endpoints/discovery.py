@@ -1,8 +1,8 @@
-"""Discovery: the served groups, versions and resources under ``/api`` and ``/apis``.
+"""Paths that are not resources: discovery of groups, versions and resources; the version, health and metrics endpoints.
 
-Each document exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf, and, where
-clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two documents with
-ETags.
+Each document of discovery exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf,
+and, where clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two
+documents with ETags.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInf
 from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF, negotiate_output_media_type
 from kubestow_devcluster.apiserver.storage.store import Store
 
 _AGGREGATED_MEDIA_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -1,7 +1,12 @@
-"""The get and list handlers, also of metrics.k8s.io.
+"""The get, list and watch handlers, also of metrics.k8s.io.
 
 A list has the current state or that of an earlier resourceVersion, by selectors and with pagination. Metrics are the
 usage of nodes and pods, which is computed when it is read and never stored.
+
+A watcher is a cursor over the shared history. It sleeps until the next write, then reads all new events and writes them
+at once; after a write it pauses for a few milliseconds so that a burst of events becomes few writes. Watchers that send
+an event in the same form share its encoding. A watcher that falls behind the history gets an ERROR event with code 410
+and ends, as with kube-apiserver.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import JSON, PROTOBUF
+from kubestow_devcluster.apiserver.serialization.media_types import JSON, PROTOBUF
 from kubestow_devcluster.apiserver.storage.store import EVERYTHING, Cursor, EventType, Expired, StoredObject, WatchEvent
 
 

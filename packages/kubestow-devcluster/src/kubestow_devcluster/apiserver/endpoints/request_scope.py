@@ -1,4 +1,8 @@
-"""The scope of a resource request: the kind, the parts of the path, and the registry that serves it."""
+"""The scope of a resource request: the kind, the parts of the path, the registry, and the encoder of responses.
+
+Objects are encoded in the negotiated form: whole, metadata only or as a Table; in JSON, YAML or protobuf. Whole objects
+in JSON, by far the most frequent form, are a constant prefix and the stored bytes; all other forms decode the object.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from kubestow_devcluster.apiserver.printers.table import ColumnDefinition
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import (
+from kubestow_devcluster.apiserver.serialization.media_types import (
     JSON,
     PROTOBUF,
     YAML,

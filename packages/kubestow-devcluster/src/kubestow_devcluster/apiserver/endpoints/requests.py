@@ -1,4 +1,4 @@
-"""Requests without a connection, so that handlers serve HTTP and in-process callers alike.
+"""Requests without a connection, so that handlers serve HTTP and in-process callers alike, and their authorization.
 
 A resource path such as ``/apis/apps/v1/namespaces/default/deployments/web/scale`` has a :class:`RequestInfo`; paths
 outside ``/api`` and ``/apis`` have none, and :mod:`api_handler` serves them separately.

@@ -1,9 +1,9 @@
-"""The handlers of subresources that are not a part of the object: binding, eviction, log, exec and scale.
+"""The handlers of subresources that are not a part of the object, and of kinds that are created and never stored.
 
 A binding assigns a pod to a node, an eviction is a delete that a PodDisruptionBudget can reject. Containers on
 simulated nodes do not run: the log of one says what happened to it, and has the output of a known command; exec,
 attach and portforward validate the request as kube-apiserver does, and then fail with 501. A Scale has the replicas of
-a workload.
+a workload. Never stored are reviews of tokens and of access, and token requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kubestow_devcluster.apiserver.endpoints.writing_handlers import (
 from kubestow_devcluster.apiserver.group_version import GroupResource
 from kubestow_devcluster.apiserver.kinds.kind import Kind, ScalePaths, value_at, with_value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import update_pod_condition
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, record_update
 from kubestow_devcluster.apiserver.printers.table import format_selector
 from kubestow_devcluster.apiserver.registry.registry import Registry, WriteOptions, check_preconditions
 from kubestow_devcluster.apiserver.schema.types import ANY, Object, UnmarshalTypeError, struct_of
@@ -45,8 +45,8 @@ from kubestow_devcluster.apiserver.security.authentication import (
     ServiceAccountTokens,
 )
 from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer, Decision
-from kubestow_devcluster.apiserver.serialization.negotiation import decode_body, negotiate_output_media_type
-from kubestow_devcluster.containers.container_commands import command_of
+from kubestow_devcluster.apiserver.serialization.media_types import decode_body, negotiate_output_media_type
+from kubestow_devcluster.container_commands import command_of
 
 _CREATED = statuses.success(code=201)
 

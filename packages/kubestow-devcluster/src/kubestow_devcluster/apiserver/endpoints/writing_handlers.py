@@ -17,10 +17,10 @@ from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, server_side_apply, undeclared_fields
 from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type
-from kubestow_devcluster.apiserver.serialization.negotiation import decode_body, yaml_duplicates
+from kubestow_devcluster.apiserver.serialization.media_types import decode_body, yaml_duplicates
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 

@@ -1,4 +1,9 @@
-"""Column definitions, printers, and the formats that printers share: ages, lists, labels and selectors."""
+"""Column definitions, printers, and the formats that printers share: ages, lists, labels and selectors.
+
+The ``additionalPrinterColumns`` of a custom resource are JSONPath expressions. Supported are what definitions use:
+fields (``.spec.size``, ``['size']``, a dot in a name escaped as ``\\.``), indices (``[0]``, ``[*]``) and filters by a
+field (``[?(@.type=="Ready")]``). A cell shows the first value found.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Every write passes here, from HTTP and from controllers in the same process: managed fields, defaulting, admission, the
 strategy's preparation and validation, then one write to the store. Objects are dicts without ``kind`` and
 ``apiVersion`` that the kind's schema has read. A write of a CustomResourceDefinition also updates the served kinds.
+
+An object with a grace period or finalizers is deleted in two steps: it gets a deletionTimestamp, and is removed by the
+write that leaves neither.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from kubestow_devcluster.apiserver.kinds.object_fields import (
     validate_object_meta,
     validate_object_meta_update,
 )
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, record_update, written_entries
 from kubestow_devcluster.apiserver.registry.admission import AdmissionChain
 from kubestow_devcluster.apiserver.resources.definitions import (
     CLEANUP_FINALIZER,

@@ -1,7 +1,8 @@
-"""Authentication of requests by client certificate or bearer token, and the tokens of service accounts.
+"""Authentication of requests by client certificate or bearer token, impersonation, and tokens of service accounts.
 
 A client certificate takes precedence over a token. Requests without credentials are anonymous on the health and version
-endpoints, and everywhere if they are authorized there; else they get 401, as do invalid credentials everywhere.
+endpoints, and everywhere if they are authorized there; else they get 401, as do invalid credentials everywhere. A token
+file has kube-apiserver's format: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
 
 Tokens of service accounts are JSON web tokens that this server issues and verifies. They are signed with a key that is
 made at start, so a token is valid until it expires, its service account or the object that it is bound to is deleted,

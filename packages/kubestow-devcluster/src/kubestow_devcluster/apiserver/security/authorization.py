@@ -1,7 +1,8 @@
 """Authorization: what an authenticated user is allowed, by the mode AlwaysAllow or by RBAC.
 
 Role-based access control reads roles, cluster roles and their bindings from the store. Members of ``system:masters``
-are allowed everything. What other users can grant is checked by :mod:`escalation`.
+are allowed everything. Other users can grant by roles and bindings only what they are allowed, apart from the verbs
+``escalate`` (roles) and ``bind`` (bindings of a role), and changes that only a garbage collector needs.
 """
 
 from __future__ import annotations

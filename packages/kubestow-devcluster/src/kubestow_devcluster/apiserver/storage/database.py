@@ -1,11 +1,14 @@
-"""The SQLite file of a persistent cluster: every object at its newest version, and the last resourceVersion.
+"""The SQLite file of a persistent cluster (every object at its newest version), and the commits of writes in groups.
 
 The file uses a write-ahead log with full synchronisation, so a committed transaction survives a crash of the process or
 the machine. One process at a time can open it. A file of another program, a damaged file, or one of a later format is
-rejected with one line and left unchanged.
+rejected with one line and left unchanged. The watch history is not persisted: after a restart, a watch from an earlier
+resourceVersion gets 410 Expired and the client lists again, as with kube-apiserver.
 
-The watch history is not persisted: after a restart, a watch from an earlier resourceVersion gets 410 Expired and the
-client lists again, as with kube-apiserver.
+Writes are applied in memory at once and persisted in groups: while one is being committed in a worker thread, the next
+accumulates. Every response, those to reads and watches too, waits in :meth:`GroupCommit.wait_durable` for all earlier
+writes, so a client never sees state that a crash could lose. When the disk fails, memory and disk have diverged: all
+further requests fail with 500, and :meth:`GroupCommit.wait_for_failure` raises :class:`StorageFailed`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,12 @@ reads every event in order exactly once. History is bounded; a cursor that falls
 list at an earlier resourceVersion is the current state with the later events undone.
 
 This module does not depend on HTTP, JSON or Kubernetes kinds: an object is bytes plus the values that selectors match.
-It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`group_commit` persists it.
+It does no I/O: :attr:`Store.on_write` is called for every write, and :mod:`database` persists it. The
+watch history is also dropped by its age, as kube-apiserver compacts etcd.
 
-The watch history is also dropped by its age, as kube-apiserver compacts etcd.
+The selectors of list and watch requests are parsed once and matched against stored objects; error messages are
+kube-apiserver's. Field selectors support ``=``, ``==`` and ``!=`` on the name, the namespace and the selectable fields
+of a kind. :func:`matches_label_selector` is for LabelSelector objects in specs.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A rolling update keeps at least ``replicas - maxUnavailable`` pods available and at most ``replicas + maxSurge`` pods in
 total; each reconciliation takes the step that the status of the ReplicaSets allows. Revisions are annotations of the
 ReplicaSets. A rollback is a change of the template like any other; it finds the earlier ReplicaSet and scales it up.
+
+The conditions are Available, Progressing and ReplicaFailure. Proportional scaling distributes a change of the replicas
+over the ReplicaSets during a rolling update.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, wit
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.behaviour.pod_behaviour import DURATION
-from kubestow_devcluster.containers.container_commands import command_of
+from kubestow_devcluster.container_commands import command_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
 

@@ -1,4 +1,4 @@
-"""The strategies of the small kinds of core/v1, of nodes, events, leases, roles and role bindings.
+"""The strategies of nodes, volumes, events, leases, roles, the small kinds of core/v1 and those of storage.k8s.io.
 
 Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
 """

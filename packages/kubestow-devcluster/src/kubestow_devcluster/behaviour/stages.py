@@ -1,8 +1,9 @@
-"""Stages of KWOK (kwok.x-k8s.io/v1alpha1): a change that is made to a pod some time after it has reached a state.
+"""A file of stages: a YAML stream of rules of ``kubestow.dev/v1alpha1``, and of Stages of KWOK.
 
-Read are Stages of pods, with selectors by labels, annotations and jq paths, fixed delays, weights, events, finalizers,
-deletion, and status templates that are plain YAML. jq programs, CEL expressions and Go templates are rejected: a stage
-that would do something else than with KWOK must not be applied.
+A Stage (kwok.x-k8s.io/v1alpha1) is a change that is made to a pod some time after it has reached a state. Read are
+Stages of pods, with selectors by labels, annotations and jq paths, fixed delays, weights, events, finalizers, deletion,
+and status templates that are plain YAML. jq programs, CEL expressions and Go templates are rejected: a stage that would
+do something else than with KWOK must not be applied.
 """
 
 from __future__ import annotations

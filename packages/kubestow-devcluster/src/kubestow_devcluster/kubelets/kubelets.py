@@ -1,10 +1,10 @@
-"""Pod workers: each bound pod has at most one step scheduled, which is applied when its delay has passed.
+"""The watch loop of all simulated kubelets, and the pod workers: each bound pod has at most one step scheduled.
 
-A step is computed from the pod's status whenever the pod is synced; it stays scheduled until it is applied or a later
-sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
+A step is computed from the pod's status whenever the pod is synced; it stays scheduled until it is applied when its
+delay has passed, or a later sync computes another one. Pods on nodes whose kubelet is stopped have no steps.
 
-The Stages of KWOK change pods beside the lifecycle that a kubelet simulates.
-A stage is chosen when a pod reaches a state that it matches, and applied after its delay if it still matches then.
+The Stages of KWOK change pods beside the lifecycle that a kubelet simulates. A stage is chosen when a pod reaches a
+state that it matches, and applied after its delay if it still matches then.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import DeleteOptions, Registry
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
-from kubestow_devcluster.behaviour.kwok_stages import NO_STAGES, KwokStage, Stages, choose_stage
 from kubestow_devcluster.behaviour.pod_behaviour import PREFIX, PodBehaviour, PodBehaviourRules
+from kubestow_devcluster.behaviour.stages import NO_STAGES, KwokStage, Stages, choose_stage
+from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
+from kubestow_devcluster.component_base.node_health import RENEW_INTERVAL
 from kubestow_devcluster.component_base.stored_objects import (
-    RENEW_INTERVAL,
     is_pod_finished,
     is_terminating,
     node_name_of,
     phase_of,
     uid_of,
 )
-from kubestow_devcluster.component_base.watch_loop import RegistryEventRecorder, Timers, WatchLoop
+from kubestow_devcluster.component_base.watch_loop import Timers, WatchLoop
 from kubestow_devcluster.kubelets.node_status import NodeStatusManager, PodIPAllocator
 from kubestow_devcluster.kubelets.pod_admission import PodAdmission, PodRejection
 from kubestow_devcluster.kubelets.pod_lifecycle import (

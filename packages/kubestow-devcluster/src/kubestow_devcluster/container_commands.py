@@ -1,8 +1,9 @@
-"""What the command of a container does, for a few commands that tests and examples use.
+"""What the command of a simulated container does, for the few commands that tests and examples use.
 
-No process runs on a simulated node. :mod:`shell_scripts` understands ``true``, ``false``, ``sleep``, ``echo`` and
-``exit``, alone and in scripts of a shell (``sh -c 'echo a; sleep 5 && exit 3'``), with the environment variables that
-the pod defines. Any other command is unknown.
+No process runs on a simulated node. A small part of the shell language is understood, alone and in ``sh -c``: sequences
+(``;``, ``&&``, ``||``, lines), ``if``, assignments, variables, quotes, ``$(...)`` and ``$((...))``, and the commands
+``true``, ``false``, ``sleep``, ``echo``, ``exit``, ``expr`` and ``test`` (``[`` and ``[[``) with strings and numbers. A
+command that reaches anything else, such as a program, a file or a variable without a known value, is unknown.
 """
 
 from __future__ import annotations

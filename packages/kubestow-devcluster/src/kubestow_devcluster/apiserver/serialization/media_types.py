@@ -1,4 +1,7 @@
-"""Content negotiation: the media type and the form of a response, from the Accept header."""
+"""Media types: negotiation of the form of a response from the Accept header, and decoding of request bodies.
+
+Bodies in JSON, YAML and protobuf become plain objects, with kube-apiserver's error messages.
+"""
 
 from __future__ import annotations
 

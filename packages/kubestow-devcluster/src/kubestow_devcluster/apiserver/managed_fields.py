@@ -1,4 +1,10 @@
-"""The entries of ``metadata.managedFields``: which manager owns which fields of an object."""
+"""Managed fields: which manager owns which fields of an object (``metadata.managedFields``), and server-side apply.
+
+Every write updates the entries with the fields that it sets. Server-side apply is the patch type that is based on them;
+the others are rules of the core (:mod:`kubestow.rules.patches`). Its manager owns exactly the fields of the applied
+configuration: fields that it no longer applies are removed unless another manager owns them; fields that another
+manager owns conflict unless the apply is forced.
+"""
 
 from __future__ import annotations
 
