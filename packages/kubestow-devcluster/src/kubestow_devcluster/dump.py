@@ -76,7 +76,7 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.verbs}
+        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.rest.verbs}
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
@@ -171,7 +171,6 @@ class _Loader:
         return uid_of(stored)
 
     def _ensure(self, resource: str, new: Object, namespace: str = "") -> None:
-        """Create an object unless it exists."""
         kind = self._registry.scheme[resource]
         if self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
             self._registry.create(kind, namespace, kind.struct.read(new, []))

@@ -169,10 +169,6 @@ async def serving(server: DevCluster) -> AsyncIterator[None]:
         await server.stop()
 
 
-if TYPE_CHECKING:
-    from kubestow_devcluster.behaviour.stages import Stages
-
-
 @click.command()
 @server_options
 @click.option(

@@ -433,7 +433,6 @@ class AdoptingController(PodController):
         return released
 
     def _adopt_pods(self, owner: Object) -> list[PodView]:
-        """Adopt the orphans that match the owner's selector."""
         selector, controller_ref = self.selector(owner), new_controller_ref(self.kind, owner)
         adopted = [
             pod

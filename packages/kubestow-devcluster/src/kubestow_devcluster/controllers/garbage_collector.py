@@ -121,18 +121,14 @@ class GarbageCollector(Controller):
             if propagation == "Foreground" and self._has_waiting_dependent(uid):
                 # A circle of owners: unless those of this object can be deleted before it, each waits for the next.
                 def unblock(metadata: Object) -> None:
-                    references = metadata["ownerReferences"]
-                    metadata["ownerReferences"] = [
-                        {**reference, "blockOwnerDeletion": False} for reference in references
-                    ]
+                    owners = metadata["ownerReferences"]
+                    metadata["ownerReferences"] = [{**owner, "blockOwnerDeletion": False} for owner in owners]
 
                 self.update_metadata(kind, stored.namespace, stored.name, unblock)
-            self.registry.delete(
-                kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
-            )
+            deletion = DeleteOptions(uid=uid, propagation_policy=propagation)
+            self.registry.delete(kind, stored.namespace, stored.name, deletion)
 
     def _has_waiting_dependent(self, uid: str) -> bool:
-        """Whether one of the dependents is in foreground deletion."""
         dependents = (self._find(dependent) for dependent in self._dependents.get(uid, ()))
         return any(stored is not None and _waits_for_dependents(stored, _FOREGROUND) for stored in dependents)
 

@@ -85,7 +85,7 @@ class NamespaceController(Controller):
             return
         # Delete every object that is not terminating yet: pods, and once there are none, all others.
         remaining = _Remaining()
-        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.verbs}
+        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.rest.verbs}
         self._delete_all(kinds.pop(_PODS), key, remaining)
         if not remaining.resources:
             for kind in kinds.values():
@@ -107,7 +107,7 @@ class NamespaceController(Controller):
                     remaining.failures.append(failure.message)
             left = collection.get(stored.key)
             if left is not None:
-                remaining.resources[f"{kind.plural}.{kind.group}"] += 1
+                remaining.resources[f"{kind.names.plural}.{kind.group}"] += 1
                 if b'"finalizers"' in left.data:
                     remaining.finalizers.update(msgspec.json.decode(left.data, type=_Finalized).metadata.finalizers)
 

@@ -108,7 +108,6 @@ class ResourceClaimController(Controller):
                 self.enqueue(f"{pod.namespace}/{name}")
 
     def _claim_names(self, stored: StoredObject) -> Iterator[str]:
-        """The names of the claims that a pod uses."""
         if b'"resourceClaims":' not in stored.data and b'"extendedResourceClaimStatus":' not in stored.data:
             return
         pod = self.pod_kind.decode(stored)

@@ -476,13 +476,10 @@ class _PodSpec(msgspec.Struct, frozen=True):
 
 
 class _PodVolumes(msgspec.Struct, frozen=True):
-    """The volumes of a pod."""
-
     spec: _PodSpec
 
 
 def _claim_keys(pod: StoredObject) -> set[str]:
-    """The keys of the claims that a pod uses."""
     if b'"persistentVolumeClaim":' not in pod.data and b'"ephemeral":' not in pod.data:
         return set()
     keys = set()
@@ -551,9 +548,6 @@ class PVProtectionController(_ProtectionController):
 
     def is_in_use(self, key: str, current: Object) -> bool:
         return bool(current["status"].get("phase") == "Bound")
-
-
-_CLAIMS = "persistentvolumeclaims"
 
 
 class EphemeralVolumeController(Controller):

@@ -206,12 +206,8 @@ class PodWorkers:
                 _, is_killed = stop_delay(pod, self._behaviour_of(pod), grace_period)
                 terminate_pod(pod, self._registry.now(), exit_code=137 if is_killed else 143)
                 self._registry.commit(self._kind, pod)
-            self._registry.delete(
-                self._kind,
-                metadata["namespace"],
-                metadata["name"],
-                DeleteOptions(grace_period_seconds=0, uid=metadata["uid"]),
-            )
+            deletion = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
+            self._registry.delete(self._kind, metadata["namespace"], metadata["name"], deletion)
         elif transitions[0].action == "shutdown":
             self._shut_down(pod)
         else:
@@ -270,7 +266,6 @@ class PodWorkers:
                     self._registry.commit(self._kind, pod)
 
     def _record_transitions(self, pod: Object, transitions: tuple[Transition, ...]) -> None:
-        """Record a kubelet's events about containers that have started or back off."""
         actions = {transition.container: transition.action for transition in transitions if transition.container}
         status = pod["status"]
         for container in (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"]):

@@ -25,6 +25,7 @@ from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
@@ -93,26 +94,22 @@ class NodeLeases:
 
     def _renew(self, node: str, uid: str, now: str) -> None:
         stored = self._collection.get(f"{LEASE_NAMESPACE}/{node}")
-        if stored is None:
-            self._create(node, uid, now)
+        if stored is not None:
+            lease = self._kind.decode(stored)
+            lease["spec"] = lease["spec"] | {"holderIdentity": node, "renewTime": now}
+            self._registry.commit(self._kind, lease)
             return
-        lease = self._kind.decode(stored)
-        lease["spec"] = lease["spec"] | {"holderIdentity": node, "renewTime": now}
-        self._registry.commit(self._kind, lease)
-
-    def _create(self, node: str, uid: str, now: str) -> None:
         owner_reference = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
-        lease: Object = {
+        new: Object = {
             "metadata": {"name": node, "ownerReferences": [owner_reference]},
             "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_DURATION, "renewTime": now},
         }
         try:
-            self._registry.create(self._kind, LEASE_NAMESPACE, lease)
+            self._registry.create(self._kind, LEASE_NAMESPACE, new)
         except statuses.StatusError as failure:
             # The namespace may be deleted. The next renewal tries again, and the other nodes are not affected.
-            _log.info(
-                "lease of node %s not created: %s", node, failure.message, extra=fields(node=node, err=failure.message)
-            )
+            extra = fields(node=node, err=failure.message)
+            _log.info("lease of node %s not created: %s", node, failure.message, extra=extra)
 
 
 #: ``absent``: there is no Node object.
@@ -182,9 +179,7 @@ class NodeStatusManager:
         node = self._kind.decode(stored)
         name, before, after = stored.name, self.state(stored.name), _desired_state(node)
         self._states[name] = after
-        is_ready = any(
-            condition["type"] == "Ready" and condition["status"] == "True" for condition in _conditions_of(node)
-        )
+        is_ready = (get_condition(node["status"], "Ready") or {}).get("status") == "True"
         if after == "running":
             self._update_status(node)
             self._leases.start(name, node["metadata"]["uid"])
@@ -218,7 +213,7 @@ class NodeStatusManager:
     def _update_status(self, node: Object) -> None:
         """Write the status of a running kubelet where it differs."""
         now = self._registry.now()
-        is_registered = any(condition["type"] == "Ready" for condition in _conditions_of(node))
+        is_registered = get_condition(node["status"], "Ready") is not None
         changed = _set_healthy_conditions(node["status"], now)
         if not is_registered:
             # Fill in addresses, node info and pod CIDR at the first status report.
@@ -234,12 +229,10 @@ class NodeStatusManager:
             self._registry.commit(self._kind, node)
 
     def _set_shutting_down(self, node: Object) -> None:
-        now = self._registry.now()
-        conditions = _conditions_of(node)
-        others = [condition for condition in conditions if condition["type"] != "Ready"]
-        ready = next((condition for condition in conditions if condition["type"] == "Ready"), {})
-        if ready.get("status") != "True":
+        now, ready = self._registry.now(), get_condition(node["status"], "Ready")
+        if ready is None or ready["status"] != "True":
             return
+        others = [condition for condition in _conditions_of(node) if condition is not ready]
         node["status"]["conditions"] = [*others, _condition(_SHUTTING_DOWN, now)]
         reconcile_taints(node, now)
         self._registry.commit(self._kind, node)

@@ -53,41 +53,32 @@ def is_sidecar(pod: Object, name: str) -> bool:
 
 
 def _generate_conditions(pod: Object) -> Iterator[Object]:
-    finished_reason = _FINISHED_REASONS.get(pod["status"]["phase"], "")
-    yield _initialized(pod, finished_reason)
-    containers_ready = _containers_ready(pod, finished_reason)
-    yield _ready(pod, containers_ready, finished_reason)
-    yield containers_ready
+    status = pod["status"]
+    finished_reason = _FINISHED_REASONS.get(status["phase"], "")
+    if finished_reason == "PodCompleted":
+        yield {"type": "Initialized", "status": "True", "reason": finished_reason}
+    else:
+        inits = status.get("initContainerStatuses") or ()
+        incomplete = [one["name"] for one in inits if not _is_initialized(pod, one)]
+        yield _condition("Initialized", incomplete, "incomplete", "ContainersNotInitialized")
+    if finished_reason:
+        ready: Object = {"type": "ContainersReady", "status": "False", "reason": finished_reason}
+    else:
+        unready = [one["name"] for one in status.get("containerStatuses") or () if not one["ready"]]
+        ready = _condition("ContainersReady", unready, "unready", "ContainersNotReady")
+    if ready["status"] == "True" and (problems := ", ".join(_failed_readiness_gates(pod))):
+        yield {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": problems}
+    else:
+        yield {**ready, "type": "Ready"}
+    yield ready
     yield {"type": "PodScheduled", "status": "True"}
 
 
-def _initialized(pod: Object, finished_reason: str) -> Object:
-    if finished_reason == "PodCompleted":
-        return {"type": "Initialized", "status": "True", "reason": finished_reason}
-    statuses = pod["status"].get("initContainerStatuses") or ()
-    incomplete = [status["name"] for status in statuses if not _is_initialized(pod, status)]
-    return _condition("Initialized", incomplete, "incomplete", "ContainersNotInitialized")
-
-
-def _is_initialized(pod: Object, status: Object) -> bool:
-    if is_sidecar(pod, status["name"]):
-        return "waiting" not in status["state"]
-    return bool(status["state"].get("terminated", {}).get("exitCode") == 0)
-
-
-def _containers_ready(pod: Object, finished_reason: str) -> Object:
-    if finished_reason:
-        return {"type": "ContainersReady", "status": "False", "reason": finished_reason}
-    unready = [status["name"] for status in pod["status"].get("containerStatuses") or () if not status["ready"]]
-    return _condition("ContainersReady", unready, "unready", "ContainersNotReady")
-
-
-def _ready(pod: Object, containers_ready: Object, finished_reason: str) -> Object:
-    is_gated = containers_ready["status"] == "True" and not finished_reason
-    problems = list(_failed_readiness_gates(pod)) if is_gated else []
-    if problems:
-        return {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(problems)}
-    return {**containers_ready, "type": "Ready"}
+def _is_initialized(pod: Object, init_container: Object) -> bool:
+    state = init_container["state"]
+    if is_sidecar(pod, init_container["name"]):
+        return "waiting" not in state
+    return bool(state.get("terminated", {}).get("exitCode") == 0)
 
 
 def _condition(type_: str, containers: list[str], state: str, reason: str) -> Object:
@@ -348,7 +339,6 @@ def _ready_after(pod: Object, name: str, behaviour: PodBehaviour) -> float:
 
 
 def _should_restart(pod: Object, container: Object, behaviour: PodBehaviour) -> bool:
-    """Whether a terminated container restarts."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if behaviour.exit_codes_of(container["name"]) is None or policy == "Never":
         return False
@@ -445,8 +435,8 @@ def _back_off(pod: Object, container: Object) -> None:
 
 
 def _restart_delay(runs: int, terminated: Object) -> float:
-    last_run = (_parse_time(terminated["finishedAt"]) - _parse_time(terminated["startedAt"])).total_seconds()
-    return max(crash_loop_back_off(runs, last_run), _RESTART_DELAY)
+    started, finished = (datetime.fromisoformat(terminated[field]) for field in ("startedAt", "finishedAt"))
+    return max(crash_loop_back_off(runs, (finished - started).total_seconds()), _RESTART_DELAY)
 
 
 # The pod's phase
@@ -492,8 +482,4 @@ def _elapsed(time: str | None, now: datetime) -> float:
     """
     if not time:
         return 0.0
-    return max((now - _parse_time(time)).total_seconds() - 1.0, 0.0)
-
-
-def _parse_time(time: str) -> datetime:
-    return datetime.fromisoformat(time)
+    return max((now - datetime.fromisoformat(time)).total_seconds() - 1.0, 0.0)

@@ -159,7 +159,6 @@ def _read(collection: Collection, known: dict[str, _T], read: Callable[[StoredOb
 
 
 def _running_containers(pod: dict[str, Any]) -> list[_Container]:
-    """The running containers, sidecars included, and what they request."""
     status, spec = pod.get("status") or {}, pod["spec"]
     statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     running = {one["name"] for one in statuses if "running" in (one.get("state") or {})}

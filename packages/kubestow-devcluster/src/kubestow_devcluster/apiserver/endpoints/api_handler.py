@@ -215,7 +215,7 @@ class APIHandler:
         if (kind.resource, info.subresource, request.method) == ("serviceaccounts", "token", "POST"):
             return self._create_token(scope)
         is_watch = request.method == "GET" and (info.watch or (not info.name and request.flag("watch")))
-        if is_watch and "watch" in kind.verbs:
+        if is_watch and "watch" in kind.rest.verbs:
             return watch(scope, self._event_cache)
         request.validate_timeout()
         if self._resource_metrics is not None and kind.group == METRICS_GROUP:
@@ -262,6 +262,6 @@ def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:
         return handlers[method]
     verb, handler = (_OBJECT if info.name else _COLLECTION).get(method, ("", get))
     is_all_namespaces = kind.namespaced and not info.namespace
-    if verb not in kind.verbs or (is_all_namespaces and method in ("POST", "DELETE")):
+    if verb not in kind.rest.verbs or (is_all_namespaces and method in ("POST", "DELETE")):
         raise statuses.method_not_allowed()
     return handler

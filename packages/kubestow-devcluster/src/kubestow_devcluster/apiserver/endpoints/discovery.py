@@ -97,7 +97,7 @@ def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -
     kinds = scheme.served(group, version)
     if not kinds:
         raise statuses.no_such_resource()
-    resources = [entry for kind in sorted(kinds, key=lambda kind: kind.plural) for entry in _api_resources(kind)]
+    resources = [entry for kind in sorted(kinds, key=lambda kind: kind.names.plural) for entry in _api_resources(kind)]
     # The APIResourceList of the core group has no apiVersion.
     type_meta = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
     return _document(request, {**type_meta, "groupVersion": kinds[0].api_version, "resources": resources})
@@ -105,11 +105,11 @@ def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -
 
 def _api_resources(kind: Kind) -> list[Object]:
     resource: Object = {
-        "name": kind.plural,
-        "singularName": kind.singular,
+        "name": kind.names.plural,
+        "singularName": kind.names.singular,
         "namespaced": kind.namespaced,
         "kind": kind.name,
-        "verbs": list(kind.verbs),
+        "verbs": list(kind.rest.verbs),
         **_short_names_and_categories(kind),
     }
     if kind.rest.storage_version_hash:
@@ -117,7 +117,7 @@ def _api_resources(kind: Kind) -> list[Object]:
     resources = [resource]
     for name in _subresources(kind):
         group, version, object_kind, verbs = _SUBRESOURCES.get(name, ("", "", kind.name, _OBJECT_VERBS))
-        subresource: Object = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+        subresource: Object = {"name": f"{kind.names.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
         if group:
             subresource |= {"group": group, "version": version}
         resources.append(subresource | {"kind": object_kind, "verbs": verbs})
@@ -138,7 +138,6 @@ def _subresources(kind: Kind) -> list[str]:
 
 
 def _accepts_aggregated(request: Request) -> bool:
-    """Whether the client accepts the aggregated form."""
     clauses = [clause.strip() for clause in request.headers.accept.split(",")]
     return any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses)
 
@@ -161,17 +160,17 @@ def _group_discovery(group: str, versions: list[str], scheme: Scheme) -> Object:
 
 
 def _version_discovery(version: str, kinds: list[Kind]) -> Object:
-    resources = [_resource_discovery(kind) for kind in sorted(kinds, key=lambda kind: kind.plural)]
+    resources = [_resource_discovery(kind) for kind in sorted(kinds, key=lambda kind: kind.names.plural)]
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
 def _resource_discovery(kind: Kind) -> Object:
     resource: Object = {
-        "resource": kind.plural,
+        "resource": kind.names.plural,
         "responseKind": {"group": "", "version": "", "kind": kind.name},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
+        "singularResource": kind.names.singular,
+        "verbs": list(kind.rest.verbs),
         **_short_names_and_categories(kind),
     }
     subresources = []

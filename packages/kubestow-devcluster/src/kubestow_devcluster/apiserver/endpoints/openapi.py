@@ -110,7 +110,7 @@ class OpenAPI:
     @cached_property
     def _hash(self) -> str:
         """One hash for all documents, of what they are built from, so that the index needs no documents."""
-        inputs = " ".join(f"{kind.api_version}/{kind.plural}" for kind in self._scheme)
+        inputs = " ".join(f"{kind.api_version}/{kind.names.plural}" for kind in self._scheme)
         schemas = [kind.custom.schema.schema for kind in self._scheme if kind.custom]
         inputs += "".join(msgspec.json.encode(schema).decode() for schema in schemas)
         return hashlib.sha512(f"{KUBERNETES_VERSION} {inputs}".encode()).hexdigest().upper()
@@ -140,7 +140,6 @@ class _DocumentBuilder:
         return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": self._schemas}}
 
     def _custom_schema(self, schema: Object) -> Object:
-        """The schema of a definition, with the fields that all objects have."""
         common = {name: _typical_field(name) for name in ("apiVersion", "kind", "metadata")}
         common["metadata"] |= {"allOf": [self._reference(struct_of("V1ObjectMeta"))]}
         return {**schema, "properties": {**(schema.get("properties") or {}), **common}}
@@ -208,13 +207,11 @@ class _DocumentBuilder:
 
     def _paths(self, kind: Kind) -> dict[str, Object]:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-        collection = f"{root}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}"
-        collection_methods = [method for method, verb in (("get", "list"), ("post", "create")) if verb in kind.verbs]
-        object_methods = [
-            method
-            for method, verb in (("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete"))
-            if verb in kind.verbs
-        ]
+        collection = f"{root}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.names.plural}"
+        of_collection, verbs = (("get", "list"), ("post", "create")), kind.rest.verbs
+        of_object = (("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete"))
+        collection_methods = [method for method, verb in of_collection if verb in verbs]
+        object_methods = [method for method, verb in of_object if verb in verbs]
         paths = {collection: {method: self._operation(kind, method) for method in collection_methods}}
         if object_methods:
             paths[f"{collection}/{{name}}"] = {method: self._operation(kind, method) for method in object_methods}

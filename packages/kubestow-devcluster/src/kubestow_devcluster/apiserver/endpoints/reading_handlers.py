@@ -217,7 +217,7 @@ def list_metrics(scope: RequestScope, metrics: ResourceMetrics) -> HTTPResponse:
 
 
 def _all(scope: RequestScope, metrics: ResourceMetrics) -> dict[str, StoredObject]:
-    return metrics.nodes() if scope.kind.plural == "nodes" else metrics.pods()
+    return metrics.nodes() if scope.kind.names.plural == "nodes" else metrics.pods()
 
 
 #: Seconds between two writes to one watcher, at least.
@@ -424,7 +424,7 @@ class EventCache:
         self._events: dict[tuple[str, str, int, EventType, str], bytes] = {}
 
     def encoded(self, kind: Kind, type_: EventType, stored: StoredObject, media_type: str) -> bytes:
-        key = (kind.group, kind.plural, stored.resource_version, type_, media_type)
+        key = (kind.group, kind.names.plural, stored.resource_version, type_, media_type)
         found = self._events.get(key)
         if found is None:
             found = encode_event(type_, kind.encode(stored), media_type)

@@ -231,7 +231,7 @@ class ResponseEncoder:
                 _PARTIAL_METADATA_LIST % (self._version.encode(), metadata), (self.encode(stored) for stored in objects)
             )
         else:
-            type_meta = (self.kind.list_kind.encode(), self.kind.api_version.encode())
+            type_meta = (self.kind.names.list_kind.encode(), self.kind.api_version.encode())
             prefix = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (*type_meta, metadata)
             encode_item = self.kind.encode_item
             chunks = _list_chunks(prefix, (encode_item(stored) for stored in objects))

@@ -53,15 +53,15 @@ _CREATED = statuses.success(code=201)
 
 def create_pod_binding(scope: RequestScope) -> HTTPResponse:
     """``POST pods/NAME/binding``."""
-    return _create(scope, scope.kind, scope.info.name)
+    return _bind_named(scope, scope.kind, scope.info.name)
 
 
 def create_binding(scope: RequestScope) -> HTTPResponse:
     """``POST bindings``, the deprecated form, which names the pod in the body only."""
-    return _create(scope, scope.registry.scheme["pods"], "")
+    return _bind_named(scope, scope.registry.scheme["pods"], "")
 
 
-def _create(scope: RequestScope, pods: Kind, name: str) -> HTTPResponse:
+def _bind_named(scope: RequestScope, pods: Kind, name: str) -> HTTPResponse:
     request, namespace = scope.request, scope.info.namespace
     binding = decode_body(request.body, request.headers.content_type, expected="Binding")
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
@@ -110,7 +110,6 @@ def _bind(registry: Registry, pods: Kind, namespace: str, name: str, binding: Ob
 
 
 def _binding_problem(pod: Object) -> str:
-    """Why a pod cannot be bound, or the empty string."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -240,7 +239,7 @@ def connect(scope: RequestScope) -> HTTPResponse:
 
 def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str, str]]:
     """The lines of a container's log, each with its time. Raises a 400 StatusError for one that has not started."""
-    status = _named(pod["status"], _STATUSES, name)
+    status = _container_named(pod["status"], _STATUSES, name)
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     subject = f'container "{name}" in pod "{pod["metadata"]["name"]}"'
     if previous and not last:
@@ -251,7 +250,7 @@ def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str,
         reason = reason if reason in _STARTING else "trying and failing to pull image"
         raise statuses.bad_request(f"{subject} is waiting to start: {reason}")
     started, finished = run.get("startedAt") or "", run.get("finishedAt")
-    container = _named(pod["spec"], _CONTAINERS, name)
+    container = _container_named(pod["spec"], _CONTAINERS, name)
     command = command_of(container, pod["metadata"])
     if command is not None:
         yield from ((started, line) for line in command.output.splitlines())
@@ -262,7 +261,7 @@ def _log_lines(pod: Object, name: str, *, previous: bool) -> Iterator[tuple[str,
         yield finished, f"kubestow: container {name} exited with code {run['exitCode']} at {finished}"
 
 
-def _named(obj: Object, fields: tuple[str, ...], name: str) -> Object:
+def _container_named(obj: Object, fields: tuple[str, ...], name: str) -> Object:
     """The container or container status of this name; empty without one."""
     return next((one for field in fields for one in obj.get(field) or () if one["name"] == name), {})
 
@@ -288,7 +287,7 @@ def get_scale(scope: RequestScope) -> HTTPResponse:
 def update_scale(scope: RequestScope) -> HTTPResponse:
     request = scope.request
     scale = decode_body(request.body, request.headers.content_type, expected="Scale")
-    return _update(scope, lambda _: scale)
+    return _update_replicas(scope, lambda _: scale)
 
 
 def patch_scale(scope: RequestScope) -> HTTPResponse:
@@ -296,10 +295,10 @@ def patch_scale(scope: RequestScope) -> HTTPResponse:
     patch_type_of(scope)
     content = decode_patch(scope.request)
     patch_type = JSON_PATCH if is_json_patch(scope.request) else JSON_MERGE_PATCH
-    return _update(scope, lambda scale: patched(scale, content, patch_type, ANY))
+    return _update_replicas(scope, lambda scale: patched(scale, content, patch_type, ANY))
 
 
-def _update(scope: RequestScope, change: Callable[[Object], Any]) -> HTTPResponse:
+def _update_replicas(scope: RequestScope, change: Callable[[Object], Any]) -> HTTPResponse:
     """Set the replicas to those of the changed Scale."""
 
     def set_replicas(old: Object) -> Object:
@@ -370,8 +369,8 @@ def create_token_review(scope: RequestScope, authenticator: RequestAuthenticator
         raise statuses.bad_request("token is required for TokenReview in authentication")
     user = authenticator.authenticate_token(token)
     if user is None:
-        return _response(scope, review, {"user": {}, "error": "invalid bearer token"})
-    return _response(scope, review, {"authenticated": True, "user": _user_info(user)})
+        return _review_response(scope, review, {"user": {}, "error": "invalid bearer token"})
+    return _review_response(scope, review, {"authenticated": True, "user": _user_info(user)})
 
 
 def create_self_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
@@ -379,7 +378,8 @@ def create_self_subject_access_review(scope: RequestScope, authorizer: Authorize
     review = _decode_review(scope)
     spec = review.get("spec") or {}
     _check_attributes(scope, spec, [])
-    return _response(scope, review, _access_status(authorizer.authorize(scope.request.user, _attributes(spec))))
+    decision = authorizer.authorize(scope.request.user, _reviewed_attributes(spec))
+    return _review_response(scope, review, _access_status(decision))
 
 
 def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
@@ -393,8 +393,8 @@ def create_subject_access_review(scope: RequestScope, authorizer: Authorizer) ->
     _check_attributes(scope, spec, errors)
     # An anonymous user is one without its group too.
     groups = [*groups, ALL_UNAUTHENTICATED] if user == ANONYMOUS.name else groups
-    decision = authorizer.authorize(UserInfo(user, tuple(groups)), _attributes(spec))
-    return _response(scope, review, _access_status(decision))
+    decision = authorizer.authorize(UserInfo(user, tuple(groups)), _reviewed_attributes(spec))
+    return _review_response(scope, review, _access_status(decision))
 
 
 def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer) -> HTTPResponse:
@@ -402,7 +402,7 @@ def create_self_subject_rules_review(scope: RequestScope, authorizer: Authorizer
     namespace = (review.get("spec") or {}).get("namespace", "")
     resource_rules, path_rules = authorizer.rules(scope.request.user, namespace)
     rules = {"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": False}
-    return _response(scope, review, rules)
+    return _review_response(scope, review, rules)
 
 
 def _decode_review(scope: RequestScope) -> Object:
@@ -413,7 +413,7 @@ def _decode_review(scope: RequestScope) -> Object:
     return scope.read(decode_body(body, content_type, expected=scope.kind.name))[0]
 
 
-def _response(scope: RequestScope, review: Object, status: Object) -> HTTPResponse:
+def _review_response(scope: RequestScope, review: Object, status: Object) -> HTTPResponse:
     kind, spec = scope.kind, {"spec": review["spec"]} if "spec" in review else {}
     fields: Object = {"metadata": {}, **spec}
     manager = FieldManager(scope.write_options.field_manager, "Update", kind.api_version)
@@ -435,7 +435,7 @@ def _check_attributes(scope: RequestScope, spec: Object, errors: list[statuses.F
         raise statuses.invalid(scope.kind.name, "", errors, group=scope.kind.group)
 
 
-def _attributes(spec: Object) -> Attributes:
+def _reviewed_attributes(spec: Object) -> Attributes:
     """What an access review is about."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is None:
@@ -464,7 +464,7 @@ _DEFAULT_EXPIRATION, _MIN_EXPIRATION, _MAX_EXPIRATION = 3600, 600, 2**32
 def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> HTTPResponse:
     """``POST serviceaccounts/NAME/token``. Raises a 422 StatusError for a token that cannot be issued."""
     request, stored = scope.request, scope.get()
-    spec = _decode(request)["spec"]
+    spec = _decode_token_request(request)["spec"]
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     expiration = spec.get("expirationSeconds")
     expiration = _DEFAULT_EXPIRATION if expiration is None else expiration
@@ -493,7 +493,7 @@ def create_token(scope: RequestScope, tokens: ServiceAccountTokens) -> HTTPRespo
     return HTTPResponse.json(token_request, 201)
 
 
-def _decode(request: Request) -> Object:
+def _decode_token_request(request: Request) -> Object:
     """The TokenRequest in the body, with a spec. Raises a 400 StatusError."""
     body = decode_body(request.body, request.headers.content_type, expected="TokenRequest")
     try:

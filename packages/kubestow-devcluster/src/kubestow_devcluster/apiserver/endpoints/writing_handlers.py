@@ -177,7 +177,7 @@ def _apply(scope: RequestScope) -> HTTPResponse:
     if scope.collection.get(kind.key(info.namespace, info.name)) is None:
         if info.subresource:
             raise statuses.not_found(kind.group_resource, info.name)
-        stored = registry.create_applied(kind, info.namespace, applied(None), scope.write_options)
+        stored = registry.create(kind, info.namespace, applied(None), scope.write_options, applied=True)
         return scope.encoder.object_response(stored, 201, headers=headers)
     stored = registry.update(
         kind, info.namespace, info.name, applied, scope.write_options, subresource=info.subresource, applied=True

@@ -116,14 +116,14 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class KindNames(NamedTuple):
-    """The names of a kind, as in a CustomResourceDefinition; the singular and the list kind have defaults."""
+    """The names of a kind, as in a CustomResourceDefinition."""
 
     kind: str
     plural: str
+    singular: str
+    list_kind: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    singular: str = ""
-    list_kind: str = ""
 
 
 class ScalePaths(NamedTuple):
@@ -202,21 +202,8 @@ class Kind:
         return self.names.kind
 
     @cached_property
-    def plural(self) -> str:
-        """``deployments``."""
-        return self.names.plural
-
-    @cached_property
-    def singular(self) -> str:
-        return self.names.singular or self.name.lower()
-
-    @cached_property
-    def list_kind(self) -> str:
-        return self.names.list_kind or f"{self.name}List"
-
-    @cached_property
     def group_resource(self) -> GroupResource:
-        return GroupResource(self.group, self.plural)
+        return GroupResource(self.group, self.names.plural)
 
     @cached_property
     def resource(self) -> str:
@@ -231,10 +218,6 @@ class Kind:
     @cached_property
     def strategy(self) -> RESTStrategy:
         return self.rest.strategy
-
-    @cached_property
-    def verbs(self) -> tuple[str, ...]:
-        return self.rest.verbs
 
     @cached_property
     def struct(self) -> Struct:
@@ -366,7 +349,7 @@ class Scheme:
     def _index(self) -> None:
         custom = [kind for name in sorted(self._custom) for kind in self._custom[name]]
         custom.sort(key=lambda kind: (kind.group, version_priority(kind.version)))
-        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in (*self._built_in, *custom)}
+        self._kinds = {(kind.group, kind.version, kind.names.plural): kind for kind in (*self._built_in, *custom)}
         self._groups: dict[str, list[str]] = {}
         for kind in self:
             versions = self._groups.setdefault(kind.group, [])

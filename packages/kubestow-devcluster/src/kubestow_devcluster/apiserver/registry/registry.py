@@ -203,38 +203,16 @@ class Registry:
 
     # Create
 
-    def create(self, kind: Kind, namespace: str, new: Object, options: WriteOptions = SYSTEM) -> StoredObject:
-        """Create an object; modifies ``new``. Raises a StatusError."""
+    def create(
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions = SYSTEM, *, applied: bool = False
+    ) -> StoredObject:
+        """Create an object; modifies ``new``. Raises a StatusError.
+
+        ``applied`` means that server-side apply has set managedFields.
+        """
         self._set_metadata_and_defaults(kind, namespace, new)
-        self._record_create(kind, new, options)
-        return self._create(kind, new, options)
-
-    def create_applied(self, kind: Kind, namespace: str, new: Object, options: WriteOptions) -> StoredObject:
-        """Create an object whose managedFields server-side apply has set; modifies ``new``. Raises a StatusError."""
-        self._set_metadata_and_defaults(kind, namespace, new)
-        return self._create(kind, new, options)
-
-    def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
-        metadata = new.setdefault("metadata", {})
-        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
-            raise statuses.bad_request("resourceVersion should not be set on objects to be created")
-        if kind.namespaced:
-            metadata["namespace"] = namespace
-        else:
-            metadata.pop("namespace", None)
-        if not metadata.get("name") and metadata.get("generateName"):
-            # A name that is free, unless none is found in a few attempts.
-            collection = self.store.collection(kind.storage)
-            name = ""
-            for _ in range(_NAME_ATTEMPTS):
-                suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
-                name = generated_name(metadata["generateName"], suffix)
-                if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
-                    break
-            metadata["name"] = name
-        kind.strategy.set_defaults(new)
-
-    def _create(self, kind: Kind, new: Object, options: WriteOptions) -> StoredObject:
+        if options.field_manager and not applied:
+            self._record_create(kind, new, options.field_manager)
         strategy, now = kind.strategy, self.now()
         self.admission.admit(kind, new)
         if options.authorize is not None:
@@ -259,6 +237,26 @@ class Registry:
         if options.dry_run:
             metadata.pop("resourceVersion", None)
         return self._commit_charged(kind, new, charged_quotas, options)
+
+    def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
+        metadata = new.setdefault("metadata", {})
+        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
+            raise statuses.bad_request("resourceVersion should not be set on objects to be created")
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            # A name that is free, unless none is found in a few attempts.
+            collection = self.store.collection(kind.storage)
+            name = ""
+            for _ in range(_NAME_ATTEMPTS):
+                suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
+                name = generated_name(metadata["generateName"], suffix)
+                if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
+                    break
+            metadata["name"] = name
+        kind.strategy.set_defaults(new)
 
     # Update
 
@@ -363,10 +361,8 @@ class Registry:
 
     # Managed fields
 
-    def _record_create(self, kind: Kind, new: Object, options: WriteOptions) -> None:
-        if not options.field_manager:
-            return
-        manager = FieldManager(options.field_manager, "Update", kind.api_version)
+    def _record_create(self, kind: Kind, new: Object, field_manager: str) -> None:
+        manager = FieldManager(field_manager, "Update", kind.api_version)
         new["metadata"].pop("managedFields", None)
         # The status of a new object belongs to no manager, even when it is stored as sent.
         status = new.pop("status", None) if kind.subresources.status else None
@@ -412,7 +408,6 @@ class Registry:
     def _commit_charged(
         self, kind: Kind, new: Object, charged_quotas: list[Object], options: WriteOptions
     ) -> StoredObject:
-        """Write an object and the resource quotas whose usage it increases."""
         if not options.dry_run:
             for quota in charged_quotas:
                 self._storage.put(self.scheme["resourcequotas"], quota)
@@ -468,7 +463,12 @@ def check_preconditions(kind: Kind, old: Object, options: DeleteOptions) -> None
 def begin_deletion(kind: Kind, old: Object, options: DeleteOptions, now: datetime) -> tuple[Object, bool]:
     """The object after its deletion has begun, and whether it remains for now."""
     new = {**old, "metadata": dict(old["metadata"])}
-    _set_propagation_finalizer(new["metadata"], options.propagation_policy)
+    if options.propagation_policy:
+        finalizer, metadata = PROPAGATION_FINALIZERS[options.propagation_policy], new["metadata"]
+        others = [one for one in metadata.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
+        metadata["finalizers"] = [*others, finalizer] if finalizer else others
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
     has_grace_period = _set_deletion_timestamp(kind, new, options, now)
     is_namespace = kind.storage == "namespaces"
     if is_namespace and new["status"].get("phase") != "Terminating":
@@ -487,21 +487,11 @@ def can_be_removed(kind: Kind, new: Object) -> bool:
     )
 
 
-def _set_propagation_finalizer(metadata: Object, policy: str) -> None:
-    if not policy:
-        return
-    finalizer = PROPAGATION_FINALIZERS[policy]
-    others = [one for one in metadata.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
-    metadata["finalizers"] = [*others, finalizer] if finalizer else others
-    if not metadata["finalizers"]:
-        del metadata["finalizers"]
-
-
 def _set_deletion_timestamp(kind: Kind, new: Object, options: DeleteOptions, now: datetime) -> bool:
     """Set or shorten the grace period where the deletion has one; returns whether it is more than zero."""
     metadata = new["metadata"]
     if "deletionTimestamp" in metadata:
-        # A later delete can only shorten the grace period; returns whether it is more than zero.
+        # A later delete can only shorten the grace period.
         current = metadata.get("deletionGracePeriodSeconds", 0)
         if options.grace_period_seconds is None or options.grace_period_seconds >= current:
             return bool(current)

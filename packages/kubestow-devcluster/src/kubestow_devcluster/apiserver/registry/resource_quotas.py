@@ -124,7 +124,7 @@ def missing_requirements(spec: Object, hard: Iterable[str]) -> str:
 def counted_resources(kinds: Iterable[Kind], hard: Iterable[str]) -> list[Kind]:
     """The kinds whose objects count for one of the resources of a quota, one per stored resource."""
     names = set(hard)
-    by_storage = {kind.storage: kind for kind in kinds if kind.namespaced and "list" in kind.verbs}
+    by_storage = {kind.storage: kind for kind in kinds if kind.namespaced and "list" in kind.rest.verbs}
     return [
         kind
         for storage, kind in by_storage.items()

@@ -99,7 +99,7 @@ def _kind(
     plural, *short_names = names.split()
     return Kind(
         group_version,
-        KindNames(name, plural, tuple(short_names), categories),
+        KindNames(name, plural, name.lower(), f"{name}List", tuple(short_names), categories),
         f"V{group_version.version[1:]}{name}" if model is None else model,
         namespaced=namespaced,
         subresources=subresources,

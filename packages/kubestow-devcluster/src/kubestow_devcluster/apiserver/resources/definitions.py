@@ -90,14 +90,14 @@ def _condition(type_: str, status: str, reason: str, message: str) -> Object:
 def _conflict(names: Object, others: list[Kind]) -> tuple[str, str] | None:
     """Reason and message of the first name that another kind of the group has."""
     for other in others:
-        taken = {other.plural, other.singular, *other.names.short_names}
+        taken = {other.names.plural, other.names.singular, *other.names.short_names}
         for field, reason in (("plural", "PluralConflict"), ("singular", "SingularConflict")):
             if names.get(field) in taken:
                 return reason, f'"{names[field]}" is already in use'
         for short_name in names.get("shortNames") or ():
             if short_name in taken:
                 return "ShortNamesConflict", f'"{short_name}" is already in use'
-        if names["kind"] in (other.name, other.list_kind):
+        if names["kind"] in (other.name, other.names.list_kind):
             return "KindConflict", f'"{names["kind"]}" is already in use'
     return None
 
@@ -308,10 +308,10 @@ def _kind(spec: Object, version: Object) -> Kind:
         KindNames(
             names["kind"],
             names["plural"],
+            names.get("singular") or names["kind"].lower(),
+            names.get("listKind") or f"{names['kind']}List",
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
-            names.get("singular", ""),
-            names.get("listKind", ""),
         ),
         namespaced=spec["scope"] == "Namespaced",
         subresources=subresources,

@@ -106,7 +106,6 @@ class _Types:
         return getattr(cel.Type, kind)
 
     def _message(self, schema: Schema) -> str:
-        """Add the message type of an object; its full name."""
         name = f"Object{len(self._file.message_type)}"
         message = self._file.message_type.add(name=name)
         for number, (key, child) in enumerate((schema.get("properties") or {}).items(), 1):

@@ -289,7 +289,6 @@ def _size_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _combined_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
-    """``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
     errors = [error for one in schema.get("allOf") or () for error in validate(value, one, path)]
     for keyword, phrase in (
         ("anyOf", "must validate at least one schema (anyOf)"),

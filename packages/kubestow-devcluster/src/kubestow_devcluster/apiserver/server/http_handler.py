@@ -99,7 +99,6 @@ def _network_location(origin: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """A ``Host`` header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and (port.isdecimal() or not port) else host
 

@@ -184,5 +184,4 @@ class CronJobController(Controller):
 
 
 def _format_time(time: datetime) -> str:
-    """An RFC 3339 timestamp in the time's own zone."""
     return time.replace(microsecond=0).isoformat().replace("+00:00", "Z")

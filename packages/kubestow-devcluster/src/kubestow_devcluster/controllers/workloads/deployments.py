@@ -58,15 +58,12 @@ class DeploymentController(Controller):
                 if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
                     self.enqueue(stored.key)
         elif change.resource == "pods" and change.is_deletion:
-            self._handle_deleted_pod(change)
-
-    def _handle_deleted_pod(self, change: ObjectChange) -> None:
-        """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
-        for key in change.controller_keys("ReplicaSet"):
-            stored = self.registry.store.collection(self._replica_set_kind.storage).get(key)
-            owner = controller_of(owner_refs_of(stored)) if stored is not None else None
-            if stored is not None and owner is not None and owner.kind == self.kind.name:
-                self.enqueue(f"{stored.namespace}/{owner.name}")
+            # Recreate waits until the last old pod, which no status counts, is deleted.
+            for key in change.controller_keys("ReplicaSet"):
+                replica_set = self.registry.store.collection(self.owned).get(key)
+                owner = None if replica_set is None else controller_of(owner_refs_of(replica_set))
+                if replica_set is not None and owner is not None and owner.kind == self.kind.name:
+                    self.enqueue(f"{replica_set.namespace}/{owner.name}")
 
     def sync(self, key: str, deployment: Object) -> None:
         replica_sets = self._claim_replica_sets(deployment)
@@ -163,7 +160,6 @@ class DeploymentController(Controller):
         return kind.decode(stored)
 
     def _annotations_for(self, deployment: Object, revision: int) -> dict[str, str]:
-        """The annotations of a ReplicaSet of the Deployment."""
         annotations = deployment["metadata"].get("annotations") or {}
         return {
             **{name: value for name, value in annotations.items() if name not in _NOT_COPIED},
@@ -356,7 +352,10 @@ def compute_status(
     available = {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
     status["conditions"] = with_condition(status, available, now_text, update_field="lastUpdateTime")
     status["conditions"] = [condition for condition in status["conditions"] if condition["type"] != "ReplicaFailure"]
-    if (failure := _replica_failure(replica_sets, new)) is not None:
+    # The new ReplicaSet's ReplicaFailure comes first.
+    ordered = [*([new] if new is not None else []), *replica_sets]
+    failures = (get_condition(replica_set.get("status") or {}, "ReplicaFailure") for replica_set in ordered)
+    if (failure := next(filter(None, failures), None)) is not None:
         condition = {field: failure[field] for field in ("type", "status", "reason", "message")}
         previous = get_condition(old, "ReplicaFailure")
         with_previous = {**status, "conditions": [*status["conditions"], *([previous] if previous else [])]}
@@ -395,13 +394,6 @@ def _replica_counts(replica_sets: Sequence[Object], new: Object | None) -> dict[
         "availableReplicas": available,
         "unavailableReplicas": max(0, desired - available),
     }
-
-
-def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Object | None:
-    """The ReplicaFailure condition of the new ReplicaSet, or else of the first one that has it."""
-    ordered = [*([new] if new is not None else []), *replica_sets]
-    conditions = (get_condition(replica_set.get("status") or {}, "ReplicaFailure") for replica_set in ordered)
-    return next((condition for condition in conditions if condition is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

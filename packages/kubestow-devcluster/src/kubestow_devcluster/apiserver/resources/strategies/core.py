@@ -133,7 +133,6 @@ class ServiceStrategy(RESTStrategy):
 
 
 def _key_errors(field: str, key: str) -> list[FieldError]:
-    """The errors of a key in the data of a config map or secret."""
     path = f"{field}[{key}]"
     if len(key) > _MAX_KEY:
         return [invalid_value(path, key, f"must be no more than {_MAX_KEY} characters")]

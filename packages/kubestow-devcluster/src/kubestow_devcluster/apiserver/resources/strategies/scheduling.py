@@ -163,7 +163,6 @@ class QueueStrategy(_SchemalessStrategy):
 
 
 def _validate_group(spec: Object, path: str) -> list[FieldError]:
-    """Validate the fields that pod groups and their templates share."""
     errors = _validate_policy(spec.get("schedulingPolicy"), f"{path}.schedulingPolicy")
     if (constraints := spec.get("schedulingConstraints")) is not None:
         errors += _validate_topology(constraints.get("topology") or [], f"{path}.schedulingConstraints.topology")
