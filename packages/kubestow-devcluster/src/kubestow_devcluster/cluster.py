@@ -30,14 +30,13 @@ from typing import Any, Self
 from kubestow.api.storage import IS_DEFAULT_CLASS
 from kubestow.errors import KubestowError
 from kubestow.log_fields import fields
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.registry.registry import SYSTEM, Registry, WriteOptions
+from kubestow_devcluster.apiserver.registry.registry import SYSTEM, DeleteOptions, Registry, WriteOptions
 from kubestow_devcluster.apiserver.resources.strategies.scheduling import SYSTEM_PRIORITY_CLASSES
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authorization import METRICS_READER, default_roles
 from kubestow_devcluster.apiserver.server.api_server import APIServer, APIServerOptions, wall_clock
 from kubestow_devcluster.apiserver.storage.database import Database
-from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
+from kubestow_devcluster.behaviour.stages import NO_STAGES, Stages
 from kubestow_devcluster.component_base.event_recorder import EVENT_TTL
 from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, NODE_MONITOR_GRACE_PERIOD, RENEW_INTERVAL
 from kubestow_devcluster.kubelets.kubelets import Kubelets
@@ -232,29 +231,26 @@ class DevCluster:
             kubelets = Kubelets(self.registry, lease_renew_interval=self._lease_renew_interval(), stages=self._stages)
             self._run("kubelets", kubelets.run())
         if self._controller_manager is not None:
-            self._start_controllers(self._controller_manager)
+            # Imported here because the controllers need NumPy, which would slow the start of an API server alone.
+            from kubestow_devcluster.controller_manager import ControllerManager
+
+            if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
+                create_default_storage_class(self.registry)
+            usage = SimulatedMetrics(self._stages.usage, self.store, self.registry.clock)
+            manager = ControllerManager(
+                self.registry,
+                node_monitor_grace_period=self._controller_manager.node_monitor_grace_period,
+                event_ttl=self._controller_manager.event_ttl,
+                root_ca=self.apiserver.root_ca,
+                usage=usage if self._simulates_usage else None,
+            )
+            self._run("controller manager", manager.run())
 
     def _lease_renew_interval(self) -> float:
         """The kubelet's default, or less, so that a short grace period does not expire between two renewals."""
         if self._controller_manager is None:
             return RENEW_INTERVAL
         return min(RENEW_INTERVAL, self._controller_manager.node_monitor_grace_period / 4)
-
-    def _start_controllers(self, options: ControllerManagerOptions) -> None:
-        # Imported here because the controllers need NumPy, which would slow the start of an API server alone.
-        from kubestow_devcluster.controller_manager import ControllerManager
-
-        if not self.is_resumed and not len(self.store.collection("storageclasses.storage.k8s.io")):
-            create_default_storage_class(self.registry)
-        usage = SimulatedMetrics(self._stages.usage, self.store, self.registry.clock)
-        manager = ControllerManager(
-            self.registry,
-            node_monitor_grace_period=options.node_monitor_grace_period,
-            event_ttl=options.event_ttl,
-            root_ca=self.apiserver.root_ca,
-            usage=usage if self._simulates_usage else None,
-        )
-        self._run("controller manager", manager.run())
 
     def _run(self, component: str, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine, name=component)

@@ -41,13 +41,11 @@ from kubestow_devcluster.controllers.service_accounts import (
     RootCAController,
     ServiceAccountController,
 )
-from kubestow_devcluster.controllers.storage.provisioner import Provisioner
-from kubestow_devcluster.controllers.storage.volume_binding import (
+from kubestow_devcluster.controllers.volumes import (
+    EphemeralVolumeController,
     PersistentVolumeClaimController,
     PersistentVolumeController,
-)
-from kubestow_devcluster.controllers.storage.volume_protection import (
-    EphemeralVolumeController,
+    Provisioner,
     PVCProtectionController,
     PVProtectionController,
 )
@@ -146,7 +144,7 @@ class ControllerManager(WatchLoop):
         if self._catalog_revision == scheme.revision:
             return
         self._catalog_revision = scheme.revision
-        resources = {kind.storage for kind in scheme if "list" in kind.verbs}
+        resources = {kind.storage for kind in scheme if "list" in kind.rest.verbs}
         lists = {name: self.list_and_watch(name) for name in sorted(resources) if not self.is_watching(name)}
         for resource in lists:
             self._watchers[resource] = [one for one in self._controllers if _watches(one, resource)]

@@ -21,9 +21,10 @@ from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object, UnmarshalTypeError
-from kubestow_devcluster.behaviour.annotations import KUBELET, STOPPED
+from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, STOPPED
 from kubestow_devcluster.component_base.stored_objects import uid_of
 
 #: Metadata that the API server assigns to each object.
@@ -56,10 +57,7 @@ def _objects(content: bytes, subject: str) -> Iterator[Object]:
         if document["kind"].endswith("List"):
             items = document.get("items") or []
             # The items of a typed list such as NodeList have no kind and apiVersion of their own.
-            type_meta = {
-                "kind": document["kind"].removesuffix("List"),
-                "apiVersion": document.get("apiVersion", "v1"),
-            }
+            type_meta = {"kind": document["kind"].removesuffix("List"), "apiVersion": document.get("apiVersion", "v1")}
             yield from ({**type_meta, **item} for item in items if isinstance(item, dict))
         else:
             yield document
@@ -78,7 +76,7 @@ def _documents(content: bytes, subject: str) -> list[Any]:
 class _Loader:
     def __init__(self, registry: Registry, subject: str) -> None:
         self._registry, self._subject = registry, subject
-        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.verbs}
+        self._kinds = {(kind.api_version, kind.name): kind for kind in registry.scheme if "create" in kind.rest.verbs}
         #: The new uid of each created object by its uid in the dump.
         self._uids: dict[str, str] = {}
         self._result = LoadResult({}, {})
@@ -101,7 +99,17 @@ class _Loader:
             if not ready:
                 raise InputError(self._subject, f"{_describe(*remaining[0])} has a cyclic owner reference")
             for kind, new in ready:
-                self._create_with_owners(kind, new)
+                uid = new["metadata"].get("uid")
+                metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
+                owners = metadata.pop("ownerReferences", None) or ()
+                references = [
+                    {**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids
+                ]
+                if references:
+                    metadata["ownerReferences"] = references
+                new_uid = self._create(kind, {**new, "metadata": metadata})
+                if uid:
+                    self._uids[uid] = new_uid
             created = {id(new) for _, new in ready}
             remaining = [pair for pair in remaining if id(pair[1]) not in created]
 
@@ -117,21 +125,11 @@ class _Loader:
             raise InputError(self._subject, f"a {kind.name}: {mismatch}") from None
         if not isinstance(decoded.get("metadata"), dict) or not decoded["metadata"].get("name"):
             raise InputError(self._subject, f"a {kind.name} without metadata.name")
-        if _is_finished_or_deleted(kind, decoded):
+        is_finished = kind.name == "Pod" and is_terminal((decoded.get("status") or {}).get("phase"))
+        if is_finished or "deletionTimestamp" in decoded["metadata"]:
             _count(self._result.skipped, kind.name)
             return None
         return kind, decoded
-
-    def _create_with_owners(self, kind: Kind, new: Object) -> None:
-        uid = new["metadata"].get("uid")
-        metadata = {field: value for field, value in new["metadata"].items() if field not in _SERVER_ASSIGNED}
-        owners = metadata.pop("ownerReferences", None) or ()
-        references = [{**owner, "uid": self._uids[owner["uid"]]} for owner in owners if owner.get("uid") in self._uids]
-        if references:
-            metadata["ownerReferences"] = references
-        new_uid = self._create(kind, {**new, "metadata": metadata})
-        if uid:
-            self._uids[uid] = new_uid
 
     def _create(self, kind: Kind, new: Object) -> str:
         """Create an object unless it exists, as the system objects do. Returns its uid. Raises InputError."""
@@ -144,9 +142,25 @@ class _Loader:
                 if kind.namespaced:
                     self._ensure("namespaces", {"metadata": {"name": namespace}})
                 if kind.name == "Pod":
-                    self._prepare_pod(new["spec"], namespace)
+                    # Create the classes and the account that it needs; admission resolves its priority again.
+                    spec = new["spec"]
+                    value, policy = spec.pop("priority", 0), spec.pop("preemptionPolicy", "PreemptLowerPriority")
+                    if name := spec.get("priorityClassName"):
+                        priority_class = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+                        self._ensure("priorityclasses.scheduling.k8s.io", priority_class)
+                    if name := spec.get("runtimeClassName"):
+                        runtime_class: Object = {"metadata": {"name": name}, "handler": name}
+                        if spec.get("overhead"):
+                            runtime_class["overhead"] = {"podFixed": spec["overhead"]}
+                        self._ensure("runtimeclasses.node.k8s.io", runtime_class)
+                    if name := spec.get("serviceAccountName"):
+                        self._ensure("serviceaccounts", {"metadata": {"name": name}}, namespace)
                 elif kind.name == "Node":
-                    _stop_unreachable_kubelet(new)
+                    # Its kubelet is stopped, unless the annotation says otherwise.
+                    ready = get_condition(new.get("status") or {}, "Ready")
+                    if ready is not None and ready["status"] == "Unknown":
+                        annotations = new["metadata"].get("annotations") or {}
+                        new["metadata"]["annotations"] = {KUBELET: STOPPED, **annotations}
                 elif kind.name == "PersistentVolume":
                     # The claim gets a new uid, so the reference keeps only its name.
                     (new["spec"].get("claimRef") or {}).pop("uid", None)
@@ -156,38 +170,10 @@ class _Loader:
             _count(self._result.created, kind.name)
         return uid_of(stored)
 
-    def _prepare_pod(self, spec: Object, namespace: str) -> None:
-        """Create the classes and the account that a pod needs, and let admission resolve its priority again."""
-        value, policy = spec.pop("priority", 0), spec.pop("preemptionPolicy", "PreemptLowerPriority")
-        if name := spec.get("priorityClassName"):
-            priority_class = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
-            self._ensure("priorityclasses.scheduling.k8s.io", priority_class)
-        if name := spec.get("runtimeClassName"):
-            runtime_class: Object = {"metadata": {"name": name}, "handler": name}
-            if spec.get("overhead"):
-                runtime_class["overhead"] = {"podFixed": spec["overhead"]}
-            self._ensure("runtimeclasses.node.k8s.io", runtime_class)
-        if name := spec.get("serviceAccountName"):
-            self._ensure("serviceaccounts", {"metadata": {"name": name}}, namespace)
-
     def _ensure(self, resource: str, new: Object, namespace: str = "") -> None:
-        """Create an object unless it exists."""
         kind = self._registry.scheme[resource]
         if self._registry.store.collection(kind.storage).get(kind.key(namespace, new["metadata"]["name"])) is None:
             self._registry.create(kind, namespace, kind.struct.read(new, []))
-
-
-def _is_finished_or_deleted(kind: Kind, new: Object) -> bool:
-    is_finished = kind.name == "Pod" and is_terminal((new.get("status") or {}).get("phase"))
-    return is_finished or "deletionTimestamp" in new["metadata"]
-
-
-def _stop_unreachable_kubelet(node: Object) -> None:
-    """Stop the kubelet of a node whose Ready condition is Unknown, unless the annotation is already set."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    if any(condition["type"] == "Ready" and condition["status"] == "Unknown" for condition in conditions):
-        annotations = node["metadata"].get("annotations") or {}
-        node["metadata"]["annotations"] = {KUBELET: STOPPED, **annotations}
 
 
 def _owner_uids(new: Object) -> list[str]:

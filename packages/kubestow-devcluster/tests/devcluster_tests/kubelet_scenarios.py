@@ -9,7 +9,7 @@ from typing import Any
 from devcluster_tests.client import NODES, PODS, Client, node, pod
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
-from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
+from kubestow_devcluster.behaviour.stages import NO_STAGES, Stages
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.kubelets.kubelets import Kubelets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow_devcluster.containers.container_commands import ContainerCommand, command_of
+from kubestow_devcluster.container_commands import ContainerCommand, command_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from devcluster_tests.client import Client, node, pod
 from devcluster_tests.scenarios import DEPLOYMENTS, REPLICA_SETS, Cluster, run_scenario, workload
 from kubestow.errors import InputError
-from kubestow_devcluster.behaviour.stages_file import NO_STAGES
+from kubestow_devcluster.behaviour.stages import NO_STAGES
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.dump import LoadResult, load
 

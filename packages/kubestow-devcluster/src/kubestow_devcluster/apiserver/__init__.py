@@ -5,5 +5,5 @@ handlers, responses) and, if it writes, ``registry`` (admission, strategies) on 
 resourceVersions, watch history).
 ``resources`` lists the served kinds with their strategies, ``kinds`` what a kind is, ``schema`` their fields,
 ``printers`` their columns. ``managed_fields`` holds the ownership of fields and server-side apply, ``serialization``
-negotiation and decoding. ``statuses`` and ``field_errors`` make all error responses.
+negotiation and decoding. ``statuses`` makes all error responses.
 """

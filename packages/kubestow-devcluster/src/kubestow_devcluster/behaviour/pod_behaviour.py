@@ -1,9 +1,10 @@
 """How a simulated pod runs: its annotations, the rules of a ``--stages`` file and its containers' commands.
 
-A rule of kind PodBehaviour gives values to the annotations of :mod:`kubestow_devcluster.behaviour.annotations`. An
-annotation of the pod itself takes precedence; of several rules, the first that sets a value. A command of the container
-applies unless an annotation says how long it runs or how it exits. All fields of a selector must match; an empty
-selector matches everything.
+Durations are Go durations (``30s``, ``1h30m``). Kubelets read the annotations of pods and nodes, the provisioner reads
+those of storage classes; the job controller sets :data:`DURATION` on pods whose template does not. A rule of kind
+PodBehaviour gives values to the annotations. An annotation of the pod itself takes precedence; of several rules, the
+first that sets a value. A command of the container applies unless an annotation says how long it runs or how it exits.
+All fields of a selector must match; an empty selector matches everything.
 """
 
 from __future__ import annotations
@@ -18,18 +19,42 @@ import msgspec
 
 from kubestow.api.formats.duration import Duration
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.behaviour.annotations import (
-    DURATION,
-    EXIT_CODE,
-    INIT_DURATION,
-    INIT_EXIT_CODE,
-    PREFIX,
-    PULL_ERROR,
-    READY,
-    SHUTDOWN,
-    START,
-)
-from kubestow_devcluster.containers.container_commands import ContainerCommand, command_of
+from kubestow_devcluster.container_commands import ContainerCommand, command_of
+
+#: The prefix of every annotation in this module.
+PREFIX = "kubestow.dev/"
+
+# Pods
+
+#: The time from the binding to the start of the first container.
+START = PREFIX + "start"
+#: The time from a container's start until it is ready; ``never``: it does not become ready.
+READY = PREFIX + "ready"
+#: How long each container runs before it exits by itself.
+DURATION = PREFIX + "duration"
+#: The exit code of each run, comma-separated; the last one repeats. With exit codes the restart policy applies.
+EXIT_CODE = PREFIX + "exit-code"
+#: :data:`DURATION` and :data:`EXIT_CODE` of each init container.
+INIT_DURATION = PREFIX + "init-duration"
+INIT_EXIT_CODE = PREFIX + "init-exit-code"
+#: Why the images of the pod cannot be pulled. The pod starts when the annotation is removed.
+PULL_ERROR = PREFIX + "pull-error"
+#: How long the containers take to stop when the pod is deleted; capped by the grace period.
+SHUTDOWN = PREFIX + "shutdown"
+
+# Nodes
+
+#: The state of the node's kubelet, :data:`STOPPED` or :data:`SHUT_DOWN`. Without the annotation the kubelet runs.
+KUBELET = PREFIX + "kubelet"
+#: The kubelet stopped: no heartbeats and no pod status updates.
+STOPPED = "stopped"
+#: The kubelet shut down gracefully: it terminated its pods, then stopped.
+SHUT_DOWN = "shutdown"
+
+# Storage classes
+
+#: How long provisioning a volume takes; ``never``: volumes are not provisioned.
+PROVISIONING = PREFIX + "provisioning"
 
 
 class PodPatterns(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

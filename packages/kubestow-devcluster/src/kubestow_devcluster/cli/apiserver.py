@@ -24,7 +24,7 @@ from kubestow_devcluster.cli.kubeconfig import SecureServing, write_kubeconfig
 if TYPE_CHECKING:
     from kubestow_devcluster.apiserver.server.http_handler import ForwardedPaths
     from kubestow_devcluster.apiserver.server.pki import TLS
-    from kubestow_devcluster.behaviour.stages_file import Stages
+    from kubestow_devcluster.behaviour.stages import Stages
     from kubestow_devcluster.cluster import DevCluster
 
 
@@ -79,7 +79,7 @@ class ServerOptions:
 
     def security(self) -> SecureServing:
         """Raises InputError for conflicting options and invalid files."""
-        from kubestow_devcluster.apiserver.security.users import read_token_file
+        from kubestow_devcluster.apiserver.security.authentication import read_token_file
 
         tokens = {} if self.token_file is None else read_token_file(self.token_file)
         return SecureServing(self._tls(), tokens)
@@ -144,7 +144,7 @@ stages_option = click.option(
 
 def read_stages_option(stages_file: Path | None) -> Stages:
     """The rules of ``--stages``; without it none. Raises InputError."""
-    from kubestow_devcluster.behaviour.stages_file import NO_STAGES, read_stages
+    from kubestow_devcluster.behaviour.stages import NO_STAGES, read_stages
 
     return NO_STAGES if stages_file is None else read_stages(stages_file)
 
@@ -167,10 +167,6 @@ async def serving(server: DevCluster) -> AsyncIterator[None]:
             failure.cancel()
     finally:
         await server.stop()
-
-
-if TYPE_CHECKING:
-    from kubestow_devcluster.behaviour.stages_file import Stages
 
 
 @click.command()

@@ -99,7 +99,9 @@ def added_context(path: Path, url: str, security: SecureServing) -> Iterator[Non
     finally:
         with _locked(path):
             config = _read(path)
-            if _server(config) == url:  # else the entries are those of a later cluster, or were removed
+            ours = (c["cluster"] for c in config["clusters"] if _named(c) == _NAME and _is_ours(c, "cluster"))
+            # Other entries are those of a later cluster, or were removed.
+            if next((cluster.get("server") for cluster in ours), None) == url:
                 for kind in _KINDS:
                     _remove(config, kind, subject=str(path))
                 if config.get("current-context") == _NAME:
@@ -120,10 +122,7 @@ def _cluster(url: str, security: SecureServing) -> dict[str, Any]:
 def _credentials(security: SecureServing) -> dict[str, Any]:
     if security.tls is not None and security.tls.admin is not None:
         certificate, key = security.tls.admin.certificate, security.tls.admin.key
-        return {
-            "client-certificate-data": b64encode(certificate).decode(),
-            "client-key-data": b64encode(key).decode(),
-        }
+        return {"client-certificate-data": b64encode(certificate).decode(), "client-key-data": b64encode(key).decode()}
     return {"token": next(iter(security.tokens))} if security.tokens else {}
 
 
@@ -163,11 +162,6 @@ def _is_ours(entry: Mapping[str, Any], field: str) -> bool:
     value = entry.get(field)
     extensions = value.get("extensions") if isinstance(value, Mapping) else None
     return any(_named(extension) == _EXTENSION["name"] for extension in extensions or ())
-
-
-def _server(config: Mapping[str, Any]) -> Any:
-    ours = (c["cluster"] for c in config["clusters"] if _named(c) == _NAME and _is_ours(c, "cluster"))
-    return next((cluster.get("server") for cluster in ours), None)
 
 
 def _write(path: Path, config: Mapping[str, Any]) -> None:

@@ -20,8 +20,6 @@ from kubestow.errors import KubestowError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kubestow.client.rest.transport import Transport
-
 
 @click.group(cls=CommandGroup)
 def node() -> None:
@@ -39,7 +37,7 @@ def _for_nodes(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--graceful", is_flag=True, help="Graceful node shutdown: mark the node and terminate its pods first.")
 def stop(names: tuple[str, ...], graceful: bool, output: str, connection: ClusterConnection) -> None:
     """Stop the kubelets of nodes: they send no heartbeats and no pod status updates."""
-    from kubestow_devcluster.behaviour.annotations import SHUT_DOWN, STOPPED
+    from kubestow_devcluster.behaviour.pod_behaviour import SHUT_DOWN, STOPPED
 
     _set(names, SHUT_DOWN if graceful else STOPPED, output, connection)
 
@@ -58,27 +56,17 @@ def _set(names: tuple[str, ...], state: str | None, output: str, connection: Clu
 
 
 async def _annotate(names: tuple[str, ...], state: str | None, output: str, connection: ClusterConnection) -> None:
-    from kubestow.client.rest.transport import Transport
+    from kubestow.client.rest.transport import MERGE_PATCH, Transport
     from kubestow.process import WallClock
+    from kubestow_devcluster.behaviour.pod_behaviour import KUBELET
 
     async with Transport(await connection.credentials(), clock=WallClock()) as transport:
-        await _require_simulation(transport)
+        # Kubelets of other clusters do not act on the annotation.
+        version: dict[str, Any] = json.loads(await transport.request("GET", "/version"))
+        if version.get("compiler") != "kubestow":
+            raise KubestowError(f"{transport.server}: not an embedded cluster, its nodes cannot be stopped or started")
         for name in names:
-            await _annotate_one(transport, name, state)
+            patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
+            await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)
             if output == "name":
                 click.echo(f"node/{name} {'started' if state is None else 'stopped'}")
-
-
-async def _require_simulation(transport: Transport) -> None:
-    """Raise KubestowError for any other cluster: its kubelets do not act on the annotation."""
-    version: dict[str, Any] = json.loads(await transport.request("GET", "/version"))
-    if version.get("compiler") != "kubestow":
-        raise KubestowError(f"{transport.server}: not an embedded cluster, its nodes cannot be stopped or started")
-
-
-async def _annotate_one(transport: Transport, name: str, state: str | None) -> None:
-    from kubestow.client.rest.transport import MERGE_PATCH
-    from kubestow_devcluster.behaviour.annotations import KUBELET
-
-    patch = json.dumps({"metadata": {"annotations": {KUBELET: state}}}).encode()
-    await transport.request("PATCH", f"/api/v1/nodes/{quote(name, safe='')}", patch, content_type=MERGE_PATCH)

@@ -33,17 +33,11 @@ from kubestow.cli.embedded import (
     scheduler_process,
 )
 from kubestow.errors import InputError
-from kubestow_devcluster.cli.apiserver import (
-    ServerOptions,
-    read_stages_option,
-    server_options,
-    serving,
-    stages_option,
-)
+from kubestow_devcluster.cli.apiserver import ServerOptions, read_stages_option, server_options, serving, stages_option
 from kubestow_devcluster.cli.kubeconfig import SecureServing, added_context, has_only_our_cluster, write_kubeconfig
 
 if TYPE_CHECKING:
-    from kubestow_devcluster.behaviour.stages_file import Stages
+    from kubestow_devcluster.behaviour.stages import Stages
     from kubestow_devcluster.cluster import DevCluster
 
 RunScheduler = Callable[[SchedulerFiles, Callable[[ReadyScheduler], None]], Awaitable[None]]
@@ -301,8 +295,7 @@ def _load(server: DevCluster, path: Path) -> None:
     click.echo(f"{path}: {_format_counts(loaded.created)}")
     if loaded.skipped:
         click.echo(
-            f"{path}: skipped {_format_counts(loaded.skipped)} (kind not served, terminated or being deleted)",
-            err=True,
+            f"{path}: skipped {_format_counts(loaded.skipped)} (kind not served, terminated or being deleted)", err=True
         )
 
 

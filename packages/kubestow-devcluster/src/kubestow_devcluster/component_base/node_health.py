@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from kubestow_devcluster.apiserver.schema.types import Object
 
+# The positions of spec.nodeName and status.phase among the selectable fields of pods.
+
 LEASE_NAMESPACE = "kube-node-lease"
 #: Seconds between two renewals of a node's lease.
 RENEW_INTERVAL = 10.0

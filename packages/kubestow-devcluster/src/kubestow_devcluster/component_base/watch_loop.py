@@ -40,7 +40,13 @@ class WatchLoop(ABC):
         """Run until cancelled."""
         while True:
             try:
-                await self._list_and_watch()
+                self._cursors = {}
+                self._delivered_version = self._store.resource_version
+                self.relist()
+                while True:
+                    self.deliver_events()
+                    self.process_pending()
+                    await self._sleep()
             except Expired:
                 _log.warning("%s: watch history expired, relisting", self.name, extra=fields(loop=self.name))
 
@@ -79,15 +85,6 @@ class WatchLoop(ABC):
             if cursor.has_more:
                 for event in cursor.take():
                     self.handle_event(resource, event)
-
-    async def _list_and_watch(self) -> None:
-        self._cursors = {}
-        self._delivered_version = self._store.resource_version
-        self.relist()
-        while True:
-            self.deliver_events()
-            self.process_pending()
-            await self._sleep()
 
     async def _sleep(self) -> None:
         """Return at the next change or deadline; yields to other tasks even if there is work already."""

@@ -4,7 +4,7 @@
 module, or in a package:
 
     workloads/                  deployments, replica sets, stateful sets, daemon sets, jobs, cron jobs
-    storage/                    persistent volumes and claims: binding, provisioning, protection, ephemeral volumes
+    volumes                     persistent volumes and claims: binding, provisioning, protection, ephemeral volumes
     node_lifecycle              node lifecycle, taint eviction, pod garbage collector
     horizontal_pod_autoscalers  horizontal pod autoscalers, with replica_calculator
     disruption                  pod disruption budgets

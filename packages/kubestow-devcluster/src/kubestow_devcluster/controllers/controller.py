@@ -1,4 +1,4 @@
-"""The base classes of controllers: :class:`Controller`, and :class:`PodController` for those that create pods.
+"""The base classes of controllers, and what several share: the work queue, adoption of pods, histories of templates.
 
 Controllers are level-triggered. :meth:`Controller.handle_change` enqueues the keys of the objects that a change
 affects; :meth:`Controller.reconcile` reads the current state of one object and moves it towards its spec. It may run
@@ -7,6 +7,9 @@ any number of times for the same state.
 The work queue is rate-limiting, with the semantics of client-go's workqueue: an item is queued once, however often it
 is added, and may be added for later. Failed items are retried with exponential back-off. Items that are expensive to
 reconcile can be throttled. Single-threaded: no item is processed concurrently.
+
+Pods are claimed by selector as by kube-controller-manager's PodControllerRefManager: terminating pods are neither
+adopted nor released, and an owner that is being deleted does neither.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from kubestow.rules.owners import template_hash
 from kubestow.rules.workloads import pod_from_template
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
-from kubestow_devcluster.apiserver.registry.registry import Registry
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions, Registry
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent, matches_label_selector
 from kubestow_devcluster.component_base.event_recorder import RegistryEventRecorder
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, new_controller_ref, owner_refs_of
 from kubestow_devcluster.controllers.pod_index import PodIndexer, PodView
@@ -201,6 +204,8 @@ class Controller:
     resource: ClassVar[str]
     #: The other resources whose changes are handled; None: all.
     watched: ClassVar[frozenset[str] | None] = frozenset()
+    #: The watched resource whose changes enqueue the controllers of its objects.
+    owned: ClassVar[str] = ""
     #: The component in the events that the controller records.
     component: ClassVar[str] = ""
 
@@ -208,14 +213,23 @@ class Controller:
         self.registry, self.pods, self.recorder = context.registry, context.pods, context.recorder
         self._queue = context.queue
         self.kind: Kind = context.registry.scheme[self.resource]
+        self.pod_kind: Kind = context.registry.scheme["pods"]
 
     def handle_change(self, change: ObjectChange) -> None:
         """Enqueue the objects that a change affects. Called for every change of :attr:`resource` and the watched."""
         if change.resource == self.resource:
             self.enqueue(change.key)
+        elif change.resource == self.owned:
+            for key in change.controller_keys(self.kind.name):
+                self.enqueue(key)
 
     def reconcile(self, key: str) -> None:
         """Move one object towards its spec; does nothing if it does not exist. Raises StatusError to be retried."""
+        if (current := self.get(key)) is not None:
+            self.sync(key, current)
+
+    def sync(self, key: str, current: Object) -> None:
+        """Move an object that exists towards its spec. Raises StatusError to be retried."""
         raise NotImplementedError
 
     # The queue
@@ -275,20 +289,18 @@ class Controller:
 
         self.registry.update(kind, namespace, name, mutated)
 
-    def add_owner_reference(self, kind: Kind, namespace: str, name: str, reference: Object) -> None:
-        def add(metadata: Object) -> None:
-            metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or ()), reference]
+    def update_owner_references(
+        self, kind: Kind, namespace: str, name: str, *, remove: Collection[str] = (), add: Sequence[Object] = ()
+    ) -> None:
+        """Remove the references to the owners with the uids ``remove``, and add others."""
 
-        self.update_metadata(kind, namespace, name, add)
-
-    def remove_owner_references(self, kind: Kind, namespace: str, name: str, uids: set[str]) -> None:
-        def remove(metadata: Object) -> None:
-            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in uids]
-            metadata["ownerReferences"] = remaining
-            if not remaining:
+        def update(metadata: Object) -> None:
+            remaining = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in remove]
+            metadata["ownerReferences"] = [*remaining, *add]
+            if not metadata["ownerReferences"]:
                 del metadata["ownerReferences"]
 
-        self.update_metadata(kind, namespace, name, remove)
+        self.update_metadata(kind, namespace, name, update)
 
     def remove_finalizer(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
         def remove(metadata: Object) -> None:
@@ -312,16 +324,7 @@ class PodController(Controller):
     """A controller whose objects own pods."""
 
     watched = frozenset({"pods"})
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self.pod_kind: Kind = context.registry.scheme["pods"]
-
-    def handle_change(self, change: ObjectChange) -> None:
-        super().handle_change(change)
-        if change.resource == "pods":
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
+    owned = "pods"
 
     def check_availability(self, owner: Object, pod: PodView) -> bool:
         """Whether a pod has been ready for the owner's minReadySeconds; if not yet, enqueues the owner for then."""
@@ -352,16 +355,13 @@ class PodController(Controller):
             pod = msgspec.json.decode(encoded)
             if customize is not None:
                 customize(pod, index)
-            self._create_pod(owner, pod)
-
-    def _create_pod(self, owner: Object, pod: Object) -> None:
-        namespace = owner["metadata"]["namespace"]
-        try:
-            created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
-        except statuses.StatusError as failure:
-            self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
-            raise
-        self.record_pod_created(owner, created.name)
+            namespace = owner["metadata"]["namespace"]
+            try:
+                created = self.registry.create(self.pod_kind, namespace, self.pod_kind.struct.read(pod, []))
+            except statuses.StatusError as failure:
+                self.record_pod_create_failure(owner, pod["metadata"].get("name", ""), failure)
+                raise
+            self.record_pod_created(owner, created.name)
 
     def delete_pod(self, owner: Object, pod: PodView) -> None:
         self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, DeleteOptions(uid=pod.metadata.uid))
@@ -378,3 +378,140 @@ class PodController(Controller):
 
     def update_pod_metadata(self, pod: PodView, mutate: Callable[[Object], None]) -> None:
         self.update_metadata(self.pod_kind, pod.metadata.namespace, pod.name, mutate)
+
+
+class AdoptingController(PodController):
+    """A controller whose objects claim the pods that match their selector."""
+
+    def handle_change(self, change: ObjectChange) -> None:
+        super().handle_change(change)
+        event = change.event
+        if change.resource != "pods" or change.is_deletion or change.owner_refs or not event.object.labels:
+            return
+        if event.previous is None or change.previous_owner_refs or event.previous.labels != event.object.labels:
+            # Enqueue the objects that could adopt an orphan with these labels.
+            for stored in self.registry.store.collection(self.resource).snapshot(f"{event.object.namespace}/"):
+                if matches_label_selector(self.selector(self.kind.decode(stored)), event.object.labels):
+                    self.enqueue(stored.key)
+
+    def selector(self, owner: Object) -> Object:
+        """The label selector of an object."""
+        selector: Object = owner["spec"]["selector"]
+        return selector
+
+    def can_adopt(self, owner: Object, pod: PodView) -> bool:
+        """Whether the owner may adopt a pod that matches its selector."""
+        return True
+
+    def claim_pods(self, owner: Object) -> list[PodView]:
+        """Adopt and release pods. Returns the owner's pods, oldest first, newly adopted ones last."""
+        metadata = owner["metadata"]
+        pods = self.pods.controlled_by(self.kind.name, key_of(owner), metadata["uid"])
+        self.throttle(key_of(owner), len(pods))
+        if "deletionTimestamp" in metadata:
+            return pods
+        released = {pod.key for pod in self._release_pods(owner)}
+        return [*(pod for pod in pods if pod.key not in released), *self._adopt_pods(owner)]
+
+    def adopt_and_release(self, owner: Object) -> bool:
+        """Adopt and release pods. Returns whether there were any; their changes enqueue the owner again."""
+        if "deletionTimestamp" in owner["metadata"]:
+            return False
+        return bool([*self._release_pods(owner), *self._adopt_pods(owner)])
+
+    def _release_pods(self, owner: Object) -> list[PodView]:
+        """Release the pods that do not match the owner's selector. Costs nothing per pod if all of them match."""
+        uid, selector = owner["metadata"]["uid"], self.selector(owner)
+        pods = self.pods.of_controller(self.kind.name, key_of(owner), uid)
+        if all(matches_label_selector(selector, labels) for labels, _ in pods.label_sets()):
+            return []
+        released = [
+            pod for pod in pods if not pod.is_terminating and not matches_label_selector(selector, pod.metadata.labels)
+        ]
+        for pod in released:
+            self.update_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, remove={uid})
+        return released
+
+    def _adopt_pods(self, owner: Object) -> list[PodView]:
+        selector, controller_ref = self.selector(owner), new_controller_ref(self.kind, owner)
+        adopted = [
+            pod
+            for pod in self.pods.orphans(owner["metadata"]["namespace"])
+            if pod.is_active and matches_label_selector(selector, pod.metadata.labels) and self.can_adopt(owner, pod)
+        ]
+        for pod in adopted:
+            self.update_owner_references(self.pod_kind, pod.metadata.namespace, pod.name, add=[controller_ref])
+        return adopted
+
+
+class ControllerRevisionHistory:
+    """The revisions of the objects of one controller; ``hash_label`` is the label of a revision that has its hash."""
+
+    def __init__(self, controller: Controller, *, hash_label: str) -> None:
+        self._controller, self._hash_label = controller, hash_label
+        self._registry = controller.registry
+        self._kind: Kind = controller.registry.scheme["controllerrevisions.apps"]
+
+    def sync(self, owner: Object) -> list[Object]:
+        """Ensure that the newest revision is the current template's. Returns all revisions, oldest first."""
+        revisions = self._claim_revisions(owner)
+        patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+        # Clients compare the stored bytes, so keys are sorted as in Go's encoding of maps.
+        data = msgspec.json.decode(msgspec.json.encode(patch, order="sorted"))
+        equal = [revision for revision in revisions if revision["data"] == data]
+        if equal and equal[-1] is revisions[-1]:
+            return revisions
+        number = max([revision["revision"] for revision in revisions], default=0) + 1
+        if not equal:
+            return [*revisions, self._create(owner, data, number)]
+
+        def renumbered(old: Object) -> Object:
+            return {**old, "metadata": dict(old["metadata"]), "revision": number}
+
+        metadata = equal[-1]["metadata"]
+        stored = self._registry.update(self._kind, metadata["namespace"], metadata["name"], renumbered)
+        return [*(revision for revision in revisions if revision is not equal[-1]), self._kind.decode(stored)]
+
+    def hash_of(self, revision: Object) -> str:
+        hash_: str = (revision["metadata"].get("labels") or {}).get(self._hash_label, "")
+        return hash_
+
+    def truncate(self, owner: Object, revisions: list[Object], live: Collection[str]) -> None:
+        """Delete the oldest revisions beyond revisionHistoryLimit; those named in ``live`` stay and do not count."""
+        unused = [revision for revision in revisions if revision["metadata"]["name"] not in live]
+        surplus = max(0, len(unused) - owner["spec"].get("revisionHistoryLimit", 10))
+        for revision in unused[:surplus]:
+            metadata = revision["metadata"]
+            self._registry.delete(
+                self._kind, metadata["namespace"], metadata["name"], DeleteOptions(uid=metadata["uid"])
+            )
+
+    def _claim_revisions(self, owner: Object) -> list[Object]:
+        """The revisions of the owner, orphans that match its selector included, which it adopts."""
+        metadata = owner["metadata"]
+        claimed = []
+        for stored in self._registry.store.collection(self._kind.storage).snapshot(f"{metadata['namespace']}/"):
+            controller = controller_of(owner_refs_of(stored))
+            if controller is None and matches_label_selector(owner["spec"]["selector"], stored.labels):
+                reference = new_controller_ref(self._controller.kind, owner)
+                self._controller.update_owner_references(self._kind, stored.namespace, stored.name, add=[reference])
+                claimed.append(self._kind.decode(self._registry.get(self._kind, stored.namespace, stored.name)))
+            elif controller is not None and controller.uid == metadata["uid"]:
+                claimed.append(self._kind.decode(stored))
+        return sorted(claimed, key=lambda revision: (revision["revision"], revision["metadata"]["creationTimestamp"]))
+
+    def _create(self, owner: Object, data: Object, number: int) -> Object:
+        owner_metadata, template = owner["metadata"], owner["spec"]["template"]
+        namespace, prefix = owner_metadata["namespace"], f"{key_of(owner)}-"
+        # Another owner of the same name, of another kind or deleted, may have a revision with the same hash.
+        existing = self._registry.store.collection(self._kind.storage).snapshot(prefix)
+        hash_ = template_hash(template, {stored.key.removeprefix(prefix) for stored in existing})
+        metadata: dict[str, Any] = {
+            "name": f"{owner_metadata['name']}-{hash_}",
+            "labels": {**(template.get("metadata", {}).get("labels") or {}), self._hash_label: hash_},
+            "ownerReferences": [new_controller_ref(self._controller.kind, owner)],
+        }
+        if owner_metadata.get("annotations"):
+            metadata["annotations"] = dict(owner_metadata["annotations"])
+        new = {"metadata": metadata, "data": data, "revision": number}
+        return self._kind.decode(self._registry.create(self._kind, namespace, self._kind.struct.read(new, [])))

@@ -12,17 +12,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubestow.errors import KubestowError
-from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at
+from kubestow_devcluster.apiserver.kinds.kind import value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value, with_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, controller_of, owner_refs_of, uid_of
-from kubestow_devcluster.controllers.controller import (
-    LONGEST_THROTTLE,
-    Controller,
-    ControllerContext,
-    ObjectChange,
-)
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, Controller, ControllerContext, ObjectChange
 from kubestow_devcluster.controllers.pod_index import PodView
 
 #: Seconds from an eviction until the pod must be deleted.
@@ -103,7 +98,6 @@ class DisruptionController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind: Kind = context.registry.scheme["pods"]
         self._scalable: set[str] = set()
         self._catalog_revision = 0
         #: The pods of all budgets, by namespace and key.
@@ -150,10 +144,7 @@ class DisruptionController(Controller):
             self._scalable = {kind.storage for kind in scheme if kind.subresources.scale}
         return resource in self._scalable
 
-    def reconcile(self, key: str) -> None:
-        budget = self.get(key)
-        if budget is None:
-            return
+    def sync(self, key: str, budget: Object) -> None:
         pods = self._guarded.get(budget["metadata"]["namespace"], {}).get(key)
         if pods is None:
             return
@@ -163,7 +154,10 @@ class DisruptionController(Controller):
         except _ScaleUnknown as problem:
             message = f"Failed to calculate the number of expected pods: {problem}"
             self.record_warning(budget, "CalculateExpectedPodCountFailed", message)
-            self._fail_safe(budget, str(problem))
+            # Allow no disruptions, because the number of expected pods is unknown.
+            old = budget["status"]
+            conditions = self._conditions(old, "False", "SyncFailed", str(problem), old.get("observedGeneration", 0))
+            self.update_status(budget, {**old, "disruptionsAllowed": 0, "conditions": conditions})
 
     def _count_pods(self, key: str, budget: Object, pods: GuardedPods) -> _PodCounts:
         expected, desired_healthy = self._expected_pods(budget["spec"], pods)
@@ -226,9 +220,9 @@ class DisruptionController(Controller):
                 disrupted[pod.name] = recorded[pod.name]
                 self.enqueue_after(key, remaining + 1)
                 continue
-            current = self._pod_kind.decode(self.registry.get(self._pod_kind, pod.metadata.namespace, pod.name))
+            current = self.pod_kind.decode(self.registry.get(self.pod_kind, pod.metadata.namespace, pod.name))
             message = f"Pod was expected by PDB {key} to be deleted but it wasn't"
-            self.recorder.warning(self.component, self._pod_kind, current, "NotDeleted", message)
+            self.recorder.warning(self.component, self.pod_kind, current, "NotDeleted", message)
         return disrupted
 
     # Status
@@ -251,12 +245,6 @@ class DisruptionController(Controller):
         reason = "SufficientPods" if allowed else "InsufficientPods"
         status["conditions"] = self._conditions(old, "True" if allowed else "False", reason, "", generation)
         self.update_status(budget, status)
-
-    def _fail_safe(self, budget: Object, problem: str) -> None:
-        """Allow no disruptions, because the number of expected pods is unknown."""
-        old = budget["status"]
-        conditions = self._conditions(old, "False", "SyncFailed", problem, old.get("observedGeneration", 0))
-        self.update_status(budget, {**old, "disruptionsAllowed": 0, "conditions": conditions})
 
     def _conditions(self, old: Object, status: str, reason: str, message: str, generation: int) -> list[Object]:
         condition: Object = {"type": "DisruptionAllowed", "status": status}

@@ -14,7 +14,7 @@ import asyncio
 from itertools import islice
 
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import OwnerRef, is_terminating, owner_refs_of, uid_of
@@ -43,27 +43,22 @@ class GarbageCollector(Controller):
         ref = (change.resource, change.key)
         owner_refs = () if change.is_deletion else change.owner_refs
         if owner_refs or change.previous_owner_refs:
-            self._update_dependents(ref, owner_refs, change.previous_owner_refs)
+            for owner in owner_refs:
+                self._dependents.setdefault(owner.uid, set()).add(ref)
+            current = {owner.uid for owner in owner_refs}
+            for owner in change.previous_owner_refs:
+                if owner.uid not in current:
+                    self._dependents.get(owner.uid, set()).discard(ref)
+                    if not self._dependents.get(owner.uid):
+                        self._dependents.pop(owner.uid, None)
+                    # The owner may wait for this dependent.
+                    if (owner_ref := self._resolve(owner, ref)) is not None:
+                        self._enqueue(owner_ref)
         if change.is_deletion:
             for dependent in self._dependents.get(uid_of(change.event.object), ()):
                 self._enqueue(dependent)
         elif (owner_refs and owner_refs != change.previous_owner_refs) or _waits_for_dependents(change.event.object):
             self._enqueue(ref)
-
-    def _update_dependents(
-        self, dependent: ObjectRef, owner_refs: tuple[OwnerRef, ...], previous: tuple[OwnerRef, ...]
-    ) -> None:
-        for owner in owner_refs:
-            self._dependents.setdefault(owner.uid, set()).add(dependent)
-        current = {owner.uid for owner in owner_refs}
-        for owner in previous:
-            if owner.uid not in current:
-                self._dependents.get(owner.uid, set()).discard(dependent)
-                if not self._dependents.get(owner.uid):
-                    self._dependents.pop(owner.uid, None)
-                # The owner may wait for this dependent.
-                if (owner_ref := self._resolve(owner, dependent)) is not None:
-                    self._enqueue(owner_ref)
 
     def _enqueue(self, ref: ObjectRef) -> None:
         self.enqueue(" ".join(ref))
@@ -119,30 +114,23 @@ class GarbageCollector(Controller):
         if not dangling and not waiting:
             return
         if len(dangling) + len(waiting) < len(owner_refs):
-            self.remove_owner_references(kind, stored.namespace, stored.name, {*dangling, *waiting})
+            self.update_owner_references(kind, stored.namespace, stored.name, remove={*dangling, *waiting})
         elif not is_terminating(stored):
             uid = uid_of(stored)
             propagation = "Foreground" if waiting and self._dependents.get(uid) else "Background"
             if propagation == "Foreground" and self._has_waiting_dependent(uid):
-                # A circle of owners: without this, its objects would wait for each other.
-                self._stop_blocking(kind, stored)
-            self.registry.delete(
-                kind, stored.namespace, stored.name, DeleteOptions(uid=uid, propagation_policy=propagation)
-            )
+                # A circle of owners: unless those of this object can be deleted before it, each waits for the next.
+                def unblock(metadata: Object) -> None:
+                    owners = metadata["ownerReferences"]
+                    metadata["ownerReferences"] = [{**owner, "blockOwnerDeletion": False} for owner in owners]
+
+                self.update_metadata(kind, stored.namespace, stored.name, unblock)
+            deletion = DeleteOptions(uid=uid, propagation_policy=propagation)
+            self.registry.delete(kind, stored.namespace, stored.name, deletion)
 
     def _has_waiting_dependent(self, uid: str) -> bool:
-        """Whether one of the dependents is in foreground deletion."""
         dependents = (self._find(dependent) for dependent in self._dependents.get(uid, ()))
         return any(stored is not None and _waits_for_dependents(stored, _FOREGROUND) for stored in dependents)
-
-    def _stop_blocking(self, kind: Kind, stored: StoredObject) -> None:
-        """Let the owners of an object be deleted before it."""
-
-        def unblock(metadata: Object) -> None:
-            references = metadata["ownerReferences"]
-            metadata["ownerReferences"] = [{**reference, "blockOwnerDeletion": False} for reference in references]
-
-        self.update_metadata(kind, stored.namespace, stored.name, unblock)
 
     def _delete_dependents(self, uid: str) -> bool:
         """Enqueue the dependents for deletion. Returns whether one of them still blocks the owner's."""
@@ -159,7 +147,7 @@ class GarbageCollector(Controller):
             stored = self._find((resource, key))
             if stored is not None and resource in self.registry.scheme:
                 kind = self.registry.scheme[resource]
-                self.remove_owner_references(kind, stored.namespace, stored.name, {uid})
+                self.update_owner_references(kind, stored.namespace, stored.name, remove={uid})
 
 
 def _waits_for_dependents(stored: StoredObject, *finalizers: str) -> bool:

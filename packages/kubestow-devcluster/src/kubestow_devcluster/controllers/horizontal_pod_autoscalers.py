@@ -21,7 +21,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind, value_at, with_value_at
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, PodUsage
 from kubestow_devcluster.controllers.pod_index import PodView
 from kubestow_devcluster.controllers.replica_calculator import (
@@ -121,10 +121,7 @@ class HorizontalPodAutoscalerController(Controller):
             self.enqueue(change.key)
         # Other changes are seen at the next reconciliation, as the status is written at every one.
 
-    def reconcile(self, key: str) -> None:
-        autoscaler = self.get(key)
-        if autoscaler is None:
-            return
+    def sync(self, key: str, autoscaler: Object) -> None:
         self.enqueue_after(key, SYNC_PERIOD)
         status = dict(autoscaler.get("status") or {})
         try:
@@ -282,7 +279,10 @@ class HorizontalPodAutoscalerController(Controller):
             target, noun = UtilizationTarget(aim["averageUtilization"]), "utilization"
         try:
             measured = self._measured_pods(pods, resource, container, has_requests=noun == "utilization")
-            return propose_replicas(measured, target, current, _tolerance(autoscaler))
+            behavior = autoscaler["spec"].get("behavior") or {}
+            rules = {"scale_down": behavior.get("scaleDown") or {}, "scale_up": behavior.get("scaleUp") or {}}
+            set_ = {name: float(quantity.parse(one["tolerance"])) for name, one in rules.items() if "tolerance" in one}
+            return propose_replicas(measured, target, current, Tolerance(**set_))
         except MetricUnavailable as problem:
             raise MetricUnavailable(f"failed to get {resource} {noun}: {problem}") from None
 
@@ -349,13 +349,6 @@ def _selector(kind: Kind, target: Object) -> Callable[[Mapping[str, str]], bool]
     except InvalidSelector as error:
         problem = f"couldn't convert selector into a corresponding internal selector object: {error}"
         raise _TargetUnavailable("InvalidSelector", problem) from None
-
-
-def _tolerance(autoscaler: Object) -> Tolerance:
-    behavior = autoscaler["spec"].get("behavior") or {}
-    rules = {"scale_down": behavior.get("scaleDown") or {}, "scale_up": behavior.get("scaleUp") or {}}
-    set_ = {name: float(quantity.parse(one["tolerance"])) for name, one in rules.items() if "tolerance" in one}
-    return Tolerance(**set_)
 
 
 def _metric_name(metric: Object) -> str:

@@ -11,7 +11,7 @@ from kubestow.rules.resource_lists import ResourceList, added
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.object_fields import with_condition
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.registry.resource_quotas import counted_resources, is_in_scope, usage_of
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.component_base.stored_objects import has_deadline, is_pod_finished, is_terminating
@@ -22,10 +22,7 @@ _PODS = "pods"
 #: Reason and message of each condition while nothing is wrong.
 _FINE = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": (
-        "ParsedGroupVersions",
-        "All legacy kube types successfully parsed",
-    ),
+    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
     "NamespaceDeletionContentFailure": (
         "ContentDeleted",
         "All content successfully deleted, may be waiting on finalization",
@@ -86,23 +83,19 @@ class NamespaceController(Controller):
         stored = self.registry.store.collection(self.resource).get(key)
         if stored is None or not is_terminating(stored):
             return
-        remaining = self._delete_all_content(key)
+        # Delete every object that is not terminating yet: pods, and once there are none, all others.
+        remaining = _Remaining()
+        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.rest.verbs}
+        self._delete_all(kinds.pop(_PODS), key, remaining)
+        if not remaining.resources:
+            for kind in kinds.values():
+                self._delete_all(kind, key, remaining)
         self.throttle(key, remaining.resources.total(), longest=LONGEST_THROTTLE)
         self._update_conditions(key, remaining)
         if not remaining.resources:
             self.registry.update(self.kind, "", key, _finalized)
         elif remaining.failures:
             self.enqueue_after(key, 1.0)
-
-    def _delete_all_content(self, namespace: str) -> _Remaining:
-        """Delete every object that is not terminating yet: pods, and once there are none, all others."""
-        remaining = _Remaining()
-        kinds = {kind.storage: kind for kind in self.registry.scheme if kind.namespaced and "delete" in kind.verbs}
-        self._delete_all(kinds.pop(_PODS), namespace, remaining)
-        if not remaining.resources:
-            for kind in kinds.values():
-                self._delete_all(kind, namespace, remaining)
-        return remaining
 
     def _delete_all(self, kind: Kind, namespace: str, remaining: _Remaining) -> None:
         collection = self.registry.store.collection(kind.storage)
@@ -114,7 +107,7 @@ class NamespaceController(Controller):
                     remaining.failures.append(failure.message)
             left = collection.get(stored.key)
             if left is not None:
-                remaining.resources[f"{kind.plural}.{kind.group}"] += 1
+                remaining.resources[f"{kind.names.plural}.{kind.group}"] += 1
                 if b'"finalizers"' in left.data:
                     remaining.finalizers.update(msgspec.json.decode(left.data, type=_Finalized).metadata.finalizers)
 
@@ -156,14 +149,8 @@ class ResourceQuotaController(Controller):
         for quota in self._quotas.snapshot(f"{change.event.object.namespace}/"):
             self.enqueue(quota.key)
 
-    def reconcile(self, key: str) -> None:
-        quota = self.get(key)
-        if quota is None:
-            return
+    def sync(self, key: str, quota: Object) -> None:
         hard: ResourceList = (quota.get("spec") or {}).get("hard") or {}
-        self.update_status(quota, {"hard": dict(hard), "used": self._usage(key, quota, hard)})
-
-    def _usage(self, key: str, quota: Object, hard: ResourceList) -> ResourceList:
         namespace, used, count = quota["metadata"]["namespace"], [dict.fromkeys(sorted(hard), "0")], 0
         for kind in counted_resources(self.registry.scheme, hard):
             for stored in self.registry.store.collection(kind.storage).snapshot(f"{namespace}/"):
@@ -171,7 +158,7 @@ class ResourceQuotaController(Controller):
                 if is_in_scope(quota, kind, decoded):
                     used.append({name: amount for name, amount in usage_of(kind, decoded).items() if name in hard})
         self.throttle(key, count)
-        return added(*used)
+        self.update_status(quota, {"hard": dict(hard), "used": added(*used)})
 
 
 def _changes_usage(change: ObjectChange) -> bool:

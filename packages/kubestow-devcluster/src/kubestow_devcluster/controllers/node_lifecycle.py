@@ -3,7 +3,7 @@
 The node lifecycle controller marks nodes without heartbeats as Unknown, their pods as not ready, and taints nodes.
 A heartbeat is a renewed lease or a status report. A node without one for the grace period gets the Ready condition
 Unknown; the kubelet's next status report restores it. Taints follow from conditions
-(:mod:`kubestow_devcluster.component_base.node_health`), evictions from taints.
+(:mod:`kubestow_devcluster.component_base.stored_objects`), evictions from taints.
 
 kube-controller-manager taints the nodes of a failing zone slowly or not at all; here zones are not considered.
 
@@ -21,9 +21,9 @@ import msgspec
 from kubestow.api.core import Taint, Toleration
 from kubestow.rules.matching import NO_EXECUTE, tolerates
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, update_pod_condition
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.store import StoredObject, WatchEvent
+from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.component_base.node_health import LEASE_NAMESPACE, reconcile_taints
 from kubestow_devcluster.component_base.stored_objects import is_terminating, node_name_of, uid_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
@@ -43,7 +43,6 @@ class NodeLifecycleController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._grace_period = context.node_monitor_grace_period
         #: When each node had its last heartbeat, in the loop's time, oldest first. Unknown nodes have no entry.
         self._last_heartbeat: dict[str, float] = {}
@@ -92,7 +91,17 @@ class NodeLifecycleController(Controller):
         if reconcile_taints(node, self.registry.now()):
             self.registry.commit(self.kind, node)
         if before == "True" and self._ready_status[key] != "True":
-            self._mark_pods_not_ready(node)
+            # Set Ready to False on the ready pods of a node that is no longer ready.
+            name, now = node["metadata"]["name"], self.registry.now()
+            self.record_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            for pod in self.pods.on_node(name):
+                stored = self.registry.store.collection("pods").get(pod.key)
+                if stored is None or not pod.is_ready:
+                    continue
+                current = self.pod_kind.decode(stored)
+                if update_pod_condition(current["status"], {"type": "Ready", "status": "False"}, now):
+                    self.registry.commit(self.pod_kind, current)
+                    self.recorder.warning(self.component, self.pod_kind, current, "NodeNotReady", "Node is not ready")
 
     def _monitor_heartbeats(self) -> None:
         """Mark every node whose grace period has expired, and run again when the next one expires."""
@@ -113,7 +122,16 @@ class NodeLifecycleController(Controller):
         for type_ in _KUBELET_CONDITIONS:
             condition = by_type.get(type_)
             if condition is None:
-                conditions.append(_never_updated(type_, node["metadata"]["creationTimestamp"], now))
+                conditions.append(
+                    {
+                        "type": type_,
+                        "status": "Unknown",
+                        "lastHeartbeatTime": node["metadata"]["creationTimestamp"],
+                        "lastTransitionTime": now,
+                        "reason": "NodeStatusNeverUpdated",
+                        "message": "Kubelet never posted node status.",
+                    }
+                )
             elif condition["status"] != "Unknown":
                 message = "Kubelet stopped posting node status."
                 condition |= {"status": "Unknown", "reason": "NodeStatusUnknown", "message": message}
@@ -121,30 +139,6 @@ class NodeLifecycleController(Controller):
         node["status"]["conditions"] = conditions
         reconcile_taints(node, now)
         self.registry.commit(self.kind, node)
-
-    def _mark_pods_not_ready(self, node: Object) -> None:
-        """Set Ready to False on the ready pods of a node that is no longer ready."""
-        name, now = node["metadata"]["name"], self.registry.now()
-        self.record_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
-        for pod in self.pods.on_node(name):
-            stored = self.registry.store.collection("pods").get(pod.key)
-            if stored is None or not pod.is_ready:
-                continue
-            current = self._pod_kind.decode(stored)
-            if update_pod_condition(current["status"], {"type": "Ready", "status": "False"}, now):
-                self.registry.commit(self._pod_kind, current)
-                self.recorder.warning(self.component, self._pod_kind, current, "NodeNotReady", "Node is not ready")
-
-
-def _never_updated(type_: str, created: str, now: str) -> Object:
-    return {
-        "type": type_,
-        "status": "Unknown",
-        "lastHeartbeatTime": created,
-        "lastTransitionTime": now,
-        "reason": "NodeStatusNeverUpdated",
-        "message": "Kubelet never posted node status.",
-    }
 
 
 #: Seconds from a node's deletion until its pods are removed.
@@ -162,7 +156,6 @@ class PodGarbageCollector(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._nodes = context.registry.store.collection("nodes")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -184,7 +177,11 @@ class PodGarbageCollector(Controller):
         for pod in self.pods.on_node(key):
             if node is None:
                 self._delete(pod, disruption="PodGC: node no longer exists")
-            elif pod.is_terminating and _is_out_of_service(node):
+            elif (
+                pod.is_terminating
+                and _OUT_OF_SERVICE in node.data
+                and b'"type":"Ready","status":"True"' not in node.data
+            ):
                 self._delete(pod)
 
     def _delete(self, pod: PodView, *, disruption: str = "") -> None:
@@ -192,19 +189,15 @@ class PodGarbageCollector(Controller):
         stored = self.registry.store.collection("pods").get(pod.key)
         if stored is None:
             return
-        current = self._pod_kind.decode(stored)
+        current = self.pod_kind.decode(stored)
         if not pod.is_finished:
             current["status"]["phase"] = "Failed"
             if disruption:
                 condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
                 update_pod_condition(current["status"], condition | {"message": disruption}, self.registry.now())
-            self.registry.commit(self._pod_kind, current)
+            self.registry.commit(self.pod_kind, current)
         deletion = DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid)
-        self.registry.delete(self._pod_kind, pod.metadata.namespace, pod.name, deletion)
-
-
-def _is_out_of_service(node: StoredObject) -> bool:
-    return _OUT_OF_SERVICE in node.data and b'"type":"Ready","status":"True"' not in node.data
+        self.registry.delete(self.pod_kind, pod.metadata.namespace, pod.name, deletion)
 
 
 class _TimedToleration(Toleration, frozen=True, rename="camel"):
@@ -283,21 +276,19 @@ class TaintEvictionController(Controller):
         if since + toleration_seconds > now:
             self.enqueue_after(key, since + toleration_seconds - now)
         else:
-            self._evict(key, self.kind.decode(stored))
-
-    def _evict(self, key: str, pod: Object) -> None:
-        metadata = pod["metadata"]
-        self.record_event(pod, "TaintManagerEviction", f"Marking for deletion Pod {key}")
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-        }
-        if update_pod_condition(pod["status"], condition, self.registry.now()):
-            self.registry.commit(self.kind, pod)
-        self.registry.delete(self.kind, metadata["namespace"], metadata["name"], DeleteOptions(uid=metadata["uid"]))
-        self._evictions.pop(key, None)
+            pod = self.kind.decode(stored)
+            metadata = pod["metadata"]
+            self.record_event(pod, "TaintManagerEviction", f"Marking for deletion Pod {key}")
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByTaintManager",
+                "message": "Taint manager: deleting due to NoExecute taint",
+            }
+            if update_pod_condition(pod["status"], condition, self.registry.now()):
+                self.registry.commit(self.kind, pod)
+            self.registry.delete(self.kind, metadata["namespace"], metadata["name"], DeleteOptions(uid=metadata["uid"]))
+            self._evictions.pop(key, None)
 
 
 def _min_toleration_seconds(taints: tuple[Taint, ...], pod: bytes) -> float | None:

@@ -185,7 +185,11 @@ class ScalingHistory:
             able = _READY if stabilized == recommended else _STABILIZED_DOWN
             limit, reason = self._default_limit(current, stabilized, limits)
         else:
-            stabilized = self._stabilized(now, current, recommended, behavior)
+            up: int = behavior["scaleUp"].get("stabilizationWindowSeconds", 0)
+            down: int = behavior["scaleDown"].get("stabilizationWindowSeconds", DOWNSCALE_STABILIZATION)
+            lowest = min(recommended, *self._within(now, up, recommended))
+            highest = max(recommended, *self._within(now, down, recommended))
+            stabilized = min(max(current, lowest), highest)
             able = _READY
             if stabilized != recommended:
                 able = _STABILIZED_UP if recommended >= current else _STABILIZED_DOWN
@@ -206,13 +210,6 @@ class ScalingHistory:
         if desired > min(fastest, limits.most):
             return min(fastest, limits.most), _UP_LIMIT if limits.most > fastest else _TOO_MANY
         return desired, _WITHIN_RANGE
-
-    def _stabilized(self, now: float, current: int, recommended: int, behavior: Object) -> int:
-        up: int = behavior["scaleUp"].get("stabilizationWindowSeconds", 0)
-        down: int = behavior["scaleDown"].get("stabilizationWindowSeconds", DOWNSCALE_STABILIZATION)
-        lowest = min(recommended, *self._within(now, up, recommended))
-        highest = max(recommended, *self._within(now, down, recommended))
-        return min(max(current, lowest), highest)
 
     def _limit(
         self, now: float, current: int, desired: int, limits: Limits, behavior: Object

@@ -12,15 +12,10 @@ from collections.abc import Iterator
 
 from kubestow.rules.claims import POD_CLAIM_NAME, resource_claim
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.component_base.stored_objects import (
-    controller_of,
-    is_pod_finished,
-    owner_refs_of,
-    uid_of,
-)
+from kubestow_devcluster.component_base.stored_objects import controller_of, is_pod_finished, owner_refs_of, uid_of
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 
 _CLAIMS = "resourceclaims.resource.k8s.io"
@@ -84,17 +79,14 @@ class ResourceClaimTemplateController(Controller):
         if name is not None:
             return name
         try:
-            return self._create_claim(pod, entry).name
+            namespace, template_name = pod["metadata"]["namespace"], entry["resourceClaimTemplateName"]
+            template = self._template_kind.decode(self.registry.get(self._template_kind, namespace, template_name))
+            new = self._claim_kind.struct.read(resource_claim(pod["metadata"], entry["name"], template["spec"]), [])
+            return self.registry.create(self._claim_kind, namespace, new).name
         except statuses.StatusError as failure:
             message = f"PodResourceClaim {entry['name']}: {failure.message}"
             self.record_warning(pod, "FailedResourceClaimCreation", message)
             raise
-
-    def _create_claim(self, pod: Object, entry: Object) -> StoredObject:
-        namespace, template_name = pod["metadata"]["namespace"], entry["resourceClaimTemplateName"]
-        template = self._template_kind.decode(self.registry.get(self._template_kind, namespace, template_name))["spec"]
-        new = self._claim_kind.struct.read(resource_claim(pod["metadata"], entry["name"], template), [])
-        return self.registry.create(self._claim_kind, namespace, new)
 
 
 class ResourceClaimController(Controller):
@@ -106,7 +98,6 @@ class ResourceClaimController(Controller):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pod_kind = context.registry.scheme["pods"]
         self._pods = context.registry.store.collection("pods")
 
     def handle_change(self, change: ObjectChange) -> None:
@@ -117,10 +108,9 @@ class ResourceClaimController(Controller):
                 self.enqueue(f"{pod.namespace}/{name}")
 
     def _claim_names(self, stored: StoredObject) -> Iterator[str]:
-        """The names of the claims that a pod uses."""
         if b'"resourceClaims":' not in stored.data and b'"extendedResourceClaimStatus":' not in stored.data:
             return
-        pod = self._pod_kind.decode(stored)
+        pod = self.pod_kind.decode(stored)
         status = pod["status"]
         entries = (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ()))
         for entry in (*entries, status.get("extendedResourceClaimStatus") or {}):
@@ -136,7 +126,18 @@ class ResourceClaimController(Controller):
         valid = [consumer for consumer in reserved_for if self._is_in_use_by(namespace, consumer)]
         is_terminating = "deletionTimestamp" in claim["metadata"]
         if len(valid) < len(reserved_for) or (is_terminating and not valid):
-            self._release(claim, valid)
+            # Leave only these reservations; without any, deallocate the claim and remove its finalizer.
+            metadata = claim["metadata"]
+            is_protected = _FINALIZER in (metadata.get("finalizers") or ())
+            status = {**claim["status"], "reservedFor": valid}
+            if not valid:
+                del status["reservedFor"]
+                if is_protected:
+                    status.pop("allocation", None)
+                    status.pop("devices", None)
+            self.update_status(claim, status)
+            if is_protected and not valid:
+                self.remove_finalizer(self.kind, metadata["namespace"], metadata["name"], _FINALIZER)
         owner = controller_of(owner_refs_of(stored))
         if not valid and not is_terminating and owner is not None and owner.kind == "Pod":
             consumer = {"resource": "pods", "name": owner.name, "uid": owner.uid}
@@ -149,17 +150,3 @@ class ResourceClaimController(Controller):
             return True
         stored = self._pods.get(f"{namespace}/{consumer['name']}")
         return stored is not None and not is_pod_finished(stored) and uid_of(stored) == consumer["uid"]
-
-    def _release(self, claim: Object, reserved_for: list[Object]) -> None:
-        """Leave only these reservations; without any, deallocate the claim and remove its finalizer."""
-        metadata = claim["metadata"]
-        is_protected = _FINALIZER in (metadata.get("finalizers") or ())
-        status = {**claim["status"], "reservedFor": reserved_for}
-        if not reserved_for:
-            del status["reservedFor"]
-            if is_protected:
-                status.pop("allocation", None)
-                status.pop("devices", None)
-        self.update_status(claim, status)
-        if is_protected and not reserved_for:
-            self.remove_finalizer(self.kind, metadata["namespace"], metadata["name"], _FINALIZER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.admission import DEFAULT_ACCOUNT
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import is_terminating
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange
 

@@ -3,11 +3,9 @@
 Every Node object has one. :class:`Kubelets` runs all of them as one task; it watches nodes and pods in the store and
 writes through the registry, in process:
 
-    kubelets          the watch loop over nodes and pods
-    node_status       the status and the lease of each node, and whether its kubelet runs, shuts down or is stopped
-    pod_workers       one worker per pod: the next step in its lifecycle and when it is due; the Stages of KWOK
+    kubelets          the watch loop over nodes and pods, and one worker per pod: its next step and when that is due
+    node_status       status, lease and addresses of each node, and whether its kubelet runs, shuts down or is stopped
     pod_admission     whether a node admits a pod that was bound to it
-    pod_lifecycle     these steps, as pure functions of the pod, and the conditions in its status
-    addresses         allocation of node and pod IPs
+    pod_lifecycle     the steps of a pod, as pure functions of it, and the conditions in its status
     resource_metrics  NodeMetrics and PodMetrics from the usage of running containers
 """

@@ -7,6 +7,10 @@ terminated, and heartbeats stop.
 Heartbeats are a Lease per node in kube-node-lease, renewed while the node's kubelet runs.
 Nodes are spread over :data:`_SLOTS` slots, and each tick renews the nodes of one slot, so the cost is even over time:
 about ten microseconds per node and interval.
+
+Nothing listens on the addresses. Node IPs are from 172.16.0.0/12. Each node gets a /24 of 10.128.0.0/9 as pod CIDR
+unless its spec has one. When a pod CIDR is exhausted, or there are more nodes than CIDRs, pod IPs are from
+10.64.0.0/10.
 """
 
 from __future__ import annotations
@@ -14,16 +18,18 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
+from ipaddress import IPv4Address, ip_network
 from typing import Literal
 
 from kubestow.api.formats.timestamps import micro_timestamp
 from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import StoredObject
-from kubestow_devcluster.behaviour.annotations import KUBELET, SHUT_DOWN, STOPPED
+from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, SHUT_DOWN, STOPPED
 from kubestow_devcluster.component_base.node_health import (
     LEASE_DURATION,
     LEASE_NAMESPACE,
@@ -31,7 +37,6 @@ from kubestow_devcluster.component_base.node_health import (
     reconcile_taints,
 )
 from kubestow_devcluster.component_base.watch_loop import Timers
-from kubestow_devcluster.kubelets.addresses import NodeAddressAllocator
 
 #: Slots per renewal interval.
 _SLOTS = 10
@@ -89,26 +94,22 @@ class NodeLeases:
 
     def _renew(self, node: str, uid: str, now: str) -> None:
         stored = self._collection.get(f"{LEASE_NAMESPACE}/{node}")
-        if stored is None:
-            self._create(node, uid, now)
+        if stored is not None:
+            lease = self._kind.decode(stored)
+            lease["spec"] = lease["spec"] | {"holderIdentity": node, "renewTime": now}
+            self._registry.commit(self._kind, lease)
             return
-        lease = self._kind.decode(stored)
-        lease["spec"] = lease["spec"] | {"holderIdentity": node, "renewTime": now}
-        self._registry.commit(self._kind, lease)
-
-    def _create(self, node: str, uid: str, now: str) -> None:
         owner_reference = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
-        lease: Object = {
+        new: Object = {
             "metadata": {"name": node, "ownerReferences": [owner_reference]},
             "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_DURATION, "renewTime": now},
         }
         try:
-            self._registry.create(self._kind, LEASE_NAMESPACE, lease)
+            self._registry.create(self._kind, LEASE_NAMESPACE, new)
         except statuses.StatusError as failure:
             # The namespace may be deleted. The next renewal tries again, and the other nodes are not affected.
-            _log.info(
-                "lease of node %s not created: %s", node, failure.message, extra=fields(node=node, err=failure.message)
-            )
+            extra = fields(node=node, err=failure.message)
+            _log.info("lease of node %s not created: %s", node, failure.message, extra=extra)
 
 
 #: ``absent``: there is no Node object.
@@ -178,9 +179,7 @@ class NodeStatusManager:
         node = self._kind.decode(stored)
         name, before, after = stored.name, self.state(stored.name), _desired_state(node)
         self._states[name] = after
-        is_ready = any(
-            condition["type"] == "Ready" and condition["status"] == "True" for condition in _conditions_of(node)
-        )
+        is_ready = (get_condition(node["status"], "Ready") or {}).get("status") == "True"
         if after == "running":
             self._update_status(node)
             self._leases.start(name, node["metadata"]["uid"])
@@ -214,31 +213,26 @@ class NodeStatusManager:
     def _update_status(self, node: Object) -> None:
         """Write the status of a running kubelet where it differs."""
         now = self._registry.now()
-        is_registered = any(condition["type"] == "Ready" for condition in _conditions_of(node))
+        is_registered = get_condition(node["status"], "Ready") is not None
         changed = _set_healthy_conditions(node["status"], now)
         if not is_registered:
-            self._register(node)
+            # Fill in addresses, node info and pod CIDR at the first status report.
+            name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
+            if not status.get("addresses"):
+                ip = self._addresses.allocate_ip()
+                status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
+            info = status.get("nodeInfo") or {}
+            status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
+            if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
+                spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
         if reconcile_taints(node, now) or changed:
             self._registry.commit(self._kind, node)
 
-    def _register(self, node: Object) -> None:
-        """Fill in addresses, node info and pod CIDR at the first status report."""
-        name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
-        if not status.get("addresses"):
-            ip = self._addresses.allocate_ip()
-            status["addresses"] = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
-        info = status.get("nodeInfo") or {}
-        status["nodeInfo"] = info | {field: info.get(field) or value for field, value in _NODE_INFO.items()}
-        if not spec.get("podCIDR") and (pod_cidr := self._addresses.allocate_pod_cidr()) is not None:
-            spec["podCIDR"], spec["podCIDRs"] = pod_cidr, [pod_cidr]
-
     def _set_shutting_down(self, node: Object) -> None:
-        now = self._registry.now()
-        conditions = _conditions_of(node)
-        others = [condition for condition in conditions if condition["type"] != "Ready"]
-        ready = next((condition for condition in conditions if condition["type"] == "Ready"), {})
-        if ready.get("status") != "True":
+        now, ready = self._registry.now(), get_condition(node["status"], "Ready")
+        if ready is None or ready["status"] != "True":
             return
+        others = [condition for condition in _conditions_of(node) if condition is not ready]
         node["status"]["conditions"] = [*others, _condition(_SHUTTING_DOWN, now)]
         reconcile_taints(node, now)
         self._registry.commit(self._kind, node)
@@ -303,3 +297,100 @@ def _condition(fields: tuple[str, str, str, str], now: str) -> Object:
         "reason": reason,
         "message": message,
     }
+
+
+_NODE_NETWORK = int(IPv4Address("172.16.0.0"))
+_POD_NETWORK = int(IPv4Address("10.128.0.0"))
+_OVERFLOW_NETWORK = int(IPv4Address("10.64.0.0"))
+#: The number of /24 pod CIDRs in the pod network.
+_MAX_POD_CIDRS = 1 << 15
+#: IPs used of one pod CIDR at most, as many as in a /16.
+_MAX_PODS_PER_CIDR = 1 << 16
+
+
+class NodeAddressAllocator:
+    """Allocates node IPs and pod CIDRs. Addresses in use must be reserved before the first allocation."""
+
+    def __init__(self) -> None:
+        self._ip_numbers = itertools.count(1)
+        self._cidr_numbers = itertools.count()
+        self._in_use: set[str] = set()
+
+    def reserve(self, address: str) -> None:
+        """Mark an IP or a pod CIDR as in use."""
+        self._in_use.add(address)
+
+    def allocate_ip(self) -> str:
+        while (ip := _dotted(_NODE_NETWORK + next(self._ip_numbers))) in self._in_use:
+            pass
+        return ip
+
+    def allocate_pod_cidr(self) -> str | None:
+        """A /24, or None when all are in use."""
+        for number in self._cidr_numbers:
+            cidr = f"{_dotted(_POD_NETWORK + number * 256)}/24"
+            if number >= _MAX_POD_CIDRS:
+                return None
+            if cidr not in self._in_use:
+                return cidr
+        return None
+
+
+class PodIPAllocator:
+    """Allocates pod IPs. Pods are identified by key, ``namespace/name``."""
+
+    def __init__(self) -> None:
+        self._ip_of: dict[str, str] = {}
+        self._in_use: set[str] = set()
+        self._cidrs: dict[str, _PodCIDR] = {}
+        self._overflow_numbers = itertools.count(1)
+
+    def reserve(self, pod: str, ip: str) -> None:
+        """Mark ``ip`` as in use by ``pod``, in place of the IP it had."""
+        if self._ip_of.get(pod) != ip:
+            self.release(pod)
+            self._ip_of[pod] = ip
+            self._in_use.add(ip)
+
+    def release(self, pod: str) -> None:
+        """Free the IP of a pod that finished or was deleted, if it has one."""
+        self._in_use.discard(self._ip_of.pop(pod, ""))
+
+    def allocate(self, pod: str, pod_cidr: str) -> str:
+        """An IP from the node's ``pod_cidr``, or from the overflow network if the CIDR is empty or exhausted."""
+        if pod_cidr and pod_cidr not in self._cidrs:
+            self._cidrs[pod_cidr] = _PodCIDR(pod_cidr)
+        ip = self._cidrs[pod_cidr].next_free(self._in_use) if pod_cidr else ""
+        while not ip or ip in self._in_use:
+            ip = _dotted(_OVERFLOW_NETWORK + next(self._overflow_numbers))
+        self.reserve(pod, ip)
+        return ip
+
+
+class _PodCIDR:
+    """Allocates round-robin, so that a released IP is not reused at once."""
+
+    def __init__(self, pod_cidr: str) -> None:
+        try:
+            network = ip_network(pod_cidr, strict=False)
+        except ValueError:
+            self._first = self._size = self._next = 0
+            return
+        # Without the network address and the broadcast address.
+        self._first = int(network.network_address) + 1
+        self._size = min(network.num_addresses - 2, _MAX_PODS_PER_CIDR)
+        self._address_type = type(network.network_address)
+        self._next = 0
+
+    def next_free(self, in_use: set[str]) -> str:
+        """The next IP that is not in use; empty if there is none."""
+        for _ in range(self._size):
+            ip = str(self._address_type(self._first + self._next))
+            self._next = (self._next + 1) % self._size
+            if ip not in in_use:
+                return ip
+        return ""
+
+
+def _dotted(number: int) -> str:
+    return f"{number >> 24}.{(number >> 16) & 255}.{(number >> 8) & 255}.{number & 255}"

@@ -19,15 +19,7 @@ from kubestow.api.core import Node, Pod, PodSpec, ResourceRequirements
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.rules.matching import NO_EXECUTE, selects_node, untolerated
 from kubestow.rules.pods import HostPort, host_ports
-from kubestow.rules.requests import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    Amounts,
-    allocatable_amounts,
-    placed_requests,
-)
+from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, allocatable_amounts, placed_requests
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 _AFFINITY = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"

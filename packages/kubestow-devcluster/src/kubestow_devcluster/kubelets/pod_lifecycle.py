@@ -53,41 +53,32 @@ def is_sidecar(pod: Object, name: str) -> bool:
 
 
 def _generate_conditions(pod: Object) -> Iterator[Object]:
-    finished_reason = _FINISHED_REASONS.get(pod["status"]["phase"], "")
-    yield _initialized(pod, finished_reason)
-    containers_ready = _containers_ready(pod, finished_reason)
-    yield _ready(pod, containers_ready, finished_reason)
-    yield containers_ready
+    status = pod["status"]
+    finished_reason = _FINISHED_REASONS.get(status["phase"], "")
+    if finished_reason == "PodCompleted":
+        yield {"type": "Initialized", "status": "True", "reason": finished_reason}
+    else:
+        inits = status.get("initContainerStatuses") or ()
+        incomplete = [one["name"] for one in inits if not _is_initialized(pod, one)]
+        yield _condition("Initialized", incomplete, "incomplete", "ContainersNotInitialized")
+    if finished_reason:
+        ready: Object = {"type": "ContainersReady", "status": "False", "reason": finished_reason}
+    else:
+        unready = [one["name"] for one in status.get("containerStatuses") or () if not one["ready"]]
+        ready = _condition("ContainersReady", unready, "unready", "ContainersNotReady")
+    if ready["status"] == "True" and (problems := ", ".join(_failed_readiness_gates(pod))):
+        yield {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": problems}
+    else:
+        yield {**ready, "type": "Ready"}
+    yield ready
     yield {"type": "PodScheduled", "status": "True"}
 
 
-def _initialized(pod: Object, finished_reason: str) -> Object:
-    if finished_reason == "PodCompleted":
-        return {"type": "Initialized", "status": "True", "reason": finished_reason}
-    statuses = pod["status"].get("initContainerStatuses") or ()
-    incomplete = [status["name"] for status in statuses if not _is_initialized(pod, status)]
-    return _condition("Initialized", incomplete, "incomplete", "ContainersNotInitialized")
-
-
-def _is_initialized(pod: Object, status: Object) -> bool:
-    if is_sidecar(pod, status["name"]):
-        return "waiting" not in status["state"]
-    return bool(status["state"].get("terminated", {}).get("exitCode") == 0)
-
-
-def _containers_ready(pod: Object, finished_reason: str) -> Object:
-    if finished_reason:
-        return {"type": "ContainersReady", "status": "False", "reason": finished_reason}
-    unready = [status["name"] for status in pod["status"].get("containerStatuses") or () if not status["ready"]]
-    return _condition("ContainersReady", unready, "unready", "ContainersNotReady")
-
-
-def _ready(pod: Object, containers_ready: Object, finished_reason: str) -> Object:
-    is_gated = containers_ready["status"] == "True" and not finished_reason
-    problems = list(_failed_readiness_gates(pod)) if is_gated else []
-    if problems:
-        return {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(problems)}
-    return {**containers_ready, "type": "Ready"}
+def _is_initialized(pod: Object, init_container: Object) -> bool:
+    state = init_container["state"]
+    if is_sidecar(pod, init_container["name"]):
+        return "waiting" not in state
+    return bool(state.get("terminated", {}).get("exitCode") == 0)
 
 
 def _condition(type_: str, containers: list[str], state: str, reason: str) -> Object:
@@ -158,7 +149,8 @@ def next_step(pod: Object, behaviour: PodBehaviour, now: datetime) -> Step | Non
     if not status.get("containerStatuses"):
         return Step(0.0, (Transition("admit"),))
     pending = list(_pending_transitions(pod, behaviour, now))
-    if _is_generation_new(pod):
+    if pod["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+        # The spec has changed since the kubelet last wrote the status.
         pending.append((0.0, Transition("observe", run=pod["metadata"]["generation"])))
     if not pending:
         return None
@@ -171,15 +163,43 @@ def apply_step(pod: Object, step: Step, behaviour: PodBehaviour, now: str) -> No
     actions = {transition.action for transition in step.transitions}
     _observe_generation(pod)
     if "observe" in actions:
-        _start_ephemeral_containers(pod, now)
+        # Start the ephemeral containers that have been added; they are never ready, and do not restart.
+        reported = list(pod["status"].get("ephemeralContainerStatuses") or ())
+        names = {container["name"] for container in reported}
+        for container in pod["spec"].get("ephemeralContainers") or ():
+            if container["name"] not in names:
+                started = _waiting_status(container, "ContainerCreating")
+                _start(started, now)
+                started["started"] = False
+                reported.append(started)
+        if reported:
+            pod["status"]["ephemeralContainerStatuses"] = reported
     if "admit" in actions:
-        _admit(pod, now)
+        spec, status = pod["spec"], pod["status"]
+        status["phase"] = _PENDING
+        status["startTime"] = now
+        inits = spec.get("initContainers")
+        reason = "PodInitializing" if inits else "ContainerCreating"
+        if inits:
+            status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
+        status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
+        set_condition(pod, {"type": "PodReadyToStartContainers", "status": "False"}, now)
     elif "expire" in actions:
-        _expire(pod, now)
+        terminate_pod(pod, now, exit_code=_SIGKILL)
+        pod["status"]["reason"] = "DeadlineExceeded"
+        pod["status"]["message"] = "Pod was active on the node longer than the specified deadline"
     else:
         for transition in step.transitions:
             _apply(pod, transition, behaviour, now)
-    _update_phase(pod, behaviour, now)
+    # Set the phase that follows from the container statuses, and the conditions.
+    status = pod["status"]
+    if status["phase"] in (_PENDING, _RUNNING):
+        status["phase"] = _phase(pod, behaviour)
+    if status["phase"] not in (_PENDING, _RUNNING):
+        for container in _container_statuses(status):
+            if "terminated" not in container["state"]:
+                _terminate(container, 0 if status["phase"] == "Succeeded" else _SIGTERM, now)
+    update_conditions(pod, now)
 
 
 def terminate_pod(pod: Object, now: str, *, exit_code: int = _SIGTERM) -> None:
@@ -237,11 +257,6 @@ def crash_loop_back_off(runs: int, last_run: float) -> float:
     return float(min(_INITIAL_BACK_OFF << min(runs - 2, 10), _MAX_BACK_OFF))
 
 
-def _is_generation_new(pod: Object) -> bool:
-    """Whether the spec of an admitted pod has changed since the kubelet last wrote its status."""
-    return bool(pod["metadata"].get("generation", 0) > pod["status"].get("observedGeneration", 0))
-
-
 def _observe_generation(pod: Object) -> None:
     if "generation" in pod["metadata"]:
         pod["status"]["observedGeneration"] = pod["metadata"]["generation"]
@@ -275,23 +290,17 @@ def _pending_transitions(pod: Object, behaviour: PodBehaviour, now: datetime) ->
         is_first = False
     start_delay = behaviour.start if is_first else 0.0
     for container in status["containerStatuses"]:
-        yield from _container_transitions(pod, container, behaviour, start_delay, now)
-
-
-def _container_transitions(
-    pod: Object, container: Object, behaviour: PodBehaviour, start_delay: float, now: datetime
-) -> Iterator[tuple[float, Transition]]:
-    state = container["state"]
-    if "running" in state:
-        running_for = _elapsed(state["running"]["startedAt"], now)
-        ready_after = _ready_after(pod, container["name"], behaviour)
-        if not container["ready"] and ready_after != float("inf"):
-            yield ready_after - running_for, _transition("ready", container)
-        duration = behaviour.duration_of(container["name"])
-        if duration is not None:
-            yield duration - running_for, _transition("exit", container)
-    elif "waiting" in state or _should_restart(pod, container, behaviour):
-        yield from _start_transitions(container, behaviour, start_delay, pod["status"], now)
+        state = container["state"]
+        if "running" in state:
+            running_for = _elapsed(state["running"]["startedAt"], now)
+            ready_after = _ready_after(pod, container["name"], behaviour)
+            if not container["ready"] and ready_after != float("inf"):
+                yield ready_after - running_for, _transition("ready", container)
+            duration = behaviour.duration_of(container["name"])
+            if duration is not None:
+                yield duration - running_for, _transition("exit", container)
+        elif "waiting" in state or _should_restart(pod, container, behaviour):
+            yield from _start_transitions(container, behaviour, start_delay, pod["status"], now)
 
 
 def _start_transitions(
@@ -330,7 +339,6 @@ def _ready_after(pod: Object, name: str, behaviour: PodBehaviour) -> float:
 
 
 def _should_restart(pod: Object, container: Object, behaviour: PodBehaviour) -> bool:
-    """Whether a terminated container restarts."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if behaviour.exit_codes_of(container["name"]) is None or policy == "Never":
         return False
@@ -338,24 +346,6 @@ def _should_restart(pod: Object, container: Object, behaviour: PodBehaviour) -> 
 
 
 # Applying transitions
-
-
-def _admit(pod: Object, now: str) -> None:
-    spec, status = pod["spec"], pod["status"]
-    status["phase"] = _PENDING
-    status["startTime"] = now
-    inits = spec.get("initContainers")
-    reason = "PodInitializing" if inits else "ContainerCreating"
-    if inits:
-        status["initContainerStatuses"] = [_waiting_status(container, reason) for container in inits]
-    status["containerStatuses"] = [_waiting_status(container, reason) for container in spec["containers"]]
-    set_condition(pod, {"type": "PodReadyToStartContainers", "status": "False"}, now)
-
-
-def _expire(pod: Object, now: str) -> None:
-    terminate_pod(pod, now, exit_code=_SIGKILL)
-    pod["status"]["reason"] = "DeadlineExceeded"
-    pod["status"]["message"] = "Pod was active on the node longer than the specified deadline"
 
 
 def _waiting_status(container: Object, reason: str) -> Object:
@@ -405,20 +395,6 @@ def _apply(pod: Object, transition: Transition, behaviour: PodBehaviour, now: st
             _back_off(pod, container)
 
 
-def _start_ephemeral_containers(pod: Object, now: str) -> None:
-    """Start the ephemeral containers that have been added; they are never ready, and do not restart."""
-    reported = list(pod["status"].get("ephemeralContainerStatuses") or ())
-    names = {container["name"] for container in reported}
-    for container in pod["spec"].get("ephemeralContainers") or ():
-        if container["name"] not in names:
-            started = _waiting_status(container, "ContainerCreating")
-            _start(started, now)
-            started["started"] = False
-            reported.append(started)
-    if reported:
-        pod["status"]["ephemeralContainerStatuses"] = reported
-
-
 def _start(container: Object, now: str) -> None:
     terminated = container["state"].get("terminated")
     if terminated is not None:
@@ -459,23 +435,11 @@ def _back_off(pod: Object, container: Object) -> None:
 
 
 def _restart_delay(runs: int, terminated: Object) -> float:
-    last_run = (_parse_time(terminated["finishedAt"]) - _parse_time(terminated["startedAt"])).total_seconds()
-    return max(crash_loop_back_off(runs, last_run), _RESTART_DELAY)
+    started, finished = (datetime.fromisoformat(terminated[field]) for field in ("startedAt", "finishedAt"))
+    return max(crash_loop_back_off(runs, (finished - started).total_seconds()), _RESTART_DELAY)
 
 
 # The pod's phase
-
-
-def _update_phase(pod: Object, behaviour: PodBehaviour, now: str) -> None:
-    """Set the phase that follows from the container statuses, and the conditions."""
-    status = pod["status"]
-    if status["phase"] in (_PENDING, _RUNNING):
-        status["phase"] = _phase(pod, behaviour)
-    if status["phase"] not in (_PENDING, _RUNNING):
-        for container in _container_statuses(status):
-            if "terminated" not in container["state"]:
-                _terminate(container, 0 if status["phase"] == "Succeeded" else _SIGTERM, now)
-    update_conditions(pod, now)
 
 
 def _phase(pod: Object, behaviour: PodBehaviour) -> str:
@@ -518,8 +482,4 @@ def _elapsed(time: str | None, now: datetime) -> float:
     """
     if not time:
         return 0.0
-    return max((now - _parse_time(time)).total_seconds() - 1.0, 0.0)
-
-
-def _parse_time(time: str) -> datetime:
-    return datetime.fromisoformat(time)
+    return max((now - datetime.fromisoformat(time)).total_seconds() - 1.0, 0.0)

@@ -71,7 +71,14 @@ class SimulatedMetrics:
     def nodes(self) -> dict[str, StoredObject]:
         """NodeMetrics by node, in the order of the names."""
         time = self._time()
-        used = self._used_by_node(time)
+        used: dict[str, UsedAmounts] = {}
+        for pod in self._read_pods().values():
+            node = node_name_of(pod.stored)
+            cpu, memory = used.get(node, (0.0, 0.0))
+            for container in pod.containers:
+                usage = _container_usage(pod, container, time)
+                cpu, memory = cpu + usage.cpu, memory + usage.memory
+            used[node] = UsedAmounts(cpu, memory)
         return {
             name: _metrics_of(node.stored, time, {"usage": _usage(self._node_usage(name, node, used, time))})
             for name, node in self._read_nodes().items()
@@ -111,17 +118,6 @@ class SimulatedMetrics:
     def _time(self) -> int:
         """The Unix time of the last measurement."""
         return int(self._clock().timestamp()) // RESOLUTION * RESOLUTION
-
-    def _used_by_node(self, time: int) -> dict[str, UsedAmounts]:
-        used: dict[str, UsedAmounts] = {}
-        for pod in self._read_pods().values():
-            node = node_name_of(pod.stored)
-            cpu, memory = used.get(node, (0.0, 0.0))
-            for container in pod.containers:
-                usage = _container_usage(pod, container, time)
-                cpu, memory = cpu + usage.cpu, memory + usage.memory
-            used[node] = UsedAmounts(cpu, memory)
-        return used
 
     @staticmethod
     def _node_usage(name: str, node: _Node, used: dict[str, UsedAmounts], time: int) -> UsedAmounts:
@@ -163,7 +159,6 @@ def _read(collection: Collection, known: dict[str, _T], read: Callable[[StoredOb
 
 
 def _running_containers(pod: dict[str, Any]) -> list[_Container]:
-    """The running containers, sidecars included, and what they request."""
     status, spec = pod.get("status") or {}, pod["spec"]
     statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     running = {one["name"] for one in statuses if "running" in (one.get("state") or {})}

@@ -19,7 +19,7 @@ from devcluster_tests.scenarios import (
     run_scenario,
     workload,
 )
-from kubestow_devcluster.behaviour.annotations import DURATION, SHUTDOWN
+from kubestow_devcluster.behaviour.pod_behaviour import DURATION, SHUTDOWN
 
 pytestmark = pytest.mark.usefixtures("no_errors_logged")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from devcluster_tests.client import PODS, pod
 from devcluster_tests.scenarios import Cluster, run_scenario
-from kubestow_devcluster.behaviour.annotations import DURATION
+from kubestow_devcluster.behaviour.pod_behaviour import DURATION
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubestow_devcluster.kubelets.addresses import NodeAddressAllocator, PodIPAllocator
+from kubestow_devcluster.kubelets.node_status import NodeAddressAllocator, PodIPAllocator
 
 
 def test_pod_ips_are_allocated_in_order_from_the_pod_cidr() -> None:

@@ -11,8 +11,7 @@ from devcluster_tests.kubelet_scenarios import phase, run_scenario, run_simple_p
 from kubestow.testing import virtual_time
 from kubestow.testing.virtual_time import VirtualClock
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.behaviour.annotations import DURATION, SHUTDOWN
-from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviour
+from kubestow_devcluster.behaviour.pod_behaviour import DURATION, SHUTDOWN, PodBehaviour
 from kubestow_devcluster.cluster import DevCluster
 from kubestow_devcluster.kubelets.kubelets import Kubelets
 

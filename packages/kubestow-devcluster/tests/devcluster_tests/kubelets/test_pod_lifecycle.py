@@ -9,7 +9,7 @@ import pytest
 
 from devcluster_tests.client import PODS, Client, pod
 from devcluster_tests.kubelet_scenarios import observed_states, phase, run_pod, run_scenario, run_simple_pod, status_of
-from kubestow_devcluster.behaviour.annotations import (
+from kubestow_devcluster.behaviour.pod_behaviour import (
     DURATION,
     EXIT_CODE,
     INIT_DURATION,

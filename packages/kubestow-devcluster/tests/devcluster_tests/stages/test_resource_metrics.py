@@ -10,7 +10,7 @@ import pytest
 
 from devcluster_tests.client import PODS, Client, pod
 from kubestow_devcluster.behaviour.resource_usage import Wave, amount_at
-from kubestow_devcluster.behaviour.stages_file import NO_STAGES, read_stages
+from kubestow_devcluster.behaviour.stages import NO_STAGES, read_stages
 from kubestow_devcluster.cluster import DevCluster
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"

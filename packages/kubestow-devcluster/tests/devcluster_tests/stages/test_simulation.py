@@ -10,8 +10,8 @@ import pytest
 
 from devcluster_tests.client import PODS, Client, pod
 from devcluster_tests.kubelet_scenarios import observed_states, phase, run_pod, run_scenario, run_simple_pod, status_of
-from kubestow_devcluster.behaviour.annotations import START
-from kubestow_devcluster.behaviour.stages_file import Stages, read_stages
+from kubestow_devcluster.behaviour.pod_behaviour import START
+from kubestow_devcluster.behaviour.stages import Stages, read_stages
 
 RULES = """
 apiVersion: kubestow.dev/v1alpha1

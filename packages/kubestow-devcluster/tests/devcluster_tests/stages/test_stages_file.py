@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubestow.errors import InputError
-from kubestow_devcluster.behaviour.stages_file import read_stages
+from kubestow_devcluster.behaviour.stages import read_stages
 
 BEHAVIOUR = "apiVersion: kubestow.dev/v1alpha1\nkind: PodBehaviour\nmetadata: {name: one}\nspec: "
 USAGE = "apiVersion: kubestow.dev/v1alpha1\nkind: NodeUsage\nspec: "

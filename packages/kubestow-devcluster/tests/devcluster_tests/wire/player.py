@@ -29,8 +29,8 @@ from devcluster_tests.wire.recordings import (
 from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, HTTPResponse, UserInfo
 from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.security.users import ADMIN
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
+from kubestow_devcluster.apiserver.security.authentication import ADMIN
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF
 from kubestow_devcluster.cluster import DevCluster
 
 #: The recorded users that are not known by their name.

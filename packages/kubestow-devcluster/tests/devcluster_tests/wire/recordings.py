@@ -14,7 +14,7 @@ from core_tests.recordings import exchanges
 from devcluster_tests.protobuf_bodies import decoded
 from kubestow_devcluster.apiserver.schema.type_table import model_for
 from kubestow_devcluster.apiserver.schema.types import struct_of
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

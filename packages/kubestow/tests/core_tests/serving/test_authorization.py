@@ -27,7 +27,7 @@ from kubestow.errors import InputError
 from kubestow.http.certificates import CertificateAuthority
 from kubestow.http.messages import UserInfo
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
-from kubestow_devcluster.apiserver.security.users import ADMIN
+from kubestow_devcluster.apiserver.security.authentication import ADMIN
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
 

@@ -13,42 +13,55 @@ from functools import partial
 from kubestow.http.messages import HTTPResponse
 from kubestow.log_fields import fields
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints import review_handlers
-from kubestow_devcluster.apiserver.endpoints.discovery import serve_discovery
-from kubestow_devcluster.apiserver.endpoints.health import HealthEndpoints, RequestMetrics
+from kubestow_devcluster.apiserver.endpoints.discovery import HealthEndpoints, RequestMetrics, serve_discovery
 from kubestow_devcluster.apiserver.endpoints.openapi import OpenAPI
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import (
+    EventCache,
     ResourceMetrics,
     get,
     get_metrics,
     list_metrics,
     list_objects,
+    watch,
 )
-from kubestow_devcluster.apiserver.endpoints.request_authorization import attributes_of, authorize_request
-from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
-from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo, parse_request_info
-from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
-from kubestow_devcluster.apiserver.endpoints.review_handlers import create_token
+from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope, converted
+from kubestow_devcluster.apiserver.endpoints.requests import (
+    Request,
+    RequestInfo,
+    attributes_of,
+    authorize_request,
+    parse_request_info,
+)
 from kubestow_devcluster.apiserver.endpoints.subresource_handlers import (
     connect,
     create_binding,
     create_eviction,
     create_pod_binding,
+    create_self_subject_access_review,
+    create_self_subject_review,
+    create_self_subject_rules_review,
+    create_subject_access_review,
+    create_token,
+    create_token_review,
     get_log,
     get_scale,
     patch_scale,
     update_scale,
 )
-from kubestow_devcluster.apiserver.endpoints.watch_handler import EventCache, watch
 from kubestow_devcluster.apiserver.endpoints.writing_handlers import create, delete, delete_collection, patch, update
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import METRICS_GROUP
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
-from kubestow_devcluster.apiserver.security.authorization import RBAC, RBAC_GROUP, AlwaysAllow, Authorizer
-from kubestow_devcluster.apiserver.security.escalation import check_escalation
-from kubestow_devcluster.apiserver.serialization.negotiation import (
+from kubestow_devcluster.apiserver.security.authorization import (
+    RBAC,
+    RBAC_GROUP,
+    AlwaysAllow,
+    Authorizer,
+    check_escalation,
+)
+from kubestow_devcluster.apiserver.serialization.media_types import (
     JSON,
     PROTOBUF,
     YAML,
@@ -90,14 +103,14 @@ _SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
 #: The handlers of kinds that are created and not stored.
 _CREATE_ONLY: dict[str, Handler] = {
     "bindings": create_binding,
-    "selfsubjectreviews.authentication.k8s.io": review_handlers.create_self_subject_review,
+    "selfsubjectreviews.authentication.k8s.io": create_self_subject_review,
 }
 #: The same for access reviews, which take the authorizer.
 _ACCESS_REVIEWS: dict[str, Callable[..., HTTPResponse]] = {
-    "selfsubjectaccessreviews.authorization.k8s.io": review_handlers.create_self_subject_access_review,
-    "selfsubjectrulesreviews.authorization.k8s.io": review_handlers.create_self_subject_rules_review,
-    "subjectaccessreviews.authorization.k8s.io": review_handlers.create_subject_access_review,
-    "localsubjectaccessreviews.authorization.k8s.io": review_handlers.create_subject_access_review,
+    "selfsubjectaccessreviews.authorization.k8s.io": create_self_subject_access_review,
+    "selfsubjectrulesreviews.authorization.k8s.io": create_self_subject_rules_review,
+    "subjectaccessreviews.authorization.k8s.io": create_subject_access_review,
+    "localsubjectaccessreviews.authorization.k8s.io": create_subject_access_review,
 }
 
 
@@ -116,7 +129,7 @@ class APIHandler:
         resource_metrics: ResourceMetrics | None = None,
     ) -> None:
         self._registry, self._authorizer = registry, authorizer
-        token_review = partial(review_handlers.create_token_review, authenticator=authenticator)
+        token_review = partial(create_token_review, authenticator=authenticator)
         self._create_only = _CREATE_ONLY | {"tokenreviews.authentication.k8s.io": token_review}
         for name, access_review in _ACCESS_REVIEWS.items():
             self._create_only[name] = partial(access_review, authorizer=authorizer)
@@ -143,7 +156,9 @@ class APIHandler:
             if info is None:
                 return self._serve_path(request)
             if kind is None:
-                return self._unknown_resource(info)
+                if info.group not in self._registry.scheme.groups():
+                    return HTTPResponse.text("404 page not found\n", 404)
+                raise statuses.no_such_resource()
             result = self._dispatch(request, info, kind)
             response = await result if inspect.isawaitable(result) else result
         except statuses.StatusError as error:
@@ -154,7 +169,17 @@ class APIHandler:
             extra = fields(verb=request.method, path=request.path)
             _log.exception("request failed: %s %s", request.method, request.path, extra=extra)
             response = HTTPResponse.error(statuses.internal_error("the request failed; see the server's log"))
-        return _negotiated(response, request, has_protobuf=kind is not None and kind.has_protobuf)
+        # Statuses and other results of handlers that return JSON, in the media type that the client prefers.
+        accept = request.headers.accept
+        if response.content_type != JSON or response.stream is not None or response.chunks is not None:
+            return response
+        if YAML not in accept and PROTOBUF not in accept:  # almost always
+            return response
+        try:
+            options = negotiate_output_media_type(accept, has_protobuf=kind is not None and kind.has_protobuf)
+        except statuses.StatusError:
+            return response
+        return response if options.conversion is ResponseForm.TABLE else converted(response, options.media_type)
 
     def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> HTTPResponse | Awaitable[HTTPResponse]:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
@@ -190,7 +215,7 @@ class APIHandler:
         if (kind.resource, info.subresource, request.method) == ("serviceaccounts", "token", "POST"):
             return self._create_token(scope)
         is_watch = request.method == "GET" and (info.watch or (not info.name and request.flag("watch")))
-        if is_watch and "watch" in kind.verbs:
+        if is_watch and "watch" in kind.rest.verbs:
             return watch(scope, self._event_cache)
         request.validate_timeout()
         if self._resource_metrics is not None and kind.group == METRICS_GROUP:
@@ -207,11 +232,6 @@ class APIHandler:
             raise statuses.no_such_resource()
         return get_metrics(scope, metrics) if scope.info.name else list_metrics(scope, metrics)
 
-    def _unknown_resource(self, info: RequestInfo) -> HTTPResponse:
-        if info.group not in self._registry.scheme.groups():
-            return HTTPResponse.text("404 page not found\n", 404)
-        raise statuses.no_such_resource()
-
     def _serve_path(self, request: Request) -> HTTPResponse:
         """Paths that are not resources: discovery, OpenAPI, version, health and metrics."""
         if not request.path.startswith("/"):
@@ -225,20 +245,6 @@ class APIHandler:
             return HTTPResponse(200, self._metrics.exposition().encode(), "text/plain; version=0.0.4; charset=utf-8")
         response = serve_discovery(request, path, self._registry.scheme) or self._health.serve(request, path)
         return HTTPResponse.text("404 page not found\n", 404) if response is None else response
-
-
-def _negotiated(result: HTTPResponse, request: Request, *, has_protobuf: bool) -> HTTPResponse:
-    """Statuses and other results of handlers that return JSON, in the media type that the client prefers."""
-    accept = request.headers.accept
-    if result.content_type != JSON or result.stream is not None or result.chunks is not None:
-        return result
-    if YAML not in accept and PROTOBUF not in accept:  # almost always
-        return result
-    try:
-        options = negotiate_output_media_type(accept, has_protobuf=has_protobuf)
-    except statuses.StatusError:
-        return result
-    return result if options.conversion is ResponseForm.TABLE else converted(result, options.media_type)
 
 
 def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:
@@ -256,6 +262,6 @@ def _handler(kind: Kind, info: RequestInfo, method: str) -> Handler:
         return handlers[method]
     verb, handler = (_OBJECT if info.name else _COLLECTION).get(method, ("", get))
     is_all_namespaces = kind.namespaced and not info.namespace
-    if verb not in kind.verbs or (is_all_namespaces and method in ("POST", "DELETE")):
+    if verb not in kind.rest.verbs or (is_all_namespaces and method in ("POST", "DELETE")):
         raise statuses.method_not_allowed()
     return handler

@@ -1,25 +1,26 @@
-"""Discovery: the served groups, versions and resources under ``/api`` and ``/apis``.
+"""Paths that are not resources: discovery of groups, versions and resources; the version, health and metrics endpoints.
 
-Each document exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf, and, where
-clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two documents with
-ETags.
+Each document of discovery exists in the unaggregated form (APIGroupList, APIResourceList), in JSON, YAML or protobuf,
+and, where clients accept it, in the aggregated one (APIGroupDiscoveryList) in JSON, which has all groups in two
+documents with ETags.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import msgspec
 
 from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.endpoints.response_encoder import converted
-from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.endpoints.request_scope import converted
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestInfo
+from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF, negotiate_output_media_type
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF, negotiate_output_media_type
+from kubestow_devcluster.apiserver.storage.store import Store
 
 _AGGREGATED_MEDIA_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS = ["get", "patch", "update"]
@@ -45,7 +46,12 @@ def serve_discovery(request: Request, path: str, scheme: Scheme) -> HTTPResponse
     if path == "/":
         return HTTPResponse.json({"paths": _paths(scheme)})
     if parts[0] == "api" and len(parts) <= 2:
-        return _core(request, parts, scheme)
+        if len(parts) == 2:
+            return _resource_list(request, "", parts[1], scheme)
+        if _accepts_aggregated(request):
+            return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
+        address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
     if parts[0] != "apis" or len(parts) > 3:
         return None
     groups = {group: versions for group, versions in scheme.groups().items() if group}
@@ -71,15 +77,6 @@ def _document(request: Request, document: Object) -> HTTPResponse:
     return converted(HTTPResponse.json(document), media_type)
 
 
-def _core(request: Request, parts: list[str], scheme: Scheme) -> HTTPResponse:
-    if len(parts) == 2:
-        return _resource_list(request, "", parts[1], scheme)
-    if _accepts_aggregated(request):
-        return _aggregated(request, [_group_discovery("", ["v1"], scheme)])
-    address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-    return _document(request, {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]})
-
-
 def _paths(scheme: Scheme) -> list[str]:
     paths = ["/api", "/api/v1", "/apis", "/apis/"]
     for group, versions in sorted(scheme.groups().items()):
@@ -100,7 +97,7 @@ def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -
     kinds = scheme.served(group, version)
     if not kinds:
         raise statuses.no_such_resource()
-    resources = [entry for kind in sorted(kinds, key=lambda kind: kind.plural) for entry in _api_resources(kind)]
+    resources = [entry for kind in sorted(kinds, key=lambda kind: kind.names.plural) for entry in _api_resources(kind)]
     # The APIResourceList of the core group has no apiVersion.
     type_meta = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
     return _document(request, {**type_meta, "groupVersion": kinds[0].api_version, "resources": resources})
@@ -108,11 +105,11 @@ def _resource_list(request: Request, group: str, version: str, scheme: Scheme) -
 
 def _api_resources(kind: Kind) -> list[Object]:
     resource: Object = {
-        "name": kind.plural,
-        "singularName": kind.singular,
+        "name": kind.names.plural,
+        "singularName": kind.names.singular,
         "namespaced": kind.namespaced,
         "kind": kind.name,
-        "verbs": list(kind.verbs),
+        "verbs": list(kind.rest.verbs),
         **_short_names_and_categories(kind),
     }
     if kind.rest.storage_version_hash:
@@ -120,7 +117,7 @@ def _api_resources(kind: Kind) -> list[Object]:
     resources = [resource]
     for name in _subresources(kind):
         group, version, object_kind, verbs = _SUBRESOURCES.get(name, ("", "", kind.name, _OBJECT_VERBS))
-        subresource: Object = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+        subresource: Object = {"name": f"{kind.names.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
         if group:
             subresource |= {"group": group, "version": version}
         resources.append(subresource | {"kind": object_kind, "verbs": verbs})
@@ -141,7 +138,6 @@ def _subresources(kind: Kind) -> list[str]:
 
 
 def _accepts_aggregated(request: Request) -> bool:
-    """Whether the client accepts the aggregated form."""
     clauses = [clause.strip() for clause in request.headers.accept.split(",")]
     return any("as=APIGroupDiscoveryList" in clause and "v=v2;" in f"{clause};" for clause in clauses)
 
@@ -164,17 +160,17 @@ def _group_discovery(group: str, versions: list[str], scheme: Scheme) -> Object:
 
 
 def _version_discovery(version: str, kinds: list[Kind]) -> Object:
-    resources = [_resource_discovery(kind) for kind in sorted(kinds, key=lambda kind: kind.plural)]
+    resources = [_resource_discovery(kind) for kind in sorted(kinds, key=lambda kind: kind.names.plural)]
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
 def _resource_discovery(kind: Kind) -> Object:
     resource: Object = {
-        "resource": kind.plural,
+        "resource": kind.names.plural,
         "responseKind": {"group": "", "version": "", "kind": kind.name},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
+        "singularResource": kind.names.singular,
+        "verbs": list(kind.rest.verbs),
         **_short_names_and_categories(kind),
     }
     subresources = []
@@ -185,3 +181,105 @@ def _resource_discovery(kind: Kind) -> Object:
     if subresources:
         resource["subresources"] = subresources
     return resource
+
+
+KUBERNETES_VERSION = "v1.36.2"
+
+_VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": KUBERNETES_VERSION,
+    "gitCommit": "0" * 40,
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "kubestow",
+    "platform": "linux/amd64",
+}
+#: The checks of what exists here, with the names and in the order of kube-apiserver's. Post-start hooks are complete
+#: before the server listens.
+_CHECKS = (
+    "ping",
+    "log",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+)
+_BOOTSTRAP_ROLES = "poststarthook/rbac/bootstrap-roles"
+#: The checks of one endpoint only, after the others.
+_ENDPOINTS = {"healthz": (), "livez": (), "readyz": ("shutdown",)}
+
+
+class HealthEndpoints:
+    """The health endpoints. ``has_default_roles``: the default roles of RBAC have been created."""
+
+    def __init__(self, *, has_default_roles: bool) -> None:
+        common = [name for name in _CHECKS if has_default_roles or name != _BOOTSTRAP_ROLES]
+        self._checks = {endpoint: (*common, *own) for endpoint, own in _ENDPOINTS.items()}
+
+    def serve(self, request: Request, path: str) -> HTTPResponse | None:
+        """``/version``, ``/healthz``, ``/livez`` and ``/readyz`` with their checks; None for any other path."""
+        if path == "/version":
+            return HTTPResponse(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
+        endpoint, _, check = path[1:].partition("/")
+        checks = self._checks.get(endpoint)
+        if checks is None or (check and check not in checks):
+            return None
+        if "verbose" not in request.query or check:
+            return HTTPResponse.text("ok")
+        excluded = request.query.get("exclude", "")
+        lines = [f"[+]{name} {'excluded: ok' if name == excluded else 'ok'}" for name in checks]
+        if excluded and excluded not in checks:
+            lines.append(f'warn: some health checks cannot be excluded: no matches for "{excluded}"')
+        return HTTPResponse.text("\n".join([*lines, f"{endpoint} check passed", ""]))
+
+
+_WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class RequestMetrics:
+    """Counts resource requests, and exposes the metrics of ``store`` with them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        #: By verb, group, version, resource, subresource and code: the number of series does not grow with the cluster.
+        self._requests: Counter[tuple[str, str, str, str, str, int]] = Counter()
+
+    def count(self, request: Request, info: RequestInfo, code: int) -> None:
+        """Count one request for a served kind; a watch is counted when it starts."""
+        verb = request.method
+        if verb == "GET":
+            is_watch = info.watch or (not info.name and request.flag("watch"))
+            verb = "WATCH" if is_watch else "GET" if info.name else "LIST"
+        elif verb not in _WRITE_METHODS:
+            verb = "OTHER"
+        # A 404 can have any subresource; only existing ones have their own series.
+        subresource = "" if code == 404 else info.subresource
+        self._requests[verb, info.group, info.version, info.resource, subresource, code] += 1
+
+    def exposition(self) -> str:
+        """The metrics in Prometheus' text format."""
+        store = self._store
+        lines = [
+            "# HELP apiserver_request_total Counter of apiserver requests by verb, group, version, resource and code.",
+            "# TYPE apiserver_request_total counter",
+            *(
+                f'apiserver_request_total{{code="{code}",group="{group}",resource="{resource}",'
+                f'subresource="{subresource}",verb="{verb}",version="{version}"}} {count}'
+                for (verb, group, version, resource, subresource, code), count in sorted(self._requests.items())
+            ),
+            "# HELP apiserver_storage_objects Number of stored objects at the time of last check split by kind.",
+            "# TYPE apiserver_storage_objects gauge",
+            *(f'apiserver_storage_objects{{resource="{name}"}} {n}' for name, n in sorted(store.counts().items())),
+            "# HELP apiserver_current_resource_version The resource version of the last write.",
+            "# TYPE apiserver_current_resource_version counter",
+            f"apiserver_current_resource_version {store.resource_version}",
+        ]
+        return "\n".join(lines) + "\n"

@@ -18,10 +18,9 @@ import msgspec
 
 from kubestow.http.messages import HTTPResponse
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.endpoints.health import KUBERNETES_VERSION
+from kubestow_devcluster.apiserver.endpoints.discovery import KUBERNETES_VERSION
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
 from kubestow_devcluster.apiserver.schema.types import (
@@ -63,7 +62,10 @@ class OpenAPI:
     def serve(self, request: Request, path: str) -> HTTPResponse:
         """The index or a document. Raises a 404 or 406 StatusError."""
         if self._revision != self._scheme.revision:
-            self._invalidate()
+            self._revision = self._scheme.revision
+            self._documents.clear()
+            for cached in ("_index", "_hash"):
+                self.__dict__.pop(cached, None)
         if path == "/openapi/v2":
             return self._serve_v2(request)
         if path == "/openapi/v3":
@@ -76,7 +78,11 @@ class OpenAPI:
         if accept and "json" not in accept and "*/*" not in accept:
             raise statuses.not_acceptable("406: Not Acceptable", with_details=True)
         headers = {"Cache-Control": "public, immutable", "Etag": f'"{self._hash}"', "Vary": "Accept"}
-        return HTTPResponse(200, self._document(name), headers=headers)
+        document = self._documents.get(name)
+        if document is None:
+            kinds = [kind for kind in self._scheme if _document_name(kind.group, kind.version) == name]
+            document = self._documents[name] = msgspec.json.encode(_DocumentBuilder(kinds).build())
+        return HTTPResponse(200, document, headers=headers)
 
     def _serve_v2(self, request: Request) -> HTTPResponse:
         accept = request.headers.accept
@@ -95,12 +101,6 @@ class OpenAPI:
             self._documents["v2"] = msgspec.json.encode(document)
         return HTTPResponse(200, self._documents["v2"], headers=headers)
 
-    def _invalidate(self) -> None:
-        self._revision = self._scheme.revision
-        self._documents.clear()
-        for cached in ("_index", "_hash"):
-            self.__dict__.pop(cached, None)
-
     @cached_property
     def _index(self) -> dict[str, Object]:
         groups = self._scheme.groups()
@@ -110,17 +110,10 @@ class OpenAPI:
     @cached_property
     def _hash(self) -> str:
         """One hash for all documents, of what they are built from, so that the index needs no documents."""
-        inputs = " ".join(f"{kind.api_version}/{kind.plural}" for kind in self._scheme)
+        inputs = " ".join(f"{kind.api_version}/{kind.names.plural}" for kind in self._scheme)
         schemas = [kind.custom.schema.schema for kind in self._scheme if kind.custom]
         inputs += "".join(msgspec.json.encode(schema).decode() for schema in schemas)
         return hashlib.sha512(f"{KUBERNETES_VERSION} {inputs}".encode()).hexdigest().upper()
-
-    def _document(self, name: str) -> bytes:
-        document = self._documents.get(name)
-        if document is None:
-            kinds = [kind for kind in self._scheme if _document_name(kind.group, kind.version) == name]
-            document = self._documents[name] = msgspec.json.encode(_DocumentBuilder(kinds).build())
-        return document
 
 
 def _document_name(group: str, version: str) -> str:
@@ -137,25 +130,16 @@ class _DocumentBuilder:
     def build(self) -> Object:
         paths = {path: item for kind in self._kinds for path, item in self._paths(kind).items()}
         for kind in self._kinds:
-            self._add_kind(kind)
-        return {
-            "openapi": "3.0.0",
-            "info": _INFO,
-            "paths": paths,
-            "components": {"schemas": self._schemas},
-        }
-
-    def _add_kind(self, kind: Kind) -> None:
-        name = _kind_schema_name(kind)
-        if kind.custom is None:
-            schema = self._schema(kind.struct, {name: _typical_field(name) for name in ("apiVersion", "kind")})
-        else:
-            schema = self._custom_schema(kind.custom.schema.schema)
-        schema["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
-        self._schemas[name] = schema
+            name = _kind_schema_name(kind)
+            if kind.custom is None:
+                schema = self._schema(kind.struct, {name: _typical_field(name) for name in ("apiVersion", "kind")})
+            else:
+                schema = self._custom_schema(kind.custom.schema.schema)
+            schema["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
+            self._schemas[name] = schema
+        return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": self._schemas}}
 
     def _custom_schema(self, schema: Object) -> Object:
-        """The schema of a definition, with the fields that all objects have."""
         common = {name: _typical_field(name) for name in ("apiVersion", "kind", "metadata")}
         common["metadata"] |= {"allOf": [self._reference(struct_of("V1ObjectMeta"))]}
         return {**schema, "properties": {**(schema.get("properties") or {}), **common}}
@@ -204,7 +188,12 @@ class _DocumentBuilder:
         if isinstance(type_, MapOf):
             return {"type": "object", "additionalProperties": self._reference(type_.item)}
         if isinstance(type_, Scalar):
-            return _scalar_schema(type_)
+            schema = {"type": _JSON_TYPES[type_.python]}
+            if isinstance(type_, Bytes):
+                schema["format"] = "byte"
+            elif type_.go_name in ("int32", "int64"):
+                schema["format"] = type_.go_name
+            return schema
         if isinstance(type_, Time):
             return {"type": "string", "format": "date-time"}
         if isinstance(type_, Quantity):
@@ -218,13 +207,11 @@ class _DocumentBuilder:
 
     def _paths(self, kind: Kind) -> dict[str, Object]:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-        collection = f"{root}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}"
-        collection_methods = [method for method, verb in (("get", "list"), ("post", "create")) if verb in kind.verbs]
-        object_methods = [
-            method
-            for method, verb in (("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete"))
-            if verb in kind.verbs
-        ]
+        collection = f"{root}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.names.plural}"
+        of_collection, verbs = (("get", "list"), ("post", "create")), kind.rest.verbs
+        of_object = (("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete"))
+        collection_methods = [method for method, verb in of_collection if verb in verbs]
+        object_methods = [method for method, verb in of_object if verb in verbs]
         paths = {collection: {method: self._operation(kind, method) for method in collection_methods}}
         if object_methods:
             paths[f"{collection}/{{name}}"] = {method: self._operation(kind, method) for method in object_methods}
@@ -239,13 +226,12 @@ class _DocumentBuilder:
             "x-kubernetes-group-version-kind": _group_version_kind(kind),
         }
         if method in ("post", "put", "patch"):
-            operation["parameters"] = [_query_parameter(name) for name in _WRITE_PARAMETERS]
+            operation["parameters"] = [
+                {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+                for name in _WRITE_PARAMETERS
+            ]
             operation["requestBody"] = {"content": {"*/*": {"schema": schema}}}
         return operation
-
-
-def _query_parameter(name: str) -> Object:
-    return {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
 
 
 def _group_version_kind(kind: Kind) -> Object:
@@ -263,15 +249,6 @@ def _schema_name(struct: Struct) -> str:
     if struct.preserves_unknown_fields or isinstance(struct, StructuralType):
         return "object"
     return struct.definition
-
-
-def _scalar_schema(type_: Scalar) -> Object:
-    schema = {"type": _JSON_TYPES[type_.python]}
-    if isinstance(type_, Bytes):
-        schema["format"] = "byte"
-    elif type_.go_name in ("int32", "int64"):
-        schema["format"] = type_.go_name
-    return schema
 
 
 def _in_v2(schema: Any) -> Any:

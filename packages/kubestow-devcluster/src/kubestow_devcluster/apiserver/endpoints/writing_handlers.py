@@ -14,15 +14,13 @@ import msgspec
 from kubestow.errors import APIError
 from kubestow.http.messages import HTTPResponse
 from kubestow.rules.patches import ANY_FIELD, FieldMerge, json_merge_patch, json_patch, strategic_merge_patch
-from kubestow_devcluster.apiserver import field_errors, statuses
+from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.request_scope import RequestScope
 from kubestow_devcluster.apiserver.endpoints.requests import Request
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager
-from kubestow_devcluster.apiserver.managed_fields.server_side_apply import server_side_apply, undeclared_fields
-from kubestow_devcluster.apiserver.registry.deletion import PROPAGATION_FINALIZERS, DeleteOptions
-from kubestow_devcluster.apiserver.registry.registry import WriteOptions
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, server_side_apply, undeclared_fields
+from kubestow_devcluster.apiserver.registry.registry import PROPAGATION_FINALIZERS, DeleteOptions, WriteOptions
 from kubestow_devcluster.apiserver.schema.types import ListOf, MapOf, Object, Struct, Type
-from kubestow_devcluster.apiserver.serialization.decoding import decode_body, yaml_duplicates
+from kubestow_devcluster.apiserver.serialization.media_types import decode_body, yaml_duplicates
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 
@@ -179,7 +177,7 @@ def _apply(scope: RequestScope) -> HTTPResponse:
     if scope.collection.get(kind.key(info.namespace, info.name)) is None:
         if info.subresource:
             raise statuses.not_found(kind.group_resource, info.name)
-        stored = registry.create_applied(kind, info.namespace, applied(None), scope.write_options)
+        stored = registry.create(kind, info.namespace, applied(None), scope.write_options, applied=True)
         return scope.encoder.object_response(stored, 201, headers=headers)
     stored = registry.update(
         kind, info.namespace, info.name, applied, scope.write_options, subresource=info.subresource, applied=True
@@ -191,7 +189,7 @@ def _decode_configuration(scope: RequestScope) -> tuple[Object, dict[str, str]]:
     """The applied configuration, and warning headers. Raises a 400 or 422 StatusError."""
     kind = scope.kind
     if not scope.request.query.get("fieldManager"):
-        error = field_errors.required_value("fieldManager", "is required for apply patch")
+        error = statuses.required_value("fieldManager", "is required for apply patch")
         raise statuses.invalid("PatchOptions", "", [error], group="meta.k8s.io")
     config = decode_body(scope.request.body, _APPLY_PATCH, expected=kind.name)
     if "kind" not in config or "apiVersion" not in config:
@@ -269,18 +267,13 @@ def _options(scope: RequestScope) -> tuple[DeleteOptions, WriteOptions]:
         grace_period_seconds=request.number("gracePeriodSeconds"),
         propagation_policy=request.query.get("propagationPolicy", ""),
     )
-    return delete_options, replace(write_options, dry_run=write_options.dry_run or _is_dry_run(body))
-
-
-def _is_dry_run(options: Object) -> bool:
-    """Whether a DeleteOptions object asks for a dry run. Raises a 400 or 422 StatusError."""
-    directives = options.get("dryRun") or []
+    directives = body.get("dryRun") or []
     if not isinstance(directives, list):
         raise statuses.bad_request("DeleteOptions: a field has the wrong type")
     if any(directive != "All" for directive in directives):
-        error = field_errors.unsupported_value("dryRun", directives, ("All",))
+        error = statuses.unsupported_value("dryRun", directives, ("All",))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
-    return bool(directives)
+    return delete_options, replace(write_options, dry_run=write_options.dry_run or bool(directives))
 
 
 def parse_delete_options(
@@ -294,20 +287,13 @@ def parse_delete_options(
     if grace_period is not None and grace_period < 0:
         # As in kube-apiserver, a negative period means one second.
         grace_period = 1
-    return DeleteOptions(
-        grace_period,
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
-        _propagation_policy(body, propagation_policy),
-    )
-
-
-def _propagation_policy(body: Object, default: str) -> str:
-    """The policy; ``orphanDependents`` is its deprecated form. Raises a 422 StatusError."""
-    policy, orphan = body.get("propagationPolicy") or default, body.get("orphanDependents")
+    # The policy; ``orphanDependents`` is its deprecated form. Raises a 422 StatusError.
+    policy, orphan = body.get("propagationPolicy") or propagation_policy, body.get("orphanDependents")
     if orphan is not None:
         policy = policy or ("Orphan" if orphan else "Background")
     if policy and policy not in PROPAGATION_FINALIZERS:
-        error = field_errors.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
+        error = statuses.unsupported_value("propagationPolicy", policy, (*PROPAGATION_FINALIZERS, "nil"))
         raise statuses.invalid("DeleteOptions", "", [error], group="meta.k8s.io")
-    return str(policy)
+    return DeleteOptions(
+        grace_period, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", str(policy)
+    )

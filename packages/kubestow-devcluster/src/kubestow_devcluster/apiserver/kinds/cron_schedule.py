@@ -122,7 +122,11 @@ def parse(text: str) -> Schedule:
     if not text:
         raise InvalidSchedule("empty spec string")
     if text.startswith("@every "):
-        return _parse_every(text)
+        try:
+            delay = Duration.parse(text.removeprefix("@every "))
+        except ValueError as error:
+            raise InvalidSchedule(f"failed to parse duration {text}: {error}") from None
+        return ConstantDelaySchedule(timedelta(seconds=max(1, int(delay.seconds))))
     if text.startswith("@") and text not in _DESCRIPTORS:
         raise InvalidSchedule(f"unrecognized descriptor: {text}")
     fields = _DESCRIPTORS.get(text, text).split()
@@ -136,14 +140,6 @@ def parse(text: str) -> Schedule:
         _parse_field(months, 1, 12, names=_MONTHS),
         _parse_field(weekdays, 0, 6, names=_DAYS),
     )
-
-
-def _parse_every(text: str) -> ConstantDelaySchedule:
-    try:
-        delay = Duration.parse(text.removeprefix("@every "))
-    except ValueError as error:
-        raise InvalidSchedule(f"failed to parse duration {text}: {error}") from None
-    return ConstantDelaySchedule(timedelta(seconds=max(1, int(delay.seconds))))
 
 
 def _parse_field(text: str, low: int, high: int, *, names: tuple[str, ...] = ()) -> _Field:

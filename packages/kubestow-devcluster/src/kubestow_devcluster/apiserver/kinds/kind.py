@@ -6,7 +6,8 @@ delete. Everything else (storage, watch, patches, discovery, responses) is gener
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -15,12 +16,13 @@ import msgspec
 
 from kubestow.api.formats.names import NameErrors, dns1123_subdomain_errors
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.field_errors import FieldError
-from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion
+from kubestow_devcluster.apiserver.group_version import GroupResource, GroupVersion, version_priority
 from kubestow_devcluster.apiserver.printers.table import Printer
 from kubestow_devcluster.apiserver.schema.structural import StructuralType
 from kubestow_devcluster.apiserver.schema.type_table import has_protobuf
 from kubestow_devcluster.apiserver.schema.types import Object, Struct, struct_of
+from kubestow_devcluster.apiserver.statuses import FieldError
+from kubestow_devcluster.apiserver.storage.database import SelectableFields
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
 #: The metadata that clients set.
@@ -47,6 +49,12 @@ class RESTStrategy:
     kept_by_status_writes: ClassVar[tuple[str, ...]] = ()
     #: Whether stored objects differ from those that this kind serves.
     needs_conversion = False
+    #: The values of fields that a client may omit, by their dotted paths.
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    #: The status of every new object; None: what the client wrote.
+    initial_status: ClassVar[Mapping[str, Any] | None] = None
+    #: Whether updates are validated as new objects are, or not at all.
+    validates_updates_as_new = False
 
     def from_storage(self, stored: Object) -> Object:
         """Convert an object from its stored version to the served one."""
@@ -58,9 +66,12 @@ class RESTStrategy:
 
     def set_defaults(self, new: Object) -> None:
         """Set the fields that a client may omit."""
+        set_defaults_at(new, self.defaults)
 
     def prepare_for_create(self, new: Object, now: str) -> None:
         """Clear the fields that clients cannot set, and set those that the server sets at ``now``."""
+        if self.initial_status is not None:
+            new["status"] = deepcopy(dict(self.initial_status))
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
         """Restore the fields that clients cannot change."""
@@ -73,7 +84,7 @@ class RESTStrategy:
         return []
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return []
+        return self.validate(new) if self.validates_updates_as_new else []
 
     def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
         return []
@@ -105,14 +116,14 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class KindNames(NamedTuple):
-    """The names of a kind, as in a CustomResourceDefinition; the singular and the list kind have defaults."""
+    """The names of a kind, as in a CustomResourceDefinition."""
 
     kind: str
     plural: str
+    singular: str
+    list_kind: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    singular: str = ""
-    list_kind: str = ""
 
 
 class ScalePaths(NamedTuple):
@@ -191,21 +202,8 @@ class Kind:
         return self.names.kind
 
     @cached_property
-    def plural(self) -> str:
-        """``deployments``."""
-        return self.names.plural
-
-    @cached_property
-    def singular(self) -> str:
-        return self.names.singular or self.name.lower()
-
-    @cached_property
-    def list_kind(self) -> str:
-        return self.names.list_kind or f"{self.name}List"
-
-    @cached_property
     def group_resource(self) -> GroupResource:
-        return GroupResource(self.group, self.plural)
+        return GroupResource(self.group, self.names.plural)
 
     @cached_property
     def resource(self) -> str:
@@ -220,10 +218,6 @@ class Kind:
     @cached_property
     def strategy(self) -> RESTStrategy:
         return self.rest.strategy
-
-    @cached_property
-    def verbs(self) -> tuple[str, ...]:
-        return self.rest.verbs
 
     @cached_property
     def struct(self) -> Struct:
@@ -295,6 +289,16 @@ def value_at(obj: Object, path: str) -> Any:
     return value
 
 
+def set_defaults_at(obj: Object, values: Mapping[str, Any]) -> None:
+    """Set the values at these dotted paths where there are none; objects on the way are created."""
+    for path, value in values.items():
+        *parents, field_name = path.split(".")
+        parent = obj
+        for step in parents:
+            parent = parent.setdefault(step, {})
+        parent.setdefault(field_name, deepcopy(value))
+
+
 def with_value_at(obj: Object, path: str, value: Any) -> Object:
     """A copy of ``obj`` with ``value`` at a path such as ``spec.replicas``."""
     step, _, rest = path.partition(".")
@@ -317,3 +321,75 @@ def _field_reader(path: list[str]) -> Callable[[Object], str]:
         return str(value)
 
     return read
+
+
+class Scheme:
+    """The built-in kinds, and those of custom resources, which are added and removed with their definitions.
+
+    A custom resource with the group, version and name of a built-in kind replaces it.
+    """
+
+    def __init__(self, built_in: Iterable[Kind]) -> None:
+        self._built_in = tuple(built_in)
+        self._by_resource: dict[str, Kind] = {}
+        self._by_group_kind: dict[tuple[str, str], Kind] = {}
+        self._custom: dict[str, Sequence[Kind]] = {}
+        #: Incremented with every change; data derived from the scheme is rebuilt when it differs.
+        self.revision = 0
+        self._index()
+
+    def set_custom_resource(self, definition: str, kinds: Sequence[Kind]) -> None:
+        """Replace the kinds served for a CustomResourceDefinition; an empty sequence removes them."""
+        if kinds:
+            self._custom[definition] = kinds
+        else:
+            self._custom.pop(definition, None)
+        self._index()
+
+    def _index(self) -> None:
+        custom = [kind for name in sorted(self._custom) for kind in self._custom[name]]
+        custom.sort(key=lambda kind: (kind.group, version_priority(kind.version)))
+        self._kinds = {(kind.group, kind.version, kind.names.plural): kind for kind in (*self._built_in, *custom)}
+        self._groups: dict[str, list[str]] = {}
+        for kind in self:
+            versions = self._groups.setdefault(kind.group, [])
+            if kind.version not in versions:
+                versions.append(kind.version)
+        self._by_resource, self._by_group_kind = {}, {}
+        for kind in self:
+            self._by_resource.setdefault(kind.resource, kind)
+            self._by_group_kind.setdefault((kind.group, kind.name), kind)
+        self.revision += 1
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._by_resource
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._kinds.get((group, version, plural))
+
+    def __getitem__(self, resource: str) -> Kind:
+        """The kind of a resource such as ``pods`` or ``leases.coordination.k8s.io``. Raises KeyError."""
+        return self._by_resource[resource]
+
+    def kind_for(self, group: str, name: str) -> Kind | None:
+        """The kind of this group and name, in its preferred version."""
+        return self._by_group_kind.get((group, name))
+
+    def groups(self) -> dict[str, list[str]]:
+        """The versions of every group, preferred first."""
+        return self._groups
+
+    def selectable_fields(self) -> dict[str, SelectableFields]:
+        """The selectable fields of every stored resource."""
+        return {
+            kind.storage: SelectableFields(kind.rest.selectable_fields, kind.selectable_values_of)
+            for kind in self
+            if not kind.rest.stored_in
+        }
+
+    def served(self, group: str, version: str) -> list[Kind]:
+        """The kinds of one group and version."""
+        return [kind for kind in self if (kind.group, kind.version) == (group, version)]

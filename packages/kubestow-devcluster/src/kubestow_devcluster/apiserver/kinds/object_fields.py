@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubestow.api.formats import names
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
     invalid_values,
     required_value,
     too_long,
+    validate_name,
 )
-from kubestow_devcluster.apiserver.schema.types import Object
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 
@@ -46,8 +47,8 @@ def ordered_metadata(metadata: Object) -> Object:
 def validate_labels(labels: dict[str, str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for key, value in labels.items():
-        errors += invalid_values(path, key, names.qualified_name_errors(key))
-        errors += invalid_values(path, value, names.label_value_errors(value))
+        errors += validate_name(path, key, names.qualified_name_errors)
+        errors += validate_name(path, value, names.label_value_errors)
     return errors
 
 
@@ -60,26 +61,15 @@ def validate_object_meta(metadata: Object, *, name_errors: names.NameErrors) -> 
     else:
         errors += invalid_values("metadata.name", name, name_errors)
     errors += validate_labels(metadata.get("labels") or {}, "metadata.labels")
-    errors += _validate_annotations(metadata.get("annotations") or {})
-    for finalizer in metadata.get("finalizers") or ():
-        errors += invalid_values("metadata.finalizers", finalizer, names.qualified_name_errors(finalizer))
-    errors += _validate_owner_references(metadata.get("ownerReferences") or ())
-    return errors
-
-
-def _validate_annotations(annotations: dict[str, str]) -> list[FieldError]:
-    errors: list[FieldError] = []
     size = 0
-    for key, value in annotations.items():
+    for key, value in (metadata.get("annotations") or {}).items():
         errors += invalid_values("metadata.annotations", key, names.qualified_name_errors(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATION_BYTES:
         errors.append(too_long("metadata.annotations", MAX_ANNOTATION_BYTES))
-    return errors
-
-
-def _validate_owner_references(owners: Iterable[Object]) -> list[FieldError]:
-    errors: list[FieldError] = []
+    for finalizer in metadata.get("finalizers") or ():
+        errors += validate_name("metadata.finalizers", finalizer, names.qualified_name_errors)
+    owners = metadata.get("ownerReferences") or ()
     controllers = 0
     for index, owner in enumerate(owners):
         path = f"metadata.ownerReferences[{index}]"

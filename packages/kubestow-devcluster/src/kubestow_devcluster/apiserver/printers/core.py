@@ -6,24 +6,24 @@ The STATUS of a pod combines its phase, conditions and container states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from kubestow.api.storage import IS_DEFAULT_CLASS
 from kubestow_devcluster.apiserver.printers.table import (
     NONE,
     UNKNOWN,
     UNSET,
-    Printer,
     age,
     age_of,
-    columns,
-    field_printer,
     format_labels,
     format_list,
     format_selector,
     has_condition,
     name_of,
+    print_fields,
+    printer,
     template_cells,
 )
 from kubestow_devcluster.apiserver.schema.types import Object
@@ -103,6 +103,7 @@ def _exit_status(terminated: Object) -> str:
     return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
+@printer("Name, Ready, Status, Restarts, Age, !IP, !Node, !Nominated Node, !Readiness Gates", "pods")
 def _print_pod(pod: Object, now: datetime) -> list[Any]:
     spec, status = pod["spec"], pod.get("status", {})
     text, ready, total, restarts = pod_status(pod)
@@ -121,11 +122,16 @@ def _print_pod(pod: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Name, Containers, Images, Pod Labels", "podtemplates")
 def _print_pod_template(obj: Object, now: datetime) -> list[Any]:
     labels = obj.get("template", {}).get("metadata", {}).get("labels")
     return [name_of(obj), *template_cells(obj), format_labels(labels)]
 
 
+@printer(
+    "Name, Status, Roles, Age, Version, !Internal-IP, !External-IP, !OS-Image, !Kernel-Version, !Container-Runtime",
+    "nodes",
+)
 def _print_node(node: Object, now: datetime) -> list[Any]:
     status, info = node.get("status", {}), node.get("status", {}).get("nodeInfo", {})
     conditions = [
@@ -156,6 +162,7 @@ def _print_node(node: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Last Seen, Type, Reason, Object, !Subobject, !Source, Message, !First Seen, !Count, !Name", "events")
 def _print_event(event: Object, now: datetime) -> list[Any]:
     regarding = event.get("involvedObject") or event.get("regarding") or {}
     source = event.get("source") or event.get("deprecatedSource") or {}
@@ -183,18 +190,22 @@ def _print_event(event: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Name, Data, Age", "configmaps")
 def _print_config_map(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age_of(obj, now)]
 
 
+@printer("Name, Type, Data, Age", "secrets")
 def _print_secret(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age_of(obj, now)]
 
 
+@printer("Name, Secrets, Age", "serviceaccounts")
 def _print_service_account(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), len(obj.get("secrets") or ()), age_of(obj, now)]
 
 
+@printer("Name, Request, Limit, Age", "resourcequotas")
 def _print_resource_quota(obj: Object, now: datetime) -> list[Any]:
     hard, used = (obj.get("status", {}).get(field) or {} for field in ("hard", "used"))
     cells = {resource: f"{resource}: {used.get(resource, '0')}/{hard[resource]}" for resource in sorted(hard)}
@@ -215,6 +226,7 @@ def _shortened(items: list[str]) -> str:
     return ",".join(items[:_MAX_SHOWN]) + rest
 
 
+@printer("Name, Type, Cluster-IP, External-IP, Port(s), Age, !Selector", "services")
 def _print_service(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     ingress = status.get("loadBalancer", {}).get("ingress") or ()
@@ -242,6 +254,7 @@ def _print_service(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Name, Endpoints, Age", "endpoints")
 def _print_endpoints(obj: Object, now: datetime) -> list[Any]:
     found = [
         f"{address['ip']}:{port['port']}"
@@ -252,6 +265,7 @@ def _print_endpoints(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), _shortened(found), age_of(obj, now)]
 
 
+@printer("Name, AddressType, Ports, Endpoints, Age", "endpointslices.discovery.k8s.io")
 def _print_endpoint_slice(obj: Object, now: datetime) -> list[Any]:
     ports = [str(port.get("port", "*")) for port in obj.get("ports") or ()]
     addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
@@ -259,6 +273,7 @@ def _print_endpoint_slice(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), obj.get("addressType", ""), *shown, age_of(obj, now)]
 
 
+@printer("Name, Class, Hosts, Address, Ports, Age", "ingresses.networking.k8s.io")
 def _print_ingress(obj: Object, now: datetime) -> list[Any]:
     spec, balancers = obj.get("spec", {}), obj.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
     hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
@@ -268,10 +283,16 @@ def _print_ingress(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), spec.get("ingressClassName") or NONE, shown, address, ports, age_of(obj, now)]
 
 
+@printer("Name, Pod-Selector, Age", "networkpolicies.networking.k8s.io")
 def _print_network_policy(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), format_selector(obj.get("spec", {}).get("podSelector")), age_of(obj, now)]
 
 
+@printer(
+    "Name, Role, Age, !Users, !Groups, !ServiceAccounts",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
+)
 def _print_role_binding(obj: Object, now: datetime) -> list[Any]:
     role = obj.get("roleRef", {})
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -285,39 +306,128 @@ def _print_role_binding(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age_of(obj, now), *subjects]
 
 
-_ROLE_BINDING = Printer(columns("Name, Role, Age, !Users, !Groups, !ServiceAccounts"), _print_role_binding)
+print_fields("Name, Status, Age", "namespaces", "status.phase")
+print_fields("Name, Handler, Age", "runtimeclasses.node.k8s.io", "handler")
 
 
-PRINTERS: dict[str, Printer] = {
-    "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
-    "configmaps": Printer(columns("Name, Data, Age"), _print_config_map),
-    "endpoints": Printer(columns("Name, Endpoints, Age"), _print_endpoints),
-    "endpointslices.discovery.k8s.io": Printer(
-        columns("Name, AddressType, Ports, Endpoints, Age"), _print_endpoint_slice
-    ),
-    "events": Printer(
-        columns("Last Seen, Type, Reason, Object, !Subobject, !Source, Message, !First Seen, !Count, !Name"),
-        _print_event,
-    ),
-    "ingresses.networking.k8s.io": Printer(columns("Name, Class, Hosts, Address, Ports, Age"), _print_ingress),
-    "namespaces": Printer(columns("Name, Status, Age"), field_printer("status.phase")),
-    "networkpolicies.networking.k8s.io": Printer(columns("Name, Pod-Selector, Age"), _print_network_policy),
-    "nodes": Printer(
-        columns(
-            "Name, Status, Roles, Age, Version, !Internal-IP, !External-IP, !OS-Image, "
-            "!Kernel-Version, !Container-Runtime"
-        ),
-        _print_node,
-    ),
-    "pods": Printer(
-        columns("Name, Ready, Status, Restarts, Age, !IP, !Node, !Nominated Node, !Readiness Gates"),
-        _print_pod,
-    ),
-    "podtemplates": Printer(columns("Name, Containers, Images, Pod Labels"), _print_pod_template),
-    "resourcequotas": Printer(columns("Name, Request, Limit, Age"), _print_resource_quota),
-    "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
-    "runtimeclasses.node.k8s.io": Printer(columns("Name, Handler, Age"), field_printer("handler")),
-    "secrets": Printer(columns("Name, Type, Data, Age"), _print_secret),
-    "serviceaccounts": Printer(columns("Name, Secrets, Age"), _print_service_account),
-    "services": Printer(columns("Name, Type, Cluster-IP, External-IP, Port(s), Age, !Selector"), _print_service),
-}
+_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+
+
+def _access_modes(modes: Iterable[str] | None) -> str:
+    present = set(modes or ())
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in present)
+
+
+@printer(
+    "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, "
+    "Reason, Age, !VolumeMode",
+    "persistentvolumes",
+)
+def _print_persistent_volume(obj: Object, now: datetime) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    claim = spec.get("claimRef")
+    phase = "Terminating" if "deletionTimestamp" in obj["metadata"] else status.get("phase", "")
+    return [
+        name_of(obj),
+        (spec.get("capacity") or {}).get("storage", ""),
+        _access_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        phase,
+        f"{claim.get('namespace')}/{claim.get('name')}" if claim else "",
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName", UNSET),
+        status.get("reason", ""),
+        age_of(obj, now),
+        spec.get("volumeMode", UNSET),
+    ]
+
+
+@printer(
+    "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, !VolumeMode",
+    "persistentvolumeclaims",
+)
+def _print_persistent_volume_claim(obj: Object, now: datetime) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    bound = bool(spec.get("volumeName"))
+    phase = "Terminating" if "deletionTimestamp" in obj["metadata"] else status.get("phase", "")
+    return [
+        name_of(obj),
+        phase,
+        spec.get("volumeName", ""),
+        (status.get("capacity") or {}).get("storage", "") if bound else "",
+        _access_modes(status.get("accessModes")) if bound else "",
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName", UNSET),
+        age_of(obj, now),
+        spec.get("volumeMode", UNSET),
+    ]
+
+
+@printer(
+    "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age", "storageclasses.storage.k8s.io"
+)
+def _print_storage_class(obj: Object, now: datetime) -> list[Any]:
+    annotations = obj["metadata"].get("annotations") or {}
+    is_default = annotations.get(IS_DEFAULT_CLASS) == "true"
+    return [
+        name_of(obj) + (" (default)" if is_default else ""),
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy", ""),
+        obj.get("volumeBindingMode", ""),
+        bool(obj.get("allowVolumeExpansion", False)),
+        age_of(obj, now),
+    ]
+
+
+@printer("Name, Drivers:integer, Age", "csinodes.storage.k8s.io")
+def _print_csi_node(obj: Object, now: datetime) -> list[Any]:
+    return [name_of(obj), len(obj.get("spec", {}).get("drivers") or ()), age_of(obj, now)]
+
+
+@printer("Name, Attacher, PV, Node, Attached:boolean, Age", "volumeattachments.storage.k8s.io")
+def _print_volume_attachment(obj: Object, now: datetime) -> list[Any]:
+    spec = obj.get("spec", {})
+    volume = spec.get("source", {}).get("persistentVolumeName", "")
+    attached = bool(obj.get("status", {}).get("attached", False))
+    return [name_of(obj), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age_of(obj, now)]
+
+
+@printer(
+    "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, TokenRequests, "
+    "RequiresRepublish:boolean, Modes, Age",
+    "csidrivers.storage.k8s.io",
+)
+def _print_csi_driver(obj: Object, now: datetime) -> list[Any]:
+    spec = obj.get("spec", {})
+    flags = [spec.get("attachRequired", True), spec.get("podInfoOnMount", False), spec.get("storageCapacity", False)]
+    audiences = [one.get("audience", "") for one in spec.get("tokenRequests") or ()]
+    republished, modes = bool(spec.get("requiresRepublish", False)), spec.get("volumeLifecycleModes") or ()
+    tokens = ",".join(audiences) if audiences else UNSET
+    return [name_of(obj), *flags, tokens, republished, format_list(modes), age_of(obj, now)]
+
+
+@printer("Name, State, Age", "resourceclaims.resource.k8s.io")
+def _print_resource_claim(obj: Object, now: datetime) -> list[Any]:
+    status = obj.get("status") or {}
+    states = [
+        state
+        for state, holds in (
+            ("deleted", "deletionTimestamp" in obj["metadata"]),
+            ("allocated", "allocation" in status),
+            ("reserved", bool(status.get("reservedFor"))),
+        )
+        if holds
+    ]
+    return [name_of(obj), ",".join(states) if states else "pending", age_of(obj, now)]
+
+
+@printer("Name, Node, Driver, Pool, Age", "resourceslices.resource.k8s.io")
+def _print_resource_slice(obj: Object, now: datetime) -> list[Any]:
+    spec = obj.get("spec", {})
+    node = spec.get("nodeName") or ("<all nodes>" if spec.get("allNodes") else "<some nodes>")
+    return [name_of(obj), node, spec.get("driver", ""), spec.get("pool", {}).get("name", ""), age_of(obj, now)]
+
+
+print_fields("Name, Age", "deviceclasses.resource.k8s.io")
+print_fields("Name, Age", "resourceclaimtemplates.resource.k8s.io")
+print_fields("Name, DriverName, Age", "volumeattributesclasses.storage.k8s.io", "driverName")

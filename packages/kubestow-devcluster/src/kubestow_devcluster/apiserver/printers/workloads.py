@@ -12,21 +12,21 @@ from kubestow_devcluster.apiserver.printers.table import (
     NONE,
     UNKNOWN,
     UNSET,
-    Printer,
     age,
     age_of,
-    columns,
-    field_printer,
     format_duration,
     format_labels,
     format_selector,
     has_condition,
     name_of,
+    print_fields,
+    printer,
     template_cells,
 )
 from kubestow_devcluster.apiserver.schema.types import Object
 
 
+@printer("Name, Ready, Up-to-date, Available, Age, !Containers, !Images, !Selector", "deployments.apps")
 def _print_deployment(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
@@ -35,6 +35,11 @@ def _print_deployment(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), ready, updated, available, age_of(obj, now), *template_cells(spec), selector]
 
 
+@printer(
+    "Name, Desired:integer, Current:integer, Ready:integer, Age, !Containers, !Images, !Selector",
+    "replicasets.apps",
+    "replicationcontrollers",
+)
 def _print_replica_set(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     selector = spec.get("selector")
@@ -45,12 +50,18 @@ def _print_replica_set(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), *counts, age_of(obj, now), *template_cells(spec), selector_cell]
 
 
+@printer("Name, Ready, Age, !Containers, !Images", "statefulsets.apps")
 def _print_stateful_set(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     return [name_of(obj), ready, age_of(obj, now), *template_cells(spec)]
 
 
+@printer(
+    "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, Available:integer, "
+    "Node Selector, Age, !Containers, !Images, !Selector",
+    "daemonsets.apps",
+)
 def _print_daemon_set(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     fields = (
@@ -72,6 +83,7 @@ def _print_daemon_set(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Name, Status, Completions, Duration, Age, !Containers, !Images, !Selector", "jobs.batch")
 def _print_job(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     completions, parallelism = spec.get("completions"), spec.get("parallelism", 1)
@@ -97,6 +109,10 @@ def _job_duration(status: Object, now: datetime) -> str:
     return format_duration((end - datetime.fromisoformat(start)).total_seconds())
 
 
+@printer(
+    "Name, Schedule, Timezone, Suspend, Active:integer, Last Schedule, Age, !Containers, !Images, !Selector",
+    "cronjobs.batch",
+)
 def _print_cron_job(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     template = spec.get("jobTemplate", {}).get("spec", {})
@@ -113,6 +129,7 @@ def _print_cron_job(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
+@printer("Name, Controller, Revision:integer, Age", "controllerrevisions.apps")
 def _print_controller_revision(obj: Object, now: datetime) -> list[Any]:
     owners = obj["metadata"].get("ownerReferences") or ()
     owner = next((one for one in owners if one.get("controller")), None)
@@ -127,27 +144,25 @@ def _print_controller_revision(obj: Object, now: datetime) -> list[Any]:
 _SHOWN = 2
 
 
+@printer("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", "horizontalpodautoscalers.autoscaling")
 def _print_horizontal_pod_autoscaler(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status") or {}
     target = spec.get("scaleTargetRef") or {}
+    # Current and target values, such as ``cpu: 12%/80%``; current ones are in the order of the metrics.
+    metrics, current = spec.get("metrics") or [], status.get("currentMetrics") or []
+    shown = [
+        _target(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics[:_SHOWN])
+    ]
+    text = ", ".join(shown) or NONE
     return [
         name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        _targets(spec.get("metrics") or [], status.get("currentMetrics") or []),
+        f"{text} + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else text,
         str(spec.get("minReplicas", UNSET)),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
         age_of(obj, now),
     ]
-
-
-def _targets(metrics: list[Object], current: list[Object]) -> str:
-    """Current and target value of the metrics, such as ``cpu: 12%/80%``; current ones are in the same order."""
-    shown = [
-        _target(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics[:_SHOWN])
-    ]
-    text = ", ".join(shown) or NONE
-    return f"{text} + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else text
 
 
 def _target(metric: Object, current: Object) -> str:
@@ -165,6 +180,7 @@ def _target(metric: Object, current: Object) -> str:
     return f"{value.get('value', UNKNOWN)}/{target['value']}"
 
 
+@printer("Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age", "poddisruptionbudgets.policy")
 def _print_pod_disruption_budget(obj: Object, now: datetime) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     bounds = [
@@ -173,11 +189,13 @@ def _print_pod_disruption_budget(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), *bounds, status.get("disruptionsAllowed", 0), age_of(obj, now)]
 
 
+@printer("Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy", "priorityclasses.scheduling.k8s.io")
 def _print_priority_class(obj: Object, now: datetime) -> list[Any]:
     policy = obj.get("preemptionPolicy", "")
     return [name_of(obj), obj.get("value", 0), bool(obj.get("globalDefault", False)), age_of(obj, now), policy]
 
 
+@printer("Name, Policy, Scheduled, Age", "podgroups.scheduling.k8s.io")
 def _print_pod_group(obj: Object, now: datetime) -> list[Any]:
     policy = obj["spec"].get("schedulingPolicy", {})
     summary = f"Gang ({policy['gang'].get('minCount', 0)})" if "gang" in policy else "Basic"
@@ -186,61 +204,26 @@ def _print_pod_group(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), summary, scheduled, age_of(obj, now)]
 
 
+@printer("Name, PARENT", "queues.scheduling.volcano.sh")
 def _print_queue(obj: Object, now: datetime) -> list[Any]:
     return [name_of(obj), obj.get("spec", {}).get("parent") or ""]
 
 
-PRINTERS: dict[str, Printer] = {
-    "controllerrevisions.apps": Printer(columns("Name, Controller, Revision:integer, Age"), _print_controller_revision),
-    "cronjobs.batch": Printer(
-        columns(
-            "Name, Schedule, Timezone, Suspend, Active:integer, Last Schedule, Age, !Containers, !Images, !Selector"
-        ),
-        _print_cron_job,
-    ),
-    "daemonsets.apps": Printer(
-        columns(
-            "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
-            "Available:integer, Node Selector, Age, !Containers, !Images, !Selector"
-        ),
-        _print_daemon_set,
-    ),
-    "deployments.apps": Printer(
-        columns("Name, Ready, Up-to-date, Available, Age, !Containers, !Images, !Selector"), _print_deployment
-    ),
-    "horizontalpodautoscalers.autoscaling": Printer(
-        columns("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"),
-        _print_horizontal_pod_autoscaler,
-    ),
-    "jobs.batch": Printer(
-        columns("Name, Status, Completions, Duration, Age, !Containers, !Images, !Selector"), _print_job
-    ),
-    "leases.coordination.k8s.io": Printer(columns("Name, Holder, Age"), field_printer("spec.holderIdentity")),
-    "poddisruptionbudgets.policy": Printer(
-        columns("Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age"),
-        _print_pod_disruption_budget,
-    ),
-    "podgroups.scheduling.k8s.io": Printer(columns("Name, Policy, Scheduled, Age"), _print_pod_group),
-    "podgroups.scheduling.volcano.sh": Printer(
-        columns("Name, STATUS, minMember:integer, RUNNINGS:integer, AGE, !QUEUE"),
-        field_printer("status.phase", "spec.minMember", "status.running", after_age=("spec.queue",)),
-    ),
-    "podgroups.scheduling.x-k8s.io": Printer(
-        columns("Name, Phase, MinMember:integer, Running:integer, Succeeded:integer, Failed:integer, Age"),
-        field_printer("status.phase", "spec.minMember", "status.running", "status.succeeded", "status.failed"),
-    ),
-    "priorityclasses.scheduling.k8s.io": Printer(
-        columns("Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy"),
-        _print_priority_class,
-    ),
-    "queues.scheduling.volcano.sh": Printer(columns("Name, PARENT"), _print_queue),
-    "replicasets.apps": Printer(
-        columns("Name, Desired:integer, Current:integer, Ready:integer, Age, !Containers, !Images, !Selector"),
-        _print_replica_set,
-    ),
-    "replicationcontrollers": Printer(
-        columns("Name, Desired:integer, Current:integer, Ready:integer, Age, !Containers, !Images, !Selector"),
-        _print_replica_set,
-    ),
-    "statefulsets.apps": Printer(columns("Name, Ready, Age, !Containers, !Images"), _print_stateful_set),
-}
+print_fields("Name, Holder, Age", "leases.coordination.k8s.io", "spec.holderIdentity")
+print_fields(
+    "Name, STATUS, minMember:integer, RUNNINGS:integer, AGE, !QUEUE",
+    "podgroups.scheduling.volcano.sh",
+    "status.phase",
+    "spec.minMember",
+    "status.running",
+    after_age=("spec.queue",),
+)
+print_fields(
+    "Name, Phase, MinMember:integer, Running:integer, Succeeded:integer, Failed:integer, Age",
+    "podgroups.scheduling.x-k8s.io",
+    "status.phase",
+    "spec.minMember",
+    "status.running",
+    "status.succeeded",
+    "status.failed",
+)

@@ -30,8 +30,7 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.registry.resource_quotas import ResourceQuotaAdmission
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
-from kubestow_devcluster.apiserver.storage.store import Store
+from kubestow_devcluster.apiserver.storage.store import Collection, DecodedObjects, Store
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
@@ -44,11 +43,10 @@ class AdmissionChain:
         self._nodes = store.collection("nodes")
         self._workloads = store.collection("workloads.scheduling.k8s.io")
         self._limit_ranger = LimitRanger(store)
-        self._service_accounts = ServiceAccountAdmission(store)
-        self._pod_node_selector = PodNodeSelector(store)
+        self._service_accounts = store.collection("serviceaccounts")
         self._priority = PriorityAdmission(store)
-        self._runtime_class = RuntimeClassAdmission(store)
-        self._default_storage_class = DefaultStorageClass(store)
+        self._runtime_classes = DecodedObjects(store, "runtimeclasses.node.k8s.io")
+        self._storage_classes = DecodedObjects(store, "storageclasses.storage.k8s.io")
         self._resource_quota = ResourceQuotaAdmission(store)
         #: Whether pods run as service accounts, which needs the controller that creates them.
         self.has_service_accounts = False
@@ -56,13 +54,35 @@ class AdmissionChain:
     def admit(self, kind: Kind, new: Object) -> None:
         """Mutate a new object, before the strategy validates it. Raises a 403 or 404 StatusError."""
         if kind.namespaced:
-            self._namespace_lifecycle(kind, new)
+            name = new["metadata"]["namespace"]
+            namespace = self._namespaces.get(name)
+            if namespace is None:
+                message = f'namespaces "{name}" not found'
+                raise statuses.StatusError(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
+            if namespace.fields[0] == "Terminating":
+                problem = f"unable to create new content in namespace {name} because it is being terminated"
+                raise kind.forbidden(new, problem)
         if kind.storage == "pods":
-            self._admit_pod(kind, new)
-        elif kind.storage == "persistentvolumeclaims":
-            self._default_storage_class.admit(new)
+            self._limit_ranger.admit_pod(new)
+            if self.has_service_accounts:
+                _set_service_account(kind, new, self._service_accounts)
+            _add_node_selector(kind, new, self._namespaces)
+            self._priority.admit_pod(kind, new)
+            tolerate_unreachable_nodes(new["spec"])
+            _apply_runtime_class(kind, new, self._runtime_classes)
+            if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
+                new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
+        elif kind.storage == "persistentvolumeclaims" and "storageClassName" not in new["spec"]:
+            classes = self._storage_classes.by_key().values()
+            default = default_storage_class(convert(StorageClass, one) for one in classes)
+            if default is not None:
+                new["spec"]["storageClassName"] = default
         elif kind.storage == "podgroups.scheduling.k8s.io":
-            self._pod_group_workload_exists(kind, new)
+            reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
+            if name := reference.get("workloadName"):
+                workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
+                if workload is None or b'"deletionTimestamp"' in workload.data:
+                    raise kind.forbidden(new, f'workload "{name}" does not exist or is being deleted')
             self._priority.admit_pod_group(kind, new)
 
     def admit_update(self, kind: Kind, new: Object, old: Object) -> None:
@@ -95,34 +115,6 @@ class AdmissionChain:
         if node is None:
             return {}
         return {key: node.labels[key] for key in _TOPOLOGY_LABELS if key in node.labels}
-
-    def _admit_pod(self, kind: Kind, new: Object) -> None:
-        self._limit_ranger.admit_pod(new)
-        if self.has_service_accounts:
-            self._service_accounts.admit(kind, new)
-        self._pod_node_selector.admit(kind, new)
-        self._priority.admit_pod(kind, new)
-        tolerate_unreachable_nodes(new["spec"])
-        self._runtime_class.admit(kind, new)
-        if new["spec"].get("nodeName") and (labels := self.topology_labels(new["spec"]["nodeName"])):
-            new["metadata"]["labels"] = {**(new["metadata"].get("labels") or {}), **labels}
-
-    def _namespace_lifecycle(self, kind: Kind, new: Object) -> None:
-        name = new["metadata"]["namespace"]
-        namespace = self._namespaces.get(name)
-        if namespace is None:
-            message = f'namespaces "{name}" not found'
-            raise statuses.StatusError(404, "NotFound", message, details={"name": name, "kind": "namespaces"})
-        if namespace.fields[0] == "Terminating":
-            problem = f"unable to create new content in namespace {name} because it is being terminated"
-            raise kind.forbidden(new, problem)
-
-    def _pod_group_workload_exists(self, kind: Kind, new: Object) -> None:
-        reference = new["spec"].get("podGroupTemplateRef", {}).get("workload") or {}
-        if name := reference.get("workloadName"):
-            workload = self._workloads.get(f"{new['metadata']['namespace']}/{name}")
-            if workload is None or b'"deletionTimestamp"' in workload.data:
-                raise kind.forbidden(new, f'workload "{name}" does not exist or is being deleted')
 
 
 def _has_deadline(pod: Object) -> bool:
@@ -164,14 +156,11 @@ class LimitRanger:
         requests = (new["spec"].get("resources") or {}).get("requests") or {}
         for limit_range in self._ranges.in_namespace(new["metadata"]["namespace"]):
             problems: list[str] = []
-            for item in _items(limit_range, "PersistentVolumeClaim"):
-                bounds = {"type": item["type"], "min": item.get("min"), "max": item.get("max")}
-                problems += _violations(bounds, requests, None)
+            for item in (limit_range.get("spec") or {}).get("limits") or ():
+                if item["type"] == "PersistentVolumeClaim":
+                    bounds = {"type": item["type"], "min": item.get("min"), "max": item.get("max")}
+                    problems += _violations(bounds, requests, None)
             _raise(kind, new, problems)
-
-
-def _items(limit_range: Object, type_: str) -> list[Object]:
-    return [item for item in (limit_range.get("spec") or {}).get("limits") or () if item["type"] == type_]
 
 
 def _raise(kind: Kind, new: Object, problems: list[str]) -> None:
@@ -213,50 +202,39 @@ def _violations(item: Object, requests: ResourceList, limits: ResourceList | Non
 DEFAULT_ACCOUNT = "default"
 
 
-class ServiceAccountAdmission:
-    def __init__(self, store: Store) -> None:
-        self._accounts = store.collection("serviceaccounts")
+def _set_service_account(kind: Kind, new: Object, accounts: Collection) -> None:
+    """ServiceAccount: raises a 403 StatusError for an account that does not exist.
 
-    def admit(self, kind: Kind, new: Object) -> None:
-        """Raises a 403 StatusError for an account that does not exist.
-
-        The default account is not checked: kube-apiserver waits for it, because its controller creates it soon after
-        the namespace.
-        """
-        spec, namespace = new["spec"], new["metadata"]["namespace"]
-        name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
-        if name != DEFAULT_ACCOUNT and self._accounts.get(f"{namespace}/{name}") is None:
-            problem = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-            raise kind.forbidden(new, problem)
-        spec["serviceAccountName"] = spec["serviceAccount"] = name
+    The default account is not checked: kube-apiserver waits for it, because its controller creates it soon after the
+    namespace.
+    """
+    spec, namespace = new["spec"], new["metadata"]["namespace"]
+    name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
+    if name != DEFAULT_ACCOUNT and accounts.get(f"{namespace}/{name}") is None:
+        problem = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise kind.forbidden(new, problem)
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 _NODE_SELECTOR_ANNOTATION = "scheduler.alpha.kubernetes.io/node-selector"
 _MARK = f'"{_NODE_SELECTOR_ANNOTATION}":'.encode()
 
 
-class PodNodeSelector:
-    def __init__(self, store: Store) -> None:
-        self._namespaces = store.collection("namespaces")
-
-    def admit(self, kind: Kind, new: Object) -> None:
-        """Raises a 403 StatusError for a pod with another value for one of the labels."""
-        namespace = self._namespaces.get(new["metadata"]["namespace"])
-        if namespace is None or _MARK not in namespace.data:
-            return
-        annotations = msgspec.json.decode(namespace.data)["metadata"].get("annotations") or {}
-        own = new["spec"].get("nodeSelector") or {}
-        selector = _labels(annotations.get(_NODE_SELECTOR_ANNOTATION, ""))
-        if any(own.get(key, value) != value for key, value in selector.items()):
-            raise kind.forbidden(new, "pod node label selector conflicts with its namespace node label selector")
-        if selector:
-            new["spec"]["nodeSelector"] = {**own, **selector}
-
-
-def _labels(text: str) -> dict[str, str]:
-    """The labels of ``key=value,key=value``."""
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    return {key.strip(): value.strip() for key, _, value in pairs}
+def _add_node_selector(kind: Kind, new: Object, namespaces: Collection) -> None:
+    """PodNodeSelector: raises a 403 StatusError for a pod with another value for one of the labels."""
+    namespace = namespaces.get(new["metadata"]["namespace"])
+    if namespace is None or _MARK not in namespace.data:
+        return
+    annotations = msgspec.json.decode(namespace.data)["metadata"].get("annotations") or {}
+    own = new["spec"].get("nodeSelector") or {}
+    # The annotation is ``key=value,key=value``.
+    parts = annotations.get(_NODE_SELECTOR_ANNOTATION, "").split(",")
+    pairs = (part.partition("=") for part in parts if part.strip())
+    selector = {key.strip(): value.strip() for key, _, value in pairs}
+    if any(own.get(key, value) != value for key, value in selector.items()):
+        raise kind.forbidden(new, "pod node label selector conflicts with its namespace node label selector")
+    if selector:
+        new["spec"]["nodeSelector"] = {**own, **selector}
 
 
 class PriorityAdmission:
@@ -327,31 +305,15 @@ def _check_priority(kind: Kind, new: Object, value: int) -> None:
         raise kind.forbidden(new, problem)
 
 
-class RuntimeClassAdmission:
-    def __init__(self, store: Store) -> None:
-        self._classes = DecodedObjects(store, "runtimeclasses.node.k8s.io")
-
-    def admit(self, kind: Kind, new: Object) -> None:
-        """Raises a 403 StatusError for an unknown class, and for a pod that contradicts its class."""
-        spec, name = new["spec"], new["spec"].get("runtimeClassName")
-        if name is None and not spec.get("overhead"):
-            return
-        runtime_class = self._classes.by_key().get(name) if name is not None else {}
-        if runtime_class is None:
-            raise kind.forbidden(new, f'pod rejected: RuntimeClass "{name}" not found')
-        try:
-            apply_runtime_class(spec, runtime_class)
-        except InvalidObject as error:
-            raise kind.forbidden(new, error.problem) from None
-
-
-class DefaultStorageClass:
-    def __init__(self, store: Store) -> None:
-        self._classes = DecodedObjects(store, "storageclasses.storage.k8s.io")
-
-    def admit(self, new: Object) -> None:
-        if "storageClassName" in new["spec"]:
-            return
-        name = default_storage_class(convert(StorageClass, one) for one in self._classes.by_key().values())
-        if name is not None:
-            new["spec"]["storageClassName"] = name
+def _apply_runtime_class(kind: Kind, new: Object, classes: DecodedObjects) -> None:
+    """RuntimeClass: raises a 403 StatusError for an unknown class, and for a pod that contradicts its class."""
+    spec, name = new["spec"], new["spec"].get("runtimeClassName")
+    if name is None and not spec.get("overhead"):
+        return
+    runtime_class = classes.by_key().get(name) if name is not None else {}
+    if runtime_class is None:
+        raise kind.forbidden(new, f'pod rejected: RuntimeClass "{name}" not found')
+    try:
+        apply_runtime_class(spec, runtime_class)
+    except InvalidObject as error:
+        raise kind.forbidden(new, error.problem) from None

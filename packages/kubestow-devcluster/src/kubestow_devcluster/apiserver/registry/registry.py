@@ -3,6 +3,9 @@
 Every write passes here, from HTTP and from controllers in the same process: managed fields, defaulting, admission, the
 strategy's preparation and validation, then one write to the store. Objects are dicts without ``kind`` and
 ``apiVersion`` that the kind's schema has read. A write of a CustomResourceDefinition also updates the served kinds.
+
+An object with a grace period or finalizers is deleted in two steps: it gets a deletionTimestamp, and is removed by the
+write that leaves neither.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
 
@@ -18,22 +21,15 @@ import msgspec
 
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.rules.owners import NAME_ALPHABET, SUFFIX_LENGTH, generated_name
-from kubestow_devcluster.apiserver import field_errors, statuses
-from kubestow_devcluster.apiserver.kinds.kind import Kind
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.kinds.kind import Kind, Scheme
 from kubestow_devcluster.apiserver.kinds.object_fields import (
     ordered_metadata,
     validate_object_meta,
     validate_object_meta_update,
 )
-from kubestow_devcluster.apiserver.kinds.scheme import Scheme
-from kubestow_devcluster.apiserver.managed_fields.managers import FieldManager, record_update, written_entries
+from kubestow_devcluster.apiserver.managed_fields import FieldManager, record_update, written_entries
 from kubestow_devcluster.apiserver.registry.admission import AdmissionChain
-from kubestow_devcluster.apiserver.registry.deletion import (
-    DeleteOptions,
-    begin_deletion,
-    can_be_removed,
-    check_preconditions,
-)
 from kubestow_devcluster.apiserver.resources.definitions import (
     CLEANUP_FINALIZER,
     accept_names,
@@ -207,41 +203,16 @@ class Registry:
 
     # Create
 
-    def create(self, kind: Kind, namespace: str, new: Object, options: WriteOptions = SYSTEM) -> StoredObject:
-        """Create an object; modifies ``new``. Raises a StatusError."""
+    def create(
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions = SYSTEM, *, applied: bool = False
+    ) -> StoredObject:
+        """Create an object; modifies ``new``. Raises a StatusError.
+
+        ``applied`` means that server-side apply has set managedFields.
+        """
         self._set_metadata_and_defaults(kind, namespace, new)
-        self._record_create(kind, new, options)
-        return self._create(kind, new, options)
-
-    def create_applied(self, kind: Kind, namespace: str, new: Object, options: WriteOptions) -> StoredObject:
-        """Create an object whose managedFields server-side apply has set; modifies ``new``. Raises a StatusError."""
-        self._set_metadata_and_defaults(kind, namespace, new)
-        return self._create(kind, new, options)
-
-    def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
-        metadata = new.setdefault("metadata", {})
-        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
-            raise statuses.bad_request("resourceVersion should not be set on objects to be created")
-        if kind.namespaced:
-            metadata["namespace"] = namespace
-        else:
-            metadata.pop("namespace", None)
-        if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generate_name(kind, metadata)
-        kind.strategy.set_defaults(new)
-
-    def _generate_name(self, kind: Kind, metadata: Object) -> str:
-        """A name that is free, unless none is found in a few attempts."""
-        collection = self.store.collection(kind.storage)
-        name = ""
-        for _ in range(_NAME_ATTEMPTS):
-            suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
-            name = generated_name(metadata["generateName"], suffix)
-            if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
-                break
-        return name
-
-    def _create(self, kind: Kind, new: Object, options: WriteOptions) -> StoredObject:
+        if options.field_manager and not applied:
+            self._record_create(kind, new, options.field_manager)
         strategy, now = kind.strategy, self.now()
         self.admission.admit(kind, new)
         if options.authorize is not None:
@@ -266,6 +237,26 @@ class Registry:
         if options.dry_run:
             metadata.pop("resourceVersion", None)
         return self._commit_charged(kind, new, charged_quotas, options)
+
+    def _set_metadata_and_defaults(self, kind: Kind, namespace: str, new: Object) -> None:
+        metadata = new.setdefault("metadata", {})
+        if metadata.get("resourceVersion", "") not in _UNCONDITIONAL:
+            raise statuses.bad_request("resourceVersion should not be set on objects to be created")
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            # A name that is free, unless none is found in a few attempts.
+            collection = self.store.collection(kind.storage)
+            name = ""
+            for _ in range(_NAME_ATTEMPTS):
+                suffix = "".join(self._random.choice(NAME_ALPHABET) for _ in range(SUFFIX_LENGTH))
+                name = generated_name(metadata["generateName"], suffix)
+                if collection.get(kind.key(metadata.get("namespace", ""), name)) is None:
+                    break
+            metadata["name"] = name
+        kind.strategy.set_defaults(new)
 
     # Update
 
@@ -301,9 +292,20 @@ class Registry:
             options.authorize(new, old)
         kind.strategy.prepare_for_update(new, old, self.now())
         self._update_generation(kind, new, old)
-        if not applied:
-            self._record_update(kind, new, old, options, subresource)
-        self._validate_update(kind, new, old, subresource)
+        if options.field_manager and not applied:
+            manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
+            record_update(old, new, kind.struct, manager, self.now())
+        metadata = new["metadata"]
+        errors = validate_object_meta(metadata, name_errors=())
+        errors += validate_object_meta_update(metadata, old["metadata"])
+        if not subresource:
+            errors += kind.strategy.validate_update(new, old)
+        elif subresource == "status":
+            errors += kind.strategy.validate_status_update(new, old)
+        else:
+            errors += kind.strategy.validate_subresource_update(new, old, subresource)
+        if errors:
+            raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)
         charged_quotas = self.admission.validate(kind, new, old, subresource)
         if can_be_removed(kind, new):
             self.commit_deletion(kind, new, dry_run=options.dry_run)
@@ -314,7 +316,13 @@ class Registry:
     def _restore_immutable(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
         """Restore what this write cannot change. Raises a 409 or 422 StatusError for the resourceVersion of ``new``."""
         after, before = new["metadata"], old["metadata"]
-        _check_resource_version(kind, after, before)
+        resource_version = after.get("resourceVersion", "")
+        is_unconditional = resource_version in _UNCONDITIONAL
+        if is_unconditional and not kind.strategy.allow_unconditional_update:
+            error = statuses.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
+        if not is_unconditional and resource_version != before["resourceVersion"]:
+            raise statuses.conflict(kind.group_resource, before["name"])
         for field in _SYSTEM_FIELDS:
             after.pop(field, None)
             if field in before:
@@ -351,37 +359,16 @@ class Registry:
         if {k: v for k, v in new.items() if k not in excluded} != {k: v for k, v in old.items() if k not in excluded}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def _validate_update(self, kind: Kind, new: Object, old: Object, subresource: str) -> None:
-        """Raises a 422 StatusError."""
-        metadata = new["metadata"]
-        errors = validate_object_meta(metadata, name_errors=())
-        errors += validate_object_meta_update(metadata, old["metadata"])
-        if not subresource:
-            errors += kind.strategy.validate_update(new, old)
-        elif subresource == "status":
-            errors += kind.strategy.validate_status_update(new, old)
-        else:
-            errors += kind.strategy.validate_subresource_update(new, old, subresource)
-        if errors:
-            raise statuses.invalid(kind.name, metadata["name"], errors, group=kind.group)
-
     # Managed fields
 
-    def _record_create(self, kind: Kind, new: Object, options: WriteOptions) -> None:
-        if not options.field_manager:
-            return
-        manager = FieldManager(options.field_manager, "Update", kind.api_version)
+    def _record_create(self, kind: Kind, new: Object, field_manager: str) -> None:
+        manager = FieldManager(field_manager, "Update", kind.api_version)
         new["metadata"].pop("managedFields", None)
         # The status of a new object belongs to no manager, even when it is stored as sent.
         status = new.pop("status", None) if kind.subresources.status else None
         record_update(None, new, kind.struct, manager, self.now())
         if status is not None:
             new["status"] = status
-
-    def _record_update(self, kind: Kind, new: Object, old: Object, options: WriteOptions, subresource: str) -> None:
-        if options.field_manager:
-            manager = FieldManager(options.field_manager, "Update", kind.api_version, subresource)
-            record_update(old, new, kind.struct, manager, self.now())
 
     # Delete
 
@@ -421,7 +408,6 @@ class Registry:
     def _commit_charged(
         self, kind: Kind, new: Object, charged_quotas: list[Object], options: WriteOptions
     ) -> StoredObject:
-        """Write an object and the resource quotas whose usage it increases."""
         if not options.dry_run:
             for quota in charged_quotas:
                 self._storage.put(self.scheme["resourcequotas"], quota)
@@ -439,12 +425,86 @@ class Registry:
         return final
 
 
-def _check_resource_version(kind: Kind, after: Object, before: Object) -> None:
-    """Raises a 422 StatusError for a missing resourceVersion that is required, a 409 one for an outdated one."""
-    resource_version = after.get("resourceVersion", "")
-    is_unconditional = resource_version in _UNCONDITIONAL
-    if is_unconditional and not kind.strategy.allow_unconditional_update:
-        error = field_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise statuses.invalid(kind.resource, before["name"], [error], group=kind.group)
-    if not is_unconditional and resource_version != before["resourceVersion"]:
-        raise statuses.conflict(kind.group_resource, before["name"])
+#: Propagation policy -> the finalizer that makes the garbage collector act on it.
+PROPAGATION_FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The options of a delete.
+
+    ``grace_period_seconds`` None means the default of the kind. ``uid`` and ``resource_version`` are preconditions.
+    ``propagation_policy`` is Background, Foreground or Orphan; empty keeps the finalizers as they are.
+    """
+
+    grace_period_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    propagation_policy: str = ""
+
+
+def check_preconditions(kind: Kind, old: Object, options: DeleteOptions) -> None:
+    """Raises a 409 StatusError."""
+    metadata = old["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        problem = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+            " The object might have been deleted and then recreated"
+        )
+        raise statuses.conflict(kind.group_resource, metadata["name"], problem, subject=kind.name)
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        problem = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion"
+            f" in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise statuses.conflict(kind.group_resource, metadata["name"], problem, subject=kind.name)
+
+
+def begin_deletion(kind: Kind, old: Object, options: DeleteOptions, now: datetime) -> tuple[Object, bool]:
+    """The object after its deletion has begun, and whether it remains for now."""
+    new = {**old, "metadata": dict(old["metadata"])}
+    if options.propagation_policy:
+        finalizer, metadata = PROPAGATION_FINALIZERS[options.propagation_policy], new["metadata"]
+        others = [one for one in metadata.get("finalizers") or () if one not in PROPAGATION_FINALIZERS.values()]
+        metadata["finalizers"] = [*others, finalizer] if finalizer else others
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
+    has_grace_period = _set_deletion_timestamp(kind, new, options, now)
+    is_namespace = kind.storage == "namespaces"
+    if is_namespace and new["status"].get("phase") != "Terminating":
+        new["status"] = {**new["status"], "phase": "Terminating"}
+    return new, has_grace_period or bool(new["metadata"].get("finalizers")) or is_namespace
+
+
+def can_be_removed(kind: Kind, new: Object) -> bool:
+    """Whether the deletion of an object has begun and neither a grace period nor finalizers are left."""
+    metadata = new["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not (kind.storage == "namespaces" and new["spec"].get("finalizers"))
+    )
+
+
+def _set_deletion_timestamp(kind: Kind, new: Object, options: DeleteOptions, now: datetime) -> bool:
+    """Set or shorten the grace period where the deletion has one; returns whether it is more than zero."""
+    metadata = new["metadata"]
+    if "deletionTimestamp" in metadata:
+        # A later delete can only shorten the grace period.
+        current = metadata.get("deletionGracePeriodSeconds", 0)
+        if options.grace_period_seconds is None or options.grace_period_seconds >= current:
+            return bool(current)
+        begun = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=current)
+        metadata["deletionTimestamp"] = timestamp(begun + timedelta(seconds=options.grace_period_seconds))
+        metadata["deletionGracePeriodSeconds"] = options.grace_period_seconds
+        return options.grace_period_seconds > 0
+    period = kind.strategy.graceful_deletion_period(new, options.grace_period_seconds)
+    if period is None and not metadata.get("finalizers") and kind.storage != "namespaces":
+        return False
+    metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=period or 0))
+    if period is not None or metadata.get("finalizers"):
+        metadata["deletionGracePeriodSeconds"] = period or 0
+    if "generation" in metadata:
+        metadata["generation"] += 1
+    return bool(period)

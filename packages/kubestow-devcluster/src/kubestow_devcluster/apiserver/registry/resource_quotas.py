@@ -14,8 +14,7 @@ from kubestow.rules.pods import QOSClass, is_terminal, qos_class_of
 from kubestow.rules.resource_lists import ResourceList, added, exceeding, formatted, pod_resources, subtracted
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import DecodedObjects
-from kubestow_devcluster.apiserver.storage.store import Store
+from kubestow_devcluster.apiserver.storage.store import DecodedObjects, Store
 
 #: Resources whose usage can grow by an update.
 _CHECKED_UPDATES = ("persistentvolumeclaims", "pods", "services")
@@ -37,7 +36,9 @@ class ResourceQuotaAdmission:
             quota for quota in self._quotas.in_namespace(new["metadata"]["namespace"]) if is_in_scope(quota, kind, new)
         ]
         if kind.storage == "pods":
-            _check_requirements(kind, new, quotas)
+            for quota in quotas:
+                if missing := missing_requirements(new["spec"], _hard(quota)):
+                    raise kind.forbidden(new, f"failed quota: {quota['metadata']['name']}: must specify {missing}")
         usage = usage_of(kind, new)
         growth = usage if old is None else subtracted(usage, usage_of(kind, old))
         charges = (
@@ -46,12 +47,6 @@ class ResourceQuotaAdmission:
             for quota in quotas
         )
         return [charged for charged in charges if charged is not None]
-
-
-def _check_requirements(kind: Kind, new: Object, quotas: list[Object]) -> None:
-    for quota in quotas:
-        if missing := missing_requirements(new["spec"], _hard(quota)):
-            raise kind.forbidden(new, f"failed quota: {quota['metadata']['name']}: must specify {missing}")
 
 
 def _charged(kind: Kind, new: Object, quota: Object, usage: ResourceList) -> Object | None:
@@ -82,14 +77,7 @@ def _hard(quota: Object) -> ResourceList:
 
 #: Resources that are counted under their own name too.
 _COUNTED = frozenset(
-    {
-        "configmaps",
-        "persistentvolumeclaims",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-    }
+    {"configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"}
 )
 #: What a quota can require every container of a pod to specify.
 _REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
@@ -136,7 +124,7 @@ def missing_requirements(spec: Object, hard: Iterable[str]) -> str:
 def counted_resources(kinds: Iterable[Kind], hard: Iterable[str]) -> list[Kind]:
     """The kinds whose objects count for one of the resources of a quota, one per stored resource."""
     names = set(hard)
-    by_storage = {kind.storage: kind for kind in kinds if kind.namespaced and "list" in kind.verbs}
+    by_storage = {kind.storage: kind for kind in kinds if kind.namespaced and "list" in kind.rest.verbs}
     return [
         kind
         for storage, kind in by_storage.items()
@@ -209,7 +197,8 @@ def _has_scope(requirement: Object, spec: Object) -> bool:
         case "NotBestEffort":
             return qos_class_of(spec) is not QOSClass.BEST_EFFORT
         case "CrossNamespacePodAffinity":
-            return any(_crosses_namespaces(term) for term in _affinity_terms(spec.get("affinity") or {}))
+            terms = _affinity_terms(spec.get("affinity") or {})
+            return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
         case "PriorityClass":
             return _matches(requirement, spec.get("priorityClassName") or "")
     return False
@@ -247,7 +236,3 @@ def _affinity_terms(affinity: Object) -> Iterator[Object]:
         yield from part.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
         for weighted in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             yield weighted["podAffinityTerm"]
-
-
-def _crosses_namespaces(term: Object) -> bool:
-    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None

@@ -14,7 +14,7 @@ from kubestow_devcluster.apiserver.kinds.kind import (
     Subresources,
 )
 from kubestow_devcluster.apiserver.resources.definitions import DefinitionStrategy
-from kubestow_devcluster.apiserver.resources.strategies import autoscaling, core, pods, scheduling, storage, workloads
+from kubestow_devcluster.apiserver.resources.strategies import autoscaling, core, pods, scheduling, workloads
 
 _CORE = GroupVersion("", "v1")
 _APPS = GroupVersion("apps", "v1")
@@ -99,7 +99,7 @@ def _kind(
     plural, *short_names = names.split()
     return Kind(
         group_version,
-        KindNames(name, plural, tuple(short_names), categories),
+        KindNames(name, plural, name.lower(), f"{name}List", tuple(short_names), categories),
         f"V{group_version.version[1:]}{name}" if model is None else model,
         namespaced=namespaced,
         subresources=subresources,
@@ -122,8 +122,8 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     _kind(_CORE, "Node", "nodes no", "XwShjMxG9Fs=", core.NodeStrategy(), namespaced=False, subresources=_STATUS,
           selectable_fields=("spec.unschedulable",)),
     _kind(_CORE, "PersistentVolumeClaim", "persistentvolumeclaims pvc", "QWTyNDq0dC4=",
-          storage.PersistentVolumeClaimStrategy(), subresources=_STATUS),
-    _kind(_CORE, "PersistentVolume", "persistentvolumes pv", "HN/zwEC+JgM=", storage.PersistentVolumeStrategy(),
+          core.PersistentVolumeClaimStrategy(), subresources=_STATUS),
+    _kind(_CORE, "PersistentVolume", "persistentvolumes pv", "HN/zwEC+JgM=", core.PersistentVolumeStrategy(),
           namespaced=False, subresources=_STATUS),
     _kind(_CORE, "Pod", "pods po", "xPOwRZ+Yhw8=", pods.PodStrategy(),
           subresources=Subresources(status=True, others=_POD_SUBRESOURCES), categories=_ALL,
@@ -173,15 +173,15 @@ BUILT_IN_KINDS: tuple[Kind, ...] = (
     _kind(_RBAC, "ClusterRole", "clusterroles", "bYE5ZWDrJ44=", core.RoleStrategy(), namespaced=False),
     _kind(_RBAC, "RoleBinding", "rolebindings", "eGsCzGH6b1g=", core.RoleBindingStrategy()),
     _kind(_RBAC, "Role", "roles", "7FuwZcIIItM=", core.RoleStrategy()),
-    _kind(_STORAGE, "CSIDriver", "csidrivers", "hL6j/rwBV5w=", storage.CSIDriverStrategy(), namespaced=False),
-    _kind(_STORAGE, "CSINode", "csinodes", "Pe62DkZtjuo=", storage.StorageObjectStrategy(), namespaced=False),
+    _kind(_STORAGE, "CSIDriver", "csidrivers", "hL6j/rwBV5w=", core.CSIDriverStrategy(), namespaced=False),
+    _kind(_STORAGE, "CSINode", "csinodes", "Pe62DkZtjuo=", core.StorageObjectStrategy(), namespaced=False),
     _kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", "xeVl+2Ly1kE="),
-    _kind(_STORAGE, "StorageClass", "storageclasses sc", "K+m6uJwbjGY=", storage.StorageClassStrategy(),
+    _kind(_STORAGE, "StorageClass", "storageclasses sc", "K+m6uJwbjGY=", core.StorageClassStrategy(),
           namespaced=False),
-    _kind(_STORAGE, "VolumeAttachment", "volumeattachments", "tJx/ezt6UDU=", storage.StorageObjectStrategy(),
+    _kind(_STORAGE, "VolumeAttachment", "volumeattachments", "tJx/ezt6UDU=", core.StorageObjectStrategy(),
           namespaced=False, subresources=_STATUS),
     _kind(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses vac", "tIjydgKBC5w=",
-          storage.StorageObjectStrategy(), namespaced=False),
+          core.StorageObjectStrategy(), namespaced=False),
     _kind(_APIEXTENSIONS, "CustomResourceDefinition", "customresourcedefinitions crd crds", "jfWCUB31mvA=",
           DefinitionStrategy(), namespaced=False, subresources=_STATUS, categories=("api-extensions",)),
     _kind(_SCHEDULING, "PriorityClass", "priorityclasses pc", "1QwjyaZjj3Y=", scheduling.PriorityClassStrategy(),

@@ -14,13 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubestow.api.formats.names import dns1035_label_errors
-from kubestow_devcluster.apiserver.field_errors import (
-    FieldError,
-    invalid_value,
-    invalid_values,
-    required_value,
-    unsupported_value,
-)
 from kubestow_devcluster.apiserver.group_version import GroupVersion
 from kubestow_devcluster.apiserver.kinds.kind import (
     ALL_CLIENT_METADATA,
@@ -32,7 +25,7 @@ from kubestow_devcluster.apiserver.kinds.kind import (
     ScalePaths,
     Subresources,
 )
-from kubestow_devcluster.apiserver.printers.additional_columns import additional_columns_printer
+from kubestow_devcluster.apiserver.printers.table import additional_columns_printer
 from kubestow_devcluster.apiserver.resources.validation_rules import (
     ValidationRules,
     has_rules,
@@ -49,6 +42,14 @@ from kubestow_devcluster.apiserver.schema.structural import (
     validate,
 )
 from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
+    FieldError,
+    invalid_value,
+    invalid_values,
+    required_value,
+    validate_choice,
+    validate_name,
+)
 
 #: The finalizer that keeps a definition until its instances are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -89,14 +90,14 @@ def _condition(type_: str, status: str, reason: str, message: str) -> Object:
 def _conflict(names: Object, others: list[Kind]) -> tuple[str, str] | None:
     """Reason and message of the first name that another kind of the group has."""
     for other in others:
-        taken = {other.plural, other.singular, *other.names.short_names}
+        taken = {other.names.plural, other.names.singular, *other.names.short_names}
         for field, reason in (("plural", "PluralConflict"), ("singular", "SingularConflict")):
             if names.get(field) in taken:
                 return reason, f'"{names[field]}" is already in use'
         for short_name in names.get("shortNames") or ():
             if short_name in taken:
                 return "ShortNamesConflict", f'"{short_name}" is already in use'
-        if names["kind"] in (other.name, other.list_kind):
+        if names["kind"] in (other.name, other.names.list_kind):
             return "KindConflict", f'"{names["kind"]}" is already in use'
     return None
 
@@ -131,12 +132,8 @@ class DefinitionStrategy(RESTStrategy):
         spec.setdefault("conversion", {"strategy": "None"})
 
     def prepare_for_create(self, new: Object, now: str) -> None:
-        accepted_names = {"kind": "", "plural": ""}
-        new["status"] = {
-            "acceptedNames": accepted_names,
-            "conditions": [],
-            "storedVersions": _storage_versions(new["spec"]),
-        }
+        accepted_names, versions = {"kind": "", "plural": ""}, _storage_versions(new["spec"])
+        new["status"] = {"acceptedNames": accepted_names, "conditions": [], "storedVersions": versions}
         new["metadata"]["finalizers"] = sorted({*(new["metadata"].get("finalizers") or ()), CLEANUP_FINALIZER})
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
@@ -153,17 +150,15 @@ class DefinitionStrategy(RESTStrategy):
         errors = list(_validate_name(new))
         if not spec.get("group"):
             errors.append(required_value("spec.group"))
-        if spec.get("scope") not in _SCOPES:
-            errors.append(unsupported_value("spec.scope", spec.get("scope", ""), _SCOPES))
+        errors += validate_choice("spec.scope", spec.get("scope", ""), _SCOPES)
         for field in ("plural", "singular", "kind", "listKind"):
             name = spec["names"].get(field, "")
             if not name:
                 errors.append(required_value(f"spec.names.{field}"))
             else:
                 errors += invalid_values(f"spec.names.{field}", name, dns1035_label_errors(name.lower()))
-        errors += _validate_versions(spec.get("versions") or [])
-        errors += _validate_patterns(spec.get("versions") or [])
-        return errors + list(_validate_rules(spec.get("versions") or []))
+        versions = spec.get("versions") or []
+        return [*errors, *_validate_versions(versions), *_validate_patterns(versions), *_validate_rules(versions)]
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         errors = self.validate(new)
@@ -199,7 +194,7 @@ def _validate_versions(versions: list[Object]) -> Iterator[FieldError]:
         yield invalid_value("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        yield from invalid_values(f"{path}.name", names[index], dns1035_label_errors(names[index]))
+        yield from validate_name(f"{path}.name", names[index], dns1035_label_errors)
         if names[index] in names[:index]:
             yield invalid_value(f"{path}.name", names[index], "must be unique")
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -278,8 +273,7 @@ class CustomResourceStrategy(RESTStrategy):
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return self._errors(new, old)
 
-    def validate_status_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self._errors(new, old)
+    validate_status_update = validate_update
 
     def _errors(self, new: Object, old: Object | None) -> list[FieldError]:
         whole = {**self._type_meta, **new}
@@ -302,44 +296,34 @@ def _kind(spec: Object, version: Object) -> Kind:
     schema: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     if spec.get("preserveUnknownFields"):
         schema = {**schema, "x-kubernetes-preserve-unknown-fields": True}
-    subresources, group_version = (
-        _subresources(version.get("subresources") or {}),
-        GroupVersion(spec["group"], version["name"]),
-    )
+    subresources = _subresources(version.get("subresources") or {})
+    group_version = GroupVersion(spec["group"], version["name"])
     type_meta = {"apiVersion": str(group_version), "kind": spec["names"]["kind"]}
+    names = spec["names"]
+    # The hash in discovery documents, which changes when another version is stored.
+    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
+    digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
     return Kind(
         group_version,
-        _names(spec["names"]),
+        KindNames(
+            names["kind"],
+            names["plural"],
+            names.get("singular") or names["kind"].lower(),
+            names.get("listKind") or f"{names['kind']}List",
+            tuple(names.get("shortNames") or ()),
+            tuple(names.get("categories") or ()),
+        ),
         namespaced=spec["scope"] == "Namespaced",
         subresources=subresources,
         rest=RESTOptions(
             CustomResourceStrategy(schema, type_meta, has_status=subresources.status),
             selectable_fields=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
-            storage_version_hash=_storage_version_hash(spec),
+            storage_version_hash=base64.b64encode(digest[:8]).decode(),
             deprecation_warning=_deprecation_warning(spec, version),
         ),
         custom=CustomResource(
-            StructuralType(schema, root=True),
-            additional_columns_printer(version.get("additionalPrinterColumns") or []),
+            StructuralType(schema, root=True), additional_columns_printer(version.get("additionalPrinterColumns") or [])
         ),
-    )
-
-
-def _storage_version_hash(spec: Object) -> str:
-    """The hash in discovery documents, which changes when another version is stored."""
-    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
-    digest = hashlib.sha256(f"{spec['group']}/{storage}/{spec['names']['kind']}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
-
-
-def _names(names: Object) -> KindNames:
-    return KindNames(
-        names["kind"],
-        names["plural"],
-        tuple(names.get("shortNames") or ()),
-        tuple(names.get("categories") or ()),
-        names.get("singular", ""),
-        names.get("listKind", ""),
     )
 
 

@@ -55,17 +55,13 @@ def type_error(rule: str, schema: Schema, *, optional_old_self: bool, escaped: C
     try:
         environment.compile(rule)
     except RuntimeError as error:
-        return _problem(str(error))
+        # Without the errors that a cluster would not have.
+        text = re.sub(r"^[A-Z_]+: (?=ERROR: )| \[[A-Z_]+\]$", "", str(error))
+        if any(name.rpartition(".")[2] in _KUBERNETES_FUNCTIONS for name in _UNDECLARED.findall(text)):
+            return ""
+        errors = [one for one in re.split(r"\n(?=ERROR: )", text) if not _COMPARES_NUMBERS.search(one)]
+        return re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", "\n".join(errors))
     return ""
-
-
-def _problem(text: str) -> str:
-    """The errors of a compilation, without those that a cluster would not have."""
-    text = re.sub(r"^[A-Z_]+: (?=ERROR: )| \[[A-Z_]+\]$", "", text)
-    if any(name.rpartition(".")[2] in _KUBERNETES_FUNCTIONS for name in _UNDECLARED.findall(text)):
-        return ""
-    errors = [one for one in re.split(r"\n(?=ERROR: )", text) if not _COMPARES_NUMBERS.search(one)]
-    return re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", "\n".join(errors))
 
 
 class _Types:
@@ -110,7 +106,6 @@ class _Types:
         return getattr(cel.Type, kind)
 
     def _message(self, schema: Schema) -> str:
-        """Add the message type of an object; its full name."""
         name = f"Object{len(self._file.message_type)}"
         message = self._file.message_type.add(name=name)
         for number, (key, child) in enumerate((schema.get("properties") or {}).items(), 1):
@@ -181,12 +176,8 @@ def _kind(schema: Schema) -> str:
             return "object"
         if isinstance(schema.get("additionalProperties"), dict):
             return "map"
-        return "any" if _accepts_unknown(schema) else "object"
+        names = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "additionalProperties")
+        return "any" if any(schema.get(name) for name in names) else "object"
     if type_ == "string" and (format_ := schema.get("format")) is not None:
         return _TIMES.get(format_, "BYTES" if format_ == "byte" else "STRING")
     return _SCALARS.get(type_ or "", "any")
-
-
-def _accepts_unknown(schema: Schema) -> bool:
-    names = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "additionalProperties")
-    return any(schema.get(name) for name in names)

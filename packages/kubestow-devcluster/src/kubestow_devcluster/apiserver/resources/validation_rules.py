@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.resources.rule_types import type_error
+from kubestow_devcluster.apiserver.schema.structural import Schema
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     duplicate_value,
     forbidden_value,
@@ -28,8 +30,6 @@ from kubestow_devcluster.apiserver.field_errors import (
     required_value,
     unsupported_value,
 )
-from kubestow_devcluster.apiserver.resources.rule_types import type_error
-from kubestow_devcluster.apiserver.schema.structural import Schema
 
 #: CPU seconds for all rules of one object, which is what kube-apiserver's cost budget amounts to.
 TIME_LIMIT = 1.0
@@ -282,12 +282,7 @@ class ValidationRules:
         return [ValidationRules({**base, _RULES: one[_RULES]}) for one in parts]
 
     def validate(
-        self,
-        value: Any,
-        old: Any,
-        errors: list[FieldError],
-        *,
-        cpu_time: Callable[[], float] = time.process_time,
+        self, value: Any, old: Any, errors: list[FieldError], *, cpu_time: Callable[[], float] = time.process_time
     ) -> list[FieldError]:
         """The errors of ``value``, which had the value ``old`` before an update, None on create.
 
@@ -322,7 +317,7 @@ class ValidationRules:
                 named = self._properties.get(name)
                 rules = named or (None if name in (self._schema.get("properties") or ()) else self._others)
                 if rules is not None:
-                    path = _child_path(place.path, name) if named else f"{place.path}[{name}]"
+                    path = (f"{place.path}.{name}" if place.path else name) if named else f"{place.path}[{name}]"
                     yield from rules._errors(item, place.child(path, item, old.get(name), correlates=True))
         elif isinstance(value, list) and self._others is not None:
             old_item, correlates = _correlated_items(self._schema, place.old)
@@ -363,7 +358,15 @@ class ValidationRules:
             return None  # a value that was stored before the rule existed can stay
         if rule.field_path:
             path = f"{place.path}{rule.field_path}" if place.path else rule.field_path.lstrip(".")
-        return _field_error(path, value, type_, rule, _message(rule, data, longest))
+        message = _message(rule, data, longest)
+        if rule.reason == "FieldValueForbidden":
+            return forbidden_value(path, message)
+        if rule.reason == "FieldValueRequired":
+            return required_value(path, message)
+        has_value = type_ not in ("object", "array")
+        if rule.reason == "FieldValueDuplicate":
+            return duplicate_value(path, value) if has_value else FieldError(rule.reason, "Duplicate value", path)
+        return invalid_value(path, value, message) if has_value else invalid_without_value(path, message)
 
 
 def _message(rule: _Rule, data: Mapping[str, Any], longest: int) -> str:
@@ -381,17 +384,6 @@ def _message(rule: _Rule, data: Mapping[str, Any], longest: int) -> str:
         ):
             return text
     return rule.message or f"failed rule: {rule.text}"
-
-
-def _field_error(path: str, value: Any, type_: str, rule: _Rule, message: str) -> FieldError:
-    if rule.reason == "FieldValueForbidden":
-        return forbidden_value(path, message)
-    if rule.reason == "FieldValueRequired":
-        return required_value(path, message)
-    has_value = type_ not in ("object", "array")
-    if rule.reason == "FieldValueDuplicate":
-        return duplicate_value(path, value) if has_value else FieldError(rule.reason, "Duplicate value", path)
-    return invalid_value(path, value, message) if has_value else invalid_without_value(path, message)
 
 
 def _correlated_items(schema: Schema, old: Any) -> tuple[Callable[[Any], Any], bool]:
@@ -454,10 +446,6 @@ def _normalized_field_path(path: str, schema: Schema) -> str | None:
         else:
             return None
     return normalized if position == len(path.strip()) else None
-
-
-def _child_path(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 # Definitions

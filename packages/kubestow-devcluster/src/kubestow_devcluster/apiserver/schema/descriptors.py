@@ -56,12 +56,7 @@ _MESSAGES = {
     "JSONSchemaPropsOrBool": (("allows", "bool"), ("schema", "V1JSONSchemaProps")),
     "JSONSchemaPropsOrStringArray": (("schema", "V1JSONSchemaProps"), ("property", "[]string")),
     "TypeMeta": (("apiVersion", "string"), ("kind", "string")),
-    ENVELOPE: (
-        ("typeMeta", "TypeMeta"),
-        ("raw", "bytes"),
-        ("contentEncoding", "string"),
-        ("contentType", "string"),
-    ),
+    ENVELOPE: (("typeMeta", "TypeMeta"), ("raw", "bytes"), ("contentEncoding", "string"), ("contentType", "string")),
 }
 
 
@@ -93,12 +88,7 @@ def message_fields(model: str) -> tuple[FieldEntry, ...]:
 @cache
 def _pool() -> DescriptorPool:
     pool = DescriptorPool()
-    pool.AddSerializedFile(_file().SerializeToString())
-    return pool
-
-
-def _file() -> FileDescriptorProto:
-    """As in Go: strings are UTF-8, fields have explicit presence, and repeated numbers are not packed."""
+    # As in Go, strings are UTF-8, fields have explicit presence, and repeated numbers are not packed.
     features = FeatureSet(repeated_field_encoding=FeatureSet.EXPANDED)
     file = FileDescriptorProto(name="kubernetes.proto", package=_PACKAGE, syntax="editions")
     file.edition = Edition.EDITION_2023
@@ -110,7 +100,8 @@ def _file() -> FileDescriptorProto:
     for model in model_names():
         message = file.message_type.add(name=model)
         _add_fields(message, model, [(field.number, field) for field in message_fields(model)])
-    return file
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
 
 
 def _add_fields(message: DescriptorProto, path: str, fields: list[tuple[tuple[int, ...], FieldEntry]]) -> None:

@@ -15,15 +15,6 @@ from typing import Any
 
 import re2
 
-from kubestow_devcluster.apiserver.field_errors import (
-    FieldError,
-    invalid_type,
-    invalid_value,
-    required_value,
-    too_long,
-    too_many,
-    unsupported_value,
-)
 from kubestow_devcluster.apiserver.schema.type_table import TypeEntry
 from kubestow_devcluster.apiserver.schema.types import (
     ANY,
@@ -35,6 +26,15 @@ from kubestow_devcluster.apiserver.schema.types import (
     StructField,
     Type,
     struct_of,
+)
+from kubestow_devcluster.apiserver.statuses import (
+    FieldError,
+    invalid_type,
+    invalid_value,
+    required_value,
+    too_long,
+    too_many,
+    unsupported_value,
 )
 
 Schema = dict[str, Any]
@@ -219,8 +219,9 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError
     if allowed and value not in allowed:
         yield unsupported_value(path, value, allowed)
     if isinstance(value, str):
+        # A definition that was stored before patterns were validated may contain an invalid one.
         pattern = schema.get("pattern")
-        if pattern and not _matches(pattern, value):
+        if pattern and not isinstance(compiled := _compile(pattern), str) and compiled.search(value) is None:
             yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
@@ -239,12 +240,6 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError
 
 def _or_equal(schema: Schema, bound: str) -> str:
     return "" if schema.get(f"exclusive{bound}") else "or equal to "
-
-
-def _matches(pattern: str, value: str) -> bool:
-    """Whether a value matches; a definition stored before patterns were validated may contain an invalid one."""
-    compiled = _compile(pattern)
-    return isinstance(compiled, str) or compiled.search(value) is not None
 
 
 def pattern_error(pattern: str) -> str:
@@ -294,7 +289,6 @@ def _size_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _combined_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
-    """``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
     errors = [error for one in schema.get("allOf") or () for error in validate(value, one, path)]
     for keyword, phrase in (
         ("anyOf", "must validate at least one schema (anyOf)"),

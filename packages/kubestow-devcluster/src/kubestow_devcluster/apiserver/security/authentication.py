@@ -1,7 +1,8 @@
-"""Authentication of requests by client certificate or bearer token, and the tokens of service accounts.
+"""Authentication of requests by client certificate or bearer token, impersonation, and tokens of service accounts.
 
 A client certificate takes precedence over a token. Requests without credentials are anonymous on the health and version
-endpoints, and everywhere if they are authorized there; else they get 401, as do invalid credentials everywhere.
+endpoints, and everywhere if they are authorized there; else they get 401, as do invalid credentials everywhere. A token
+file has kube-apiserver's format: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
 
 Tokens of service accounts are JSON web tokens that this server issues and verifies. They are signed with a key that is
 made at start, so a token is valid until it expires, its service account or the object that it is bound to is deleted,
@@ -10,6 +11,7 @@ or the server stops.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import hmac
 import secrets
@@ -17,15 +19,17 @@ import ssl
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 from uuid import uuid4
 
 import msgspec
 from multidict import MultiMapping
 
-from kubestow.http.messages import ALL_AUTHENTICATED, ANONYMOUS, UserInfo
+from kubestow.errors import InputError
+from kubestow.http.messages import ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
 from kubestow_devcluster.apiserver import statuses
-from kubestow_devcluster.apiserver.security.users import ADMIN, SERVICE_ACCOUNT_PREFIX, service_account_groups
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
 
 #: The issuer, and the audience of tokens for the API server.
@@ -96,7 +100,8 @@ class ServiceAccountTokens:
         signed, _, signature = token.encode(errors="surrogateescape").rpartition(b".")
         if not hmac.compare_digest(self._signature(signed), signature):
             return None
-        claims: dict[str, Any] = msgspec.json.decode(_decode(signed.partition(b".")[2]))
+        content = signed.partition(b".")[2]
+        claims: dict[str, Any] = msgspec.json.decode(urlsafe_b64decode(content + b"=" * (-len(content) % 4)))
         subject = claims["kubernetes.io"]
         namespace, name, uid = subject["namespace"], subject["serviceaccount"]["name"], subject["serviceaccount"]["uid"]
         account = self._accounts.get(f"{namespace}/{name}")
@@ -141,10 +146,6 @@ def _encode(content: bytes) -> bytes:
     return urlsafe_b64encode(content).rstrip(b"=")
 
 
-def _decode(content: bytes) -> bytes:
-    return urlsafe_b64decode(content + b"=" * (-len(content) % 4))
-
-
 _ANONYMOUS_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -176,7 +177,23 @@ class RequestAuthenticator:
         """
         authorization = headers.get("Authorization", "")
         if self.is_enabled:
-            return self._authenticate(authorization, path, connection)
+            if self._client_certificates and connection is not None and (certificate := connection.getpeercert()):
+                # The user is the common name of the certificate, the groups are its organizations.
+                subject: Any = certificate.get("subject", ())
+                attributes = [pair for relative in subject for pair in relative]
+                common_names = [value for name, value in attributes if name == "commonName"]
+                if not common_names:
+                    raise statuses.unauthorized()
+                groups = [value for name, value in attributes if name == "organizationName"]
+                digest = hashlib.sha256(connection.getpeercert(binary_form=True) or b"").hexdigest()
+                extra = {"authentication.kubernetes.io/credential-id": [f"X509SHA256={digest}"]}
+                return UserInfo(common_names[0], (*groups, ALL_AUTHENTICATED), extra=extra)
+            user = self._authenticate_token(authorization)
+            if user is not None:
+                return user
+            if not authorization and (self._accepts_anonymous or "/".join(path.split("/", 2)[:2]) in _ANONYMOUS_PATHS):
+                return ANONYMOUS
+            raise statuses.unauthorized()
         return (authorization and self._authenticate_token(authorization)) or ADMIN
 
     def authenticate_token(self, token: str) -> UserInfo | None:
@@ -188,30 +205,67 @@ class RequestAuthenticator:
             return found[0] if found else None
         return self._service_account_tokens.verify(token)
 
-    def _authenticate(self, authorization: str, path: str, connection: ssl.SSLObject | None) -> UserInfo:
-        if self._client_certificates and connection is not None and (certificate := connection.getpeercert()):
-            return _certificate_user(certificate, connection.getpeercert(binary_form=True) or b"")
-        user = self._authenticate_token(authorization)
-        if user is not None:
-            return user
-        if not authorization and (self._accepts_anonymous or "/".join(path.split("/", 2)[:2]) in _ANONYMOUS_PATHS):
-            return ANONYMOUS
-        raise statuses.unauthorized()
-
     def _authenticate_token(self, authorization: str) -> UserInfo | None:
         """The user of the bearer token in an Authorization header."""
         scheme, _, token = authorization.partition(" ")
         return self.authenticate_token(token.strip()) if scheme.lower() == "bearer" else None
 
 
-def _certificate_user(certificate: Mapping[str, object], encoded: bytes) -> UserInfo:
-    """The common name of a certificate, with its organizations as groups. Raises a 401 StatusError."""
-    subject = certificate.get("subject", ())
-    attributes = [pair for relative in subject for pair in relative]  # type: ignore[attr-defined]
-    common_names = [value for name, value in attributes if name == "commonName"]
-    if not common_names:
-        raise statuses.unauthorized()
-    groups = [value for name, value in attributes if name == "organizationName"]
-    credential_id = f"X509SHA256={hashlib.sha256(encoded).hexdigest()}"
-    extra = {"authentication.kubernetes.io/credential-id": [credential_id]}
-    return UserInfo(common_names[0], (*groups, ALL_AUTHENTICATED), extra=extra)
+#: The name of a service account as a user is this, its namespace, a colon and its name.
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+
+
+def service_account_groups(namespace: str) -> tuple[str, str]:
+    """The groups of all service accounts, and of those in a namespace."""
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
+
+
+#: The user of all requests to a server without authentication.
+ADMIN = UserInfo("system:admin", ("system:masters", ALL_AUTHENTICATED))
+
+
+def read_token_file(path: Path) -> dict[str, UserInfo]:
+    """The users by token. Raises InputError with file and line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise InputError(str(path), f"cannot be read: {problem}") from None
+    tokens: dict[str, UserInfo] = {}
+    for number, record in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
+        if not record:
+            continue
+        if len(record) < 3 or not record[0] or not record[1]:
+            raise InputError(str(path), "expected token,user,uid[,groups]", place=f"line {number}")
+        groups = tuple(group.strip() for group in record[3].split(",") if group.strip()) if len(record) > 3 else ()
+        tokens[record[0]] = UserInfo(record[1], (*groups, ALL_AUTHENTICATED), record[2])
+    if not tokens:
+        raise InputError(str(path), "contains no tokens; expected lines of token,user,uid[,groups]")
+    return tokens
+
+
+_HEADERS = ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid")
+_EXTRA_PREFIX = "impersonate-extra-"
+
+
+def is_impersonation(headers: MultiMapping[str]) -> bool:
+    return any(header in headers for header in _HEADERS)
+
+
+def impersonated_user(headers: MultiMapping[str]) -> UserInfo:
+    """The impersonated user. Raises a 400 StatusError for headers without a user or with unprintable values."""
+    name = headers.get("Impersonate-User", "")
+    groups = tuple(headers.getall("Impersonate-Group", ()))
+    if not name:
+        raise statuses.bad_request("requested impersonation of groups or a uid without impersonating a user")
+    if not all(value.isprintable() for header, value in headers.items() if header.lower().startswith("impersonate-")):
+        raise statuses.bad_request("impersonation headers must be printable text")
+    if not groups and name.startswith(SERVICE_ACCOUNT_PREFIX):
+        groups = service_account_groups(name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0])
+    implied = ALL_UNAUTHENTICATED if name == ANONYMOUS.name else ALL_AUTHENTICATED
+    groups = groups if implied in groups else (*groups, implied)
+    extra: dict[str, list[str]] = {}
+    for header, value in headers.items():
+        if header.lower().startswith(_EXTRA_PREFIX):
+            extra.setdefault(unquote(header.lower().removeprefix(_EXTRA_PREFIX)), []).append(value)
+    return UserInfo(name, groups, headers.get("Impersonate-Uid", ""), extra)

@@ -19,7 +19,7 @@ from kubestow.http.listener import HTTPListener
 from kubestow.http.messages import UserInfo
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
 from kubestow_devcluster.apiserver.endpoints.reading_handlers import ResourceMetrics
-from kubestow_devcluster.apiserver.kinds.scheme import Scheme
+from kubestow_devcluster.apiserver.kinds.kind import Scheme
 from kubestow_devcluster.apiserver.registry.registry import Registry
 from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS, METRICS_KINDS
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator, ServiceAccountTokens
@@ -31,8 +31,7 @@ from kubestow_devcluster.apiserver.server.http_handler import (
     HTTPHandler,
     PathForwarder,
 )
-from kubestow_devcluster.apiserver.storage.database import Database
-from kubestow_devcluster.apiserver.storage.group_commit import GroupCommit
+from kubestow_devcluster.apiserver.storage.database import Database, GroupCommit
 from kubestow_devcluster.apiserver.storage.store import Store, compact_periodically
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from kubestow.http.aiohttp_messages import BodyTooLarge
 from kubestow.http.messages import HTTPResponse, StatusError, UserInfo
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.endpoints.api_handler import APIHandler
-from kubestow_devcluster.apiserver.endpoints.request_authorization import authorize_request, effective_user
-from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders
+from kubestow_devcluster.apiserver.endpoints.requests import Request, RequestHeaders, authorize_request, effective_user
 from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
 from kubestow_devcluster.apiserver.security.authorization import Attributes, Authorizer
 
@@ -69,20 +68,16 @@ class HostFilter:
             netloc = _network_location(origin)
             if netloc != host and not self._accepts(_host_name(netloc)):
                 raise statuses.forbidden_host(f"origin {origin!r} is not accepted")
-        if _is_part_of_another_site(headers):
+        # A page of another site loads this as a part of itself, without an ``Origin`` that could be checked.
+        if (
+            "Origin" not in headers
+            and headers.get("Sec-Fetch-Site") == "cross-site"
+            and headers.get("Sec-Fetch-Mode") != "navigate"
+        ):
             raise statuses.forbidden_host("the page of another site is not accepted")
 
     def _accepts(self, host: str) -> bool:
         return any(pattern.search(host) for pattern in self._patterns)
-
-
-def _is_part_of_another_site(headers: MultiMapping[str]) -> bool:
-    """Whether a page of another site loads this as a part of itself, without an ``Origin`` that could be checked."""
-    return (
-        "Origin" not in headers
-        and headers.get("Sec-Fetch-Site") == "cross-site"
-        and headers.get("Sec-Fetch-Mode") != "navigate"
-    )
 
 
 def _compile(pattern: str) -> Any:
@@ -104,7 +99,6 @@ def _network_location(origin: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """A ``Host`` header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and (port.isdecimal() or not port) else host
 
@@ -162,7 +156,14 @@ class PathForwarder:
         # The path as it was authorized, not normalized.
         url = URL(f"http://localhost{incoming.rel_url.raw_path_qs}", encoded=True)
         try:
-            async with self._connected().request(
+            if self._session is None:
+                self._session = aiohttp.ClientSession(
+                    connector=aiohttp.UnixConnector(str(self.paths.socket), limit=0),
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
+                    auto_decompress=False,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                )
+            async with self._session.request(
                 incoming.method, url, headers=headers, allow_redirects=False, skip_auto_headers=("Accept-Encoding",)
             ) as response:
                 return await _pass_on(incoming, response)
@@ -173,16 +174,6 @@ class PathForwarder:
         """Close the connections to the other process."""
         if self._session is not None:
             await self._session.close()
-
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(self.paths.socket), limit=0),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
 
 
 async def _pass_on(incoming: web.BaseRequest, response: aiohttp.ClientResponse) -> web.StreamResponse:
@@ -240,7 +231,11 @@ class HTTPHandler:
             if incoming.method == "OPTIONS" and incoming.rel_url.raw_path == "*":
                 return web.Response()  # from Go's HTTP library, which does not pass it on to kube-apiserver
             if self._forwarder is not None and incoming.rel_url.raw_path in self._forwarder.paths:
-                return await self._forward(self._forwarder, incoming)
+                path = incoming.rel_url.raw_path
+                if not self._forwarder.paths.is_public(path):
+                    attributes = Attributes(incoming.method.lower(), path=path)
+                    authorize_request(self._authorizer, self._user(incoming), attributes)
+                return await self._forwarder.forward(incoming)
             request = await self._read(incoming)
         except StatusError as error:
             response = HTTPResponse.error(error)
@@ -256,14 +251,6 @@ class HTTPHandler:
             return await aiohttp_messages.send_stream(incoming, result, before_part=self._wait_durable)
         return await aiohttp_messages.send(incoming, result)
 
-    async def _forward(self, forwarder: PathForwarder, incoming: web.BaseRequest) -> web.StreamResponse:
-        """Forward a request. Raises a StatusError for one that is not allowed."""
-        path = incoming.rel_url.raw_path
-        if not forwarder.paths.is_public(path):
-            attributes = Attributes(incoming.method.lower(), path=path)
-            authorize_request(self._authorizer, self._user(incoming), attributes)
-        return await forwarder.forward(incoming)
-
     def _user(self, incoming: web.BaseRequest) -> UserInfo:
         """The user of a request, or the one it impersonates. Raises a StatusError."""
         connection = None if incoming.transport is None else incoming.transport.get_extra_info("ssl_object")
@@ -276,6 +263,10 @@ class HTTPHandler:
         headers, url = incoming.headers, incoming.rel_url
         user = self._user(incoming)
         body = await _read_body(incoming) if incoming.body_exists else b""
+        user_agent = headers.get("User-Agent", "")
+        if not user_agent.isascii():
+            # It is stored in managedFields, so bytes that are not UTF-8 are replaced.
+            user_agent = user_agent.encode(errors="surrogateescape").decode(errors="replace")
         return Request(
             method=incoming.method,
             path=url.raw_path,
@@ -283,7 +274,7 @@ class HTTPHandler:
             headers=RequestHeaders(
                 accept=",".join(headers.getall("Accept", ())),
                 content_type=headers.get("Content-Type", ""),
-                user_agent=_text(headers.get("User-Agent", "")),
+                user_agent=user_agent,
                 if_none_match=headers.get("If-None-Match", ""),
             ),
             body=body,
@@ -300,8 +291,3 @@ async def _read_body(incoming: web.BaseRequest) -> bytes:
         raise statuses.too_large(MAX_REQUEST_BODY) from None
     except TimeoutError:
         raise statuses.request_timeout() from None
-
-
-def _text(header: str) -> str:
-    """The header with bytes that are not UTF-8 replaced, because it is stored in managedFields."""
-    return header if header.isascii() else header.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,18 +1,25 @@
-"""The SQLite file of a persistent cluster: every object at its newest version, and the last resourceVersion.
+"""The SQLite file of a persistent cluster (every object at its newest version), and the commits of writes in groups.
 
 The file uses a write-ahead log with full synchronisation, so a committed transaction survives a crash of the process or
 the machine. One process at a time can open it. A file of another program, a damaged file, or one of a later format is
-rejected with one line and left unchanged.
+rejected with one line and left unchanged. The watch history is not persisted: after a restart, a watch from an earlier
+resourceVersion gets 410 Expired and the client lists again, as with kube-apiserver.
 
-The watch history is not persisted: after a restart, a watch from an earlier resourceVersion gets 410 Expired and the
-client lists again, as with kube-apiserver.
+Writes are applied in memory at once and persisted in groups: while one is being committed in a worker thread, the next
+accumulates. Every response, those to reads and watches too, waits in :meth:`GroupCommit.wait_durable` for all earlier
+writes, so a client never sees state that a crash could lose. When the disk fails, memory and disk have diverged: all
+further requests fail with 500, and :meth:`GroupCommit.wait_for_failure` raises :class:`StorageFailed`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +27,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from kubestow.errors import InputError
-from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
+from kubestow.errors import InputError, KubestowError
+from kubestow.log_fields import fields
+from kubestow_devcluster.apiserver import statuses
+from kubestow_devcluster.apiserver.storage.store import Store, StoredObject, WatchEvent
 
 #: The objects a transaction writes, by resource and key; None for a deleted one.
 Writes = Mapping[tuple[str, str], StoredObject | None]
@@ -83,7 +92,13 @@ class Database:
     def load(self, selectable: Mapping[str, SelectableFields]) -> Store:
         """A store with every object, its fields in the order of ``selectable``. Raises InputError."""
         try:
-            store = self._load_objects()
+            store = Store(resource_version=self.resource_version)
+            # Many objects have equal labels; the cache shares one dict among them.
+            decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
+            rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
+            for resource, key, version, data, labels, values in rows:
+                stored = StoredObject(key, version, data, decode_labels(labels), decode_fields(values))
+                store.collection(resource).load(stored)
             self._reindex(store, selectable)
         except sqlite3.Error as error:
             self.close()
@@ -96,28 +111,18 @@ class Database:
             raise
         return store
 
-    def _load_objects(self) -> Store:
-        store = Store(resource_version=self.resource_version)
-        # Many objects have equal labels; the cache shares one dict among them.
-        decode_labels, decode_fields = lru_cache(self._labels.decode), self._fields.decode
-        rows = self._connection.execute("SELECT resource, key, version, data, labels, fields FROM objects")
-        for resource, key, version, data, labels, fields in rows:
-            stored = StoredObject(key, version, data, decode_labels(labels), decode_fields(fields))
-            store.collection(resource).load(stored)
-        return store
-
     def _reindex(self, store: Store, selectable: Mapping[str, SelectableFields]) -> None:
         """Recompute the fields of resources that were written by a kubestow with other selectable fields."""
-        paths = {resource: list(fields.paths) for resource, fields in selectable.items()}
+        paths = {resource: list(selected.paths) for resource, selected in selectable.items()}
         persisted = msgspec.json.decode(self._state("layouts"), type=dict[str, list[str]])
         if persisted == paths:
             return
         writes: dict[tuple[str, str], StoredObject | None] = {}
-        for resource, fields in selectable.items():
+        for resource, selected in selectable.items():
             if persisted.get(resource) != paths[resource]:
                 collection = store.collection(resource)
                 for old in collection.snapshot():
-                    new = structs.replace(old, fields=fields.read(old.data))
+                    new = structs.replace(old, fields=selected.read(old.data))
                     collection.load(new)
                     writes[resource, new.key] = new
         self.write(writes, self.resource_version)
@@ -202,3 +207,115 @@ def _create_private(directory: Path, path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise InputError(str(directory), f"cannot store a cluster here: {error.strerror or error}") from None
+
+
+_log = logging.getLogger(__name__)
+
+
+class StorageFailed(KubestowError):
+    """A write could not be persisted. All writes acknowledged before it are on disk."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Writes that are committed in one transaction; of several writes to one object, the last."""
+
+    writes: dict[tuple[str, str], StoredObject | None] = field(default_factory=dict)
+    resource_version: int = 0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class GroupCommit:
+    """Persists the writes of ``store`` in ``database``, on the event loop that :meth:`start` runs on."""
+
+    def __init__(self, store: Store, database: Database) -> None:
+        self._store, self._database = store, database
+        self._pending = _Group()
+        self._committing = self._pending
+        self._committer: asyncio.Task[None] | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kubestow-storage")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failure: StorageFailed | None = None
+        self._failed = asyncio.Event()
+        store.on_write = self._on_write
+
+    def start(self) -> None:
+        """Commit the writes so far in one transaction; later writes are committed as they happen.
+
+        Raises StorageFailed.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._flush()
+
+    async def wait_durable(self) -> None:
+        """Wait until every write before the call is on disk. Raises a 500 StatusError when the disk failed."""
+        if self._database.resource_version < self._store.resource_version:
+            # The newest write is in the pending group, unless that is empty and the last group is being committed.
+            await (self._pending if self._pending.writes else self._committing).done.wait()
+        if self._failure is not None:
+            raise statuses.internal_error(str(self._failure))
+
+    async def wait_for_failure(self) -> None:
+        """Block until a commit fails, then raise StorageFailed."""
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    async def stop(self) -> None:
+        """Commit the pending writes if started, and close the database. Raises StorageFailed."""
+        if self._committer is not None:
+            await self._committer
+        try:
+            if self._loop is not None and self._failure is None:
+                self._flush()
+        finally:
+            self._loop = None
+            self._writer.shutdown()
+            self._database.close()
+
+    def _on_write(self, resource: str, event: WatchEvent) -> None:
+        group, stored = self._pending, event.object
+        group.writes[resource, stored.key] = None if event.type == "DELETED" else stored
+        group.resource_version = stored.resource_version
+        if self._committer is None and self._loop is not None:
+            self._committer = self._loop.create_task(self._commit_groups(self._loop))
+
+    async def _commit_groups(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._pending.writes and self._failure is None:
+            group = self._next_group()
+            try:
+                # Filling the transaction needs the GIL and stays on this thread; waiting for the disk does not.
+                self._database.write(group.writes, group.resource_version)
+                await loop.run_in_executor(self._writer, self._database.commit, group.resource_version)
+            except sqlite3.Error as error:
+                self._fail(error)
+            except Exception as error:
+                _log.exception(
+                    "committing to %s failed", self._database.path, extra=fields(file=str(self._database.path))
+                )
+                self._fail(error)
+            group.done.set()
+        self._committer = None
+
+    def _flush(self) -> None:
+        """Commit the pending group on this thread. Raises StorageFailed."""
+        if not self._pending.writes:
+            return
+        group = self._next_group()
+        try:
+            self._database.write(group.writes, group.resource_version)
+            self._database.commit(group.resource_version)
+        except sqlite3.Error as error:
+            raise self._fail(error) from None
+        group.done.set()
+
+    def _next_group(self) -> _Group:
+        group, self._pending = self._pending, _Group()
+        self._committing = group
+        return group
+
+    def _fail(self, error: Exception) -> StorageFailed:
+        self._failure = StorageFailed(f"{self._database.path}: write failed, later writes are not persisted: {error}")
+        self._pending.done.set()
+        self._failed.set()
+        return self._failure

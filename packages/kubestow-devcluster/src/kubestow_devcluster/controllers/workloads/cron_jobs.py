@@ -15,10 +15,10 @@ from kubestow.rules.workloads import job_of_cron_job
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds import cron_schedule
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.component_base.stored_objects import controller_of, new_controller_ref, owner_refs_of
-from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.controller import Controller, ControllerContext, key_of
 from kubestow_devcluster.controllers.workloads.jobs import finished_condition
 
 #: With this many missed times or more, a warning event is recorded.
@@ -32,6 +32,7 @@ MAX_DEADLINE = 1_000_000_000
 class CronJobController(Controller):
     resource = "cronjobs.batch"
     watched = frozenset({"jobs.batch"})
+    owned = "jobs.batch"
     component = "cronjob-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -40,19 +41,15 @@ class CronJobController(Controller):
         #: The uids of unexpected Jobs about which a warning has been recorded.
         self._unexpected_jobs: set[str] = set()
 
-    def handle_change(self, change: ObjectChange) -> None:
-        super().handle_change(change)
-        if change.resource == self._job_kind.storage:
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
-
-    def reconcile(self, key: str) -> None:
-        cron_job = self.get(key)
-        if cron_job is None:
-            return
+    def sync(self, key: str, cron_job: Object) -> None:
         status: Object = {**(cron_job.get("status") or {})}
         status["active"] = list(status.get("active") or ())
-        jobs = self._owned_jobs(cron_job)
+        uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]
+        jobs = []
+        for stored in self.registry.store.collection(self._job_kind.storage).snapshot(f"{namespace}/"):
+            owner = controller_of(owner_refs_of(stored))
+            if owner is not None and owner.uid == uid:
+                jobs.append(self._job_kind.decode(stored))
         self._sync_active_jobs(cron_job, status, jobs)
         try:
             if "deletionTimestamp" not in cron_job["metadata"] and not cron_job["spec"].get("suspend"):
@@ -61,16 +58,14 @@ class CronJobController(Controller):
             if not status["active"]:
                 del status["active"]
             self.update_status(cron_job, status)
-        self._clean_up_history(cron_job, jobs)
-
-    def _owned_jobs(self, cron_job: Object) -> list[Object]:
-        uid, namespace = cron_job["metadata"]["uid"], cron_job["metadata"]["namespace"]
-        owned = []
-        for stored in self.registry.store.collection(self._job_kind.storage).snapshot(f"{namespace}/"):
-            owner = controller_of(owner_refs_of(stored))
-            if owner is not None and owner.uid == uid:
-                owned.append(self._job_kind.decode(stored))
-        return owned
+        # Delete the oldest finished Jobs beyond the history limits.
+        limits = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
+        for type_, field in limits.items():
+            limit = cron_job["spec"].get(field)
+            finished = [job for job in jobs if (end := finished_condition(job)) is not None and end["type"] == type_]
+            finished.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
+            for job in finished[: max(0, len(finished) - limit)] if limit is not None else ():
+                self._delete_job(cron_job, job["metadata"]["name"], job["metadata"]["uid"])
 
     # Active and finished Jobs
 
@@ -96,16 +91,6 @@ class CronJobController(Controller):
         unfinished = {uid for uid, job in by_uid.items() if finished_condition(job) is None}
         status["active"] = [reference for reference in status["active"] if reference["uid"] in unfinished]
 
-    def _clean_up_history(self, cron_job: Object, jobs: list[Object]) -> None:
-        """Delete the oldest finished Jobs beyond the history limits."""
-        limits = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
-        for type_, field in limits.items():
-            limit = cron_job["spec"].get(field)
-            finished = [job for job in jobs if (end := finished_condition(job)) is not None and end["type"] == type_]
-            finished.sort(key=lambda job: (job["status"].get("startTime", ""), job["metadata"]["name"]))
-            for job in finished[: max(0, len(finished) - limit)] if limit is not None else ():
-                self._delete_job(cron_job, job["metadata"]["name"], job["metadata"]["uid"])
-
     def _delete_job(self, cron_job: Object, name: str, uid: str) -> None:
         namespace = cron_job["metadata"]["namespace"]
         self.registry.delete(self._job_kind, namespace, name, DeleteOptions(uid=uid, propagation_policy="Background"))
@@ -118,7 +103,8 @@ class CronJobController(Controller):
         """Start a Job if one is due, and enqueue the CronJob for the next scheduled time."""
         spec = cron_job["spec"]
         try:
-            schedule, zone = cron_schedule.parse(spec["schedule"]), _time_zone(spec)
+            schedule = cron_schedule.parse(spec["schedule"])
+            zone = ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
         except cron_schedule.InvalidSchedule as problem:
             # Unreachable through the API, which validates schedules.
             message = f'unparseable schedule: "{spec["schedule"]}" : {problem}'
@@ -197,10 +183,5 @@ class CronJobController(Controller):
             status["active"].append(self._job_kind.object_reference(job))
 
 
-def _time_zone(spec: Object) -> tzinfo:
-    return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
-
-
 def _format_time(time: datetime) -> str:
-    """An RFC 3339 timestamp in the time's own zone."""
     return time.replace(microsecond=0).isoformat().replace("+00:00", "Z")

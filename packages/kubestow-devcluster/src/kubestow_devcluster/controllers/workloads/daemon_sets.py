@@ -9,7 +9,7 @@ that is already there continues to run if the only obstacle is an untolerated No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -20,16 +20,19 @@ from kubestow.api import meta
 from kubestow.api.core import PodSpec, Taint
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, selects_node, untolerated
 from kubestow.rules.workloads import REVISION_LABEL, daemon_pod_labels, require_node, tolerate_node_conditions
-from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.resources.strategies.workloads import TEMPLATE_GENERATION
 from kubestow_devcluster.apiserver.schema.types import Object
 from kubestow_devcluster.apiserver.storage.store import WatchEvent
 from kubestow_devcluster.component_base.stored_objects import uid_of
-from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, key_of
+from kubestow_devcluster.controllers.controller import (
+    AdoptingController,
+    ControllerContext,
+    ControllerRevisionHistory,
+    ObjectChange,
+    key_of,
+)
 from kubestow_devcluster.controllers.pod_index import PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -191,27 +194,25 @@ class DaemonSetController(AdoptingController):
             self._nodes.discard(uid)
             self._back_offs = {place: back_off for place, back_off in self._back_offs.items() if place[0] != uid}
 
-    def reconcile(self, key: str) -> None:
-        daemon_set = self.get(key)
-        if daemon_set is None:
-            return
+    def sync(self, key: str, daemon_set: Object) -> None:
         pods = self.claim_pods(daemon_set)
         revisions = self._history.sync(daemon_set)
         hash_ = self._history.hash_of(revisions[-1])
         eligible = self._nodes.eligible(daemon_set["metadata"]["uid"], daemon_set["spec"]["template"]["spec"])
-        state = _SetState(daemon_set, _pods_by_node(pods), eligible, hash_)
-        failure: statuses.StatusError | None = None
-        if "deletionTimestamp" not in daemon_set["metadata"]:
-            try:
+        # Pods by the node they are bound to or created for; bound pods first, then by age.
+        by_node: dict[str, list[PodView]] = {}
+        for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
+            if pod.target_node:
+                by_node.setdefault(pod.target_node, []).append(pod)
+        state = _SetState(daemon_set, by_node, eligible, hash_)
+        try:
+            if "deletionTimestamp" not in daemon_set["metadata"]:
                 self._execute(state, self._manage(state) or self._rolling_update(state))
-            except statuses.StatusError as error:
-                failure = error
-        self._sync_status(state)
-        hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
-        live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
-        self._history.truncate(daemon_set, revisions, live)
-        if failure is not None:
-            raise failure
+        finally:
+            self._sync_status(state)
+            hashes = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods} | {hash_}
+            live = {revision["metadata"]["name"] for revision in revisions if self._history.hash_of(revision) in hashes}
+            self._history.truncate(daemon_set, revisions, live)
 
     def _execute(self, state: _SetState, plan: _Plan) -> None:
         nodes = plan.create_on[:BURST_REPLICAS]
@@ -285,10 +286,9 @@ class DaemonSetController(AdoptingController):
         if is_complete or state.daemon_set["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return _Plan()
         max_surge, max_unavailable = state.max_surge_and_unavailable
-        return self._surge(state, max_surge) if max_surge else self._delete_old(state, max_unavailable)
-
-    def _delete_old(self, state: _SetState, max_unavailable: int) -> _Plan:
-        """Delete old pods: all unavailable ones, and available ones within maxUnavailable."""
+        if max_surge:
+            return self._surge(state, max_surge)
+        # Delete old pods: all unavailable ones, and available ones within maxUnavailable.
         plan, available, budget = _Plan(), list[PodView](), max_unavailable
         for node in state.nodes():
             old, new = state.old_and_new_pod(node)
@@ -332,15 +332,6 @@ class DaemonSetController(AdoptingController):
             "numberUnavailable": len(desired) - available,
         }
         self.update_status(daemon_set, status | {name: count for name, count in counts.items() if count})
-
-
-def _pods_by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
-    """Pods by the node they are bound to or created for; bound pods first, then by age."""
-    by_node: dict[str, list[PodView]] = {}
-    for pod in sorted(pods, key=lambda pod: not pod.spec.node_name):
-        if pod.target_node:
-            by_node.setdefault(pod.target_node, []).append(pod)
-    return by_node
 
 
 def _customize(daemon_set: Object, pod: Object, node: str, hash_: str) -> None:

@@ -3,18 +3,27 @@
 A rolling update keeps at least ``replicas - maxUnavailable`` pods available and at most ``replicas + maxSurge`` pods in
 total; each reconciliation takes the step that the status of the ReplicaSets allows. Revisions are annotations of the
 ReplicaSets. A rollback is a change of the template like any other; it finds the earlier ReplicaSet and scales it up.
+
+The conditions are Available, Progressing and ReplicaFailure. Proportional scaling distributes a change of the replicas
+over the ReplicaSets during a rolling update.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from kubestow.api.formats.timestamps import timestamp
 from kubestow.rules.owners import template_hash
 from kubestow.rules.workloads import POD_TEMPLATE_HASH, replica_set_of
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, scaled_value, with_condition
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.storage.selectors import matches_label_selector
-from kubestow_devcluster.apiserver.storage.store import StoredObject
+from kubestow_devcluster.apiserver.storage.store import matches_label_selector
 from kubestow_devcluster.component_base.stored_objects import (
     controller_of,
     is_terminating,
@@ -22,13 +31,6 @@ from kubestow_devcluster.component_base.stored_objects import (
     owner_refs_of,
 )
 from kubestow_devcluster.controllers.controller import Controller, ControllerContext, ObjectChange, key_of
-from kubestow_devcluster.controllers.workloads.rollouts import (
-    ReplicaSetSize,
-    available_replicas,
-    compute_status,
-    max_surge_and_unavailable,
-    scale_proportionally,
-)
 
 _PREFIX = "deployment.kubernetes.io/"
 _REVISION = f"{_PREFIX}revision"
@@ -40,6 +42,7 @@ _NOT_COPIED = {"kubectl.kubernetes.io/last-applied-configuration", _REVISION, _D
 class DeploymentController(Controller):
     resource = "deployments.apps"
     watched = frozenset({"replicasets.apps", "pods"})
+    owned = "replicasets.apps"
     component = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -48,32 +51,21 @@ class DeploymentController(Controller):
 
     def handle_change(self, change: ObjectChange) -> None:
         super().handle_change(change)
-        if change.resource == self._replica_set_kind.storage:
-            for key in change.controller_keys(self.kind.name):
-                self.enqueue(key)
-            if controller_of(change.owner_refs) is None and not change.is_deletion:
-                self._enqueue_matching(change.event.object)
+        if change.resource == self.owned and controller_of(change.owner_refs) is None and not change.is_deletion:
+            # Enqueue the Deployments that could adopt the ReplicaSet.
+            orphan = change.event.object
+            for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
+                if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
+                    self.enqueue(stored.key)
         elif change.resource == "pods" and change.is_deletion:
-            self._handle_deleted_pod(change)
+            # Recreate waits until the last old pod, which no status counts, is deleted.
+            for key in change.controller_keys("ReplicaSet"):
+                replica_set = self.registry.store.collection(self.owned).get(key)
+                owner = None if replica_set is None else controller_of(owner_refs_of(replica_set))
+                if replica_set is not None and owner is not None and owner.kind == self.kind.name:
+                    self.enqueue(f"{replica_set.namespace}/{owner.name}")
 
-    def _enqueue_matching(self, orphan: StoredObject) -> None:
-        """Enqueue the Deployments that could adopt a ReplicaSet."""
-        for stored in self.registry.store.collection(self.resource).snapshot(f"{orphan.namespace}/"):
-            if matches_label_selector(self.kind.decode(stored)["spec"]["selector"], orphan.labels):
-                self.enqueue(stored.key)
-
-    def _handle_deleted_pod(self, change: ObjectChange) -> None:
-        """Enqueue the pod's Deployment: Recreate waits until the last old pod, which no status counts, is deleted."""
-        for key in change.controller_keys("ReplicaSet"):
-            stored = self.registry.store.collection(self._replica_set_kind.storage).get(key)
-            owner = controller_of(owner_refs_of(stored)) if stored is not None else None
-            if stored is not None and owner is not None and owner.kind == self.kind.name:
-                self.enqueue(f"{stored.namespace}/{owner.name}")
-
-    def reconcile(self, key: str) -> None:
-        deployment = self.get(key)
-        if deployment is None:
-            return
+    def sync(self, key: str, deployment: Object) -> None:
         replica_sets = self._claim_replica_sets(deployment)
         if "deletionTimestamp" in deployment["metadata"]:
             self._sync_status(deployment, replica_sets)
@@ -86,7 +78,17 @@ class DeploymentController(Controller):
         if spec["strategy"]["type"] == "Recreate":
             replica_sets = self._recreate(deployment, replica_sets, new)
         else:
-            replica_sets = self._rolling_update(deployment, replica_sets, new)
+            replicas = spec["replicas"]
+            max_surge, max_unavailable = max_surge_and_unavailable(spec)
+            new_set = _named(replica_sets, new)
+            desired = new_set["spec"]["replicas"]
+            if desired > replicas:
+                desired = replicas
+            elif desired < replicas:
+                total = _total_replicas(replica_sets)
+                desired += max(0, min(replicas + max_surge - total, replicas - desired))
+            replica_sets = self._scale(deployment, replica_sets, new_set, desired)
+            replica_sets = self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
         self._sync_status(deployment, replica_sets)
         self._clean_up(deployment, replica_sets)
 
@@ -105,13 +107,13 @@ class DeploymentController(Controller):
             matches = matches_label_selector(selector, stored.labels)
             if owner is None and matches and can_change:
                 reference = new_controller_ref(self.kind, deployment)
-                self.add_owner_reference(kind, stored.namespace, stored.name, reference)
+                self.update_owner_references(kind, stored.namespace, stored.name, add=[reference])
                 claimed.append(kind.decode(self.registry.get(kind, stored.namespace, stored.name)))
             elif owner is not None and owner.uid == metadata["uid"]:
                 if matches or not can_change:
                     claimed.append(kind.decode(stored))
                 else:
-                    self.remove_owner_references(kind, stored.namespace, stored.name, {metadata["uid"]})
+                    self.update_owner_references(kind, stored.namespace, stored.name, remove={metadata["uid"]})
         return sorted(claimed, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
 
     # The new ReplicaSet
@@ -158,7 +160,6 @@ class DeploymentController(Controller):
         return kind.decode(stored)
 
     def _annotations_for(self, deployment: Object, revision: int) -> dict[str, str]:
-        """The annotations of a ReplicaSet of the Deployment."""
         annotations = deployment["metadata"].get("annotations") or {}
         return {
             **{name: value for name, value in annotations.items() if name not in _NOT_COPIED},
@@ -167,20 +168,6 @@ class DeploymentController(Controller):
         }
 
     # Updates
-
-    def _rolling_update(self, deployment: Object, replica_sets: list[Object], new: str) -> list[Object]:
-        """Take one step of a rolling update. Returns the updated ReplicaSets."""
-        replicas = deployment["spec"]["replicas"]
-        max_surge, max_unavailable = max_surge_and_unavailable(deployment["spec"])
-        new_set = _named(replica_sets, new)
-        desired = new_set["spec"]["replicas"]
-        if desired > replicas:
-            desired = replicas
-        elif desired < replicas:
-            total = _total_replicas(replica_sets)
-            desired += max(0, min(replicas + max_surge - total, replicas - desired))
-        replica_sets = self._scale(deployment, replica_sets, new_set, desired)
-        return self._scale_down_old(deployment, replica_sets, new, min_available=replicas - max_unavailable)
 
     def _scale_down_old(
         self, deployment: Object, replica_sets: list[Object], new: str, *, min_available: int
@@ -331,3 +318,179 @@ def _revision(replica_set: Object) -> int:
 
 def _next_revision(replica_sets: list[Object]) -> int:
     return max([_revision(replica_set) for replica_set in replica_sets], default=0) + 1
+
+
+_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    """A new status, and the seconds until the progress deadline may change it; None without a deadline."""
+
+    status: Object
+    recheck_after: float | None = None
+
+
+def compute_status(
+    deployment: Object, replica_sets: Sequence[Object], new: Object | None, now: datetime
+) -> StatusUpdate:
+    """The status from all ReplicaSets of a Deployment; ``new`` is the one of the current template, if it exists."""
+    spec, old = deployment["spec"], deployment.get("status") or {}
+    now_text = timestamp(now)
+    counts = _replica_counts(replica_sets, new)
+    status: Object = {"observedGeneration": deployment["metadata"]["generation"]}
+    status |= {field: counts[field] for field in _COUNTS if counts[field]}
+    if "collisionCount" in old:
+        status["collisionCount"] = old["collisionCount"]
+    progress = _Progress(deployment, old, counts, new, now_text)
+    status["conditions"], recheck_after = progress.evaluate(now)
+    _, max_unavailable = max_surge_and_unavailable(spec)
+    if counts["availableReplicas"] >= spec["replicas"] - max_unavailable:
+        fields = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    else:
+        fields = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    available = {"type": "Available", **dict(zip(("status", "reason", "message"), fields, strict=True))}
+    status["conditions"] = with_condition(status, available, now_text, update_field="lastUpdateTime")
+    status["conditions"] = [condition for condition in status["conditions"] if condition["type"] != "ReplicaFailure"]
+    # The new ReplicaSet's ReplicaFailure comes first.
+    ordered = [*([new] if new is not None else []), *replica_sets]
+    failures = (get_condition(replica_set.get("status") or {}, "ReplicaFailure") for replica_set in ordered)
+    if (failure := next(filter(None, failures), None)) is not None:
+        condition = {field: failure[field] for field in ("type", "status", "reason", "message")}
+        previous = get_condition(old, "ReplicaFailure")
+        with_previous = {**status, "conditions": [*status["conditions"], *([previous] if previous else [])]}
+        status["conditions"] = with_condition(with_previous, condition, now_text, update_field="lastUpdateTime")
+    return StatusUpdate(status, recheck_after)
+
+
+def max_surge_and_unavailable(spec: Object) -> tuple[int, int]:
+    """maxSurge and maxUnavailable in pods. Percentages are rounded up for maxSurge, down for maxUnavailable."""
+    if spec["strategy"]["type"] == "Recreate":
+        return 0, spec["replicas"]
+    rolling_update = spec["strategy"]["rollingUpdate"]
+    max_surge = scaled_value(rolling_update["maxSurge"], spec["replicas"], round_up=True)
+    max_unavailable = min(
+        scaled_value(rolling_update["maxUnavailable"], spec["replicas"], round_up=False), spec["replicas"]
+    )
+    # If both were 0, the update could not proceed.
+    return max_surge, max_unavailable if max_surge or max_unavailable else 1
+
+
+def available_replicas(replica_set: Object) -> int:
+    return _count(replica_set, "availableReplicas")
+
+
+def _count(replica_set: Object, field: str) -> int:
+    return int((replica_set.get("status") or {}).get(field, 0))
+
+
+def _replica_counts(replica_sets: Sequence[Object], new: Object | None) -> dict[str, int]:
+    available = sum(available_replicas(replica_set) for replica_set in replica_sets)
+    desired = sum(replica_set["spec"]["replicas"] for replica_set in replica_sets)
+    return {
+        "replicas": sum(_count(replica_set, "replicas") for replica_set in replica_sets),
+        "updatedReplicas": _count(new, "replicas") if new is not None else 0,
+        "readyReplicas": sum(_count(replica_set, "readyReplicas") for replica_set in replica_sets),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, desired - available),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Evaluates the Progressing condition; ``old`` is the old status, ``timestamp`` the current time."""
+
+    deployment: Object
+    old: Object
+    counts: dict[str, int]
+    new: Object | None
+    timestamp: str
+
+    def evaluate(self, now: datetime) -> tuple[list[Object], float | None]:
+        """All conditions with Progressing updated, and the seconds until the deadline if it is running."""
+        progressing = get_condition(self.old, "Progressing")
+        if self.deployment["spec"].get("paused"):
+            return self._with("Unknown", "DeploymentPaused", "Deployment is paused"), None
+        counts = {self.counts[field] for field in ("updatedReplicas", "replicas", "availableReplicas")}
+        if counts == {self.deployment["spec"]["replicas"]}:
+            message = f"{self._subject} has successfully progressed."
+            return self._with("True", "NewReplicaSetAvailable", message), None
+        if progressing is None:
+            message = f"Created new {self._subject.replace('ReplicaSet', 'replica set')}"
+            conditions = self._with("True", "NewReplicaSetCreated", message)
+            return conditions, self._until_deadline(conditions[-1], now)
+        if self._has_progressed() or progressing["reason"] in ("NewReplicaSetAvailable", "DeploymentPaused"):
+            # Progressing is replaced even if it is equal, so that its lastUpdateTime is now.
+            others = [condition for condition in self.old["conditions"] if condition is not progressing]
+            condition = self._condition("True", "ReplicaSetUpdated", f"{self._subject} is progressing.")
+            conditions = with_condition(
+                {**self.old, "conditions": others}, condition, self.timestamp, update_field="lastUpdateTime"
+            )
+            if progressing["status"] == "True":
+                conditions[-1]["lastTransitionTime"] = progressing["lastTransitionTime"]
+            return conditions, self._until_deadline(conditions[-1], now)
+        if (remaining := self._until_deadline(progressing, now)) > 0:
+            return list(self.old["conditions"]), remaining
+        return self._with("False", "ProgressDeadlineExceeded", f"{self._subject} has timed out progressing."), None
+
+    @property
+    def _subject(self) -> str:
+        if self.new is not None:
+            return f'ReplicaSet "{self.new["metadata"]["name"]}"'
+        return f'Deployment "{self.deployment["metadata"]["name"]}"'
+
+    def _has_progressed(self) -> bool:
+        """Whether there are more updated, ready or available replicas, fewer old ones, or a new generation."""
+
+        def increase(field: str) -> int:
+            return int(self.counts[field] - self.old.get(field, 0))
+
+        has_more = any(increase(field) > 0 for field in ("updatedReplicas", "readyReplicas", "availableReplicas"))
+        has_fewer_old = increase("replicas") < increase("updatedReplicas")
+        is_new_generation = self.old.get("observedGeneration", 0) < self.deployment["metadata"]["generation"]
+        return has_more or has_fewer_old or is_new_generation
+
+    def _with(self, status: str, reason: str, message: str) -> list[Object]:
+        condition = self._condition(status, reason, message)
+        return with_condition(self.old, condition, self.timestamp, update_field="lastUpdateTime")
+
+    def _condition(self, status: str, reason: str, message: str) -> Object:
+        return {"type": "Progressing", "status": status, "reason": reason, "message": message}
+
+    def _until_deadline(self, progressing: Object, now: datetime) -> float:
+        """Seconds until the deadline, plus one because timestamps are truncated to seconds."""
+        deadline = timedelta(seconds=self.deployment["spec"]["progressDeadlineSeconds"] + 1)
+        return (datetime.fromisoformat(progressing["lastUpdateTime"]) + deadline - now).total_seconds()
+
+
+class ReplicaSetSize(NamedTuple):
+    """The replicas of a ReplicaSet, and the Deployment's replicas plus maxSurge when it was last scaled."""
+
+    name: str
+    replicas: int
+    max_replicas: int
+
+
+def scale_proportionally(replica_sets: Sequence[ReplicaSetSize], allowed: int) -> dict[str, int]:
+    """The replicas of each set by name, ``allowed`` in total. ``replica_sets`` is ordered oldest first."""
+    missing = allowed - sum(replica_set.replicas for replica_set in replica_sets)
+    ordered = list(reversed(replica_sets)) if missing > 0 else list(replica_sets)
+    ordered.sort(key=lambda replica_set: replica_set.replicas, reverse=True)
+    sizes = {replica_set.name: replica_set.replicas for replica_set in ordered}
+    remaining = missing
+    for replica_set in ordered:
+        step = _proportional_size(replica_set, allowed) - replica_set.replicas
+        step = min(step, remaining) if missing > 0 else max(step, remaining)
+        sizes[replica_set.name] += step
+        remaining -= step
+    if ordered:
+        largest = ordered[0].name
+        sizes[largest] = max(0, sizes[largest] + remaining)
+    return sizes
+
+
+def _proportional_size(replica_set: ReplicaSetSize, allowed: int) -> int:
+    """The size in proportion to the change of the total, rounded half away from zero."""
+    if replica_set.max_replicas <= 0:
+        return replica_set.replicas if allowed else 0
+    return (2 * replica_set.replicas * allowed + replica_set.max_replicas) // (2 * replica_set.max_replicas)

@@ -8,24 +8,20 @@ simulated pods do not exit by themselves, so a Job's pods get the annotation ``k
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from kubestow.rules.workloads import COMPLETION_INDEX, completion_index_prefix
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition, with_condition
-from kubestow_devcluster.apiserver.registry.deletion import DeleteOptions
+from kubestow_devcluster.apiserver.registry.registry import DeleteOptions
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.statuses import StatusError
-from kubestow_devcluster.behaviour.annotations import DURATION
-from kubestow_devcluster.containers.container_commands import command_of
+from kubestow_devcluster.behaviour.pod_behaviour import DURATION
+from kubestow_devcluster.container_commands import command_of
 from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, ControllerContext, PodController
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
-from kubestow_devcluster.controllers.workloads.job_policies import (
-    CompletionIndexes,
-    failure_action,
-    matched_success_rule,
-)
 
 DEFAULT_DURATION = "1s"
 #: The environment variable with a pod's completion index.
@@ -96,7 +92,10 @@ class JobController(PodController):
             self._suspend(job, status, pods)
             return
         status.setdefault("startTime", self.registry.now())
-        self._resume(job, status)
+        suspended = get_condition(status, "Suspended")
+        if suspended is not None and suspended["status"] == "True":
+            status["startTime"] = self.registry.now()
+            self._set_suspended(job, status, "False", "JobResumed", "Job resumed")
         uncounted = [
             pod for pod in pods.held() if _TRACKING_FINALIZER in pod.metadata.finalizers and _outcome(job, pod)
         ]
@@ -106,24 +105,16 @@ class JobController(PodController):
         indexes.write(status)
         end = ("Failed", "PodFailurePolicy", job_failure) if job_failure else None
         end = end or self._evaluate(key, job, status, indexes, pods.active)
-        failure: StatusError | None = None
         created = 0
-        if end is not None:
-            self._finish(job, status, *end)
-        else:
-            try:
+        try:
+            if end is not None:
+                self._finish(job, status, *end)
+            else:
                 created = self._manage_pods(key, job, status, indexes, pods)
-            except StatusError as error:
-                failure = error
-        self._sync_status(job, status, pods, created)
-        for pod in uncounted:
-            self._untrack(pod)
-        if failure is not None:
-            raise failure
-
-    def _sync_status(self, job: Object, status: Object, pods: ControlledPods, created: int) -> None:
-        """Write the status; ``created`` is the change in the number of active pods in this reconciliation."""
-        self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
+        finally:
+            self._write_status(job, status, pods.active + created, pods.ready, len(pods.terminating()))
+            for pod in uncounted:
+                self._untrack(pod)
 
     def _write_status(self, job: Object, status: Object, active: int, ready: int, terminating: int) -> None:
         status["active"] = active
@@ -139,7 +130,20 @@ class JobController(PodController):
         Returns why the pod's failure fails the whole Job; empty if it does not.
         """
         if _outcome(job, pod) == "Failed":
-            return self._count_failure(key, job, status, indexes, pod)
+            decoded = self.get(pod.key, self.pod_kind)
+            action, message = failure_action(job, decoded) if decoded is not None else ("Count", "")
+            if action == "Ignore":
+                return ""
+            status["failed"] = status.get("failed", 0) + 1
+            if "backoffLimitPerIndex" in job["spec"]:
+                index, failures = pod.completion_index, _index_failures(pod) + 1
+                if action == "FailIndex" or failures > job["spec"]["backoffLimitPerIndex"]:
+                    indexes.failed.add(index)
+                self._index_back_off_until.setdefault(key, {})[index] = self._after_back_off(failures)
+            else:
+                self._failures[key] = self._failures.get(key, 0) + 1
+                self._back_off_until[key] = self._after_back_off(self._failures[key])
+            return message if action == "FailJob" else ""
         self._failures.pop(key, None)
         self._back_off_until.pop(key, None)
         if _is_indexed(job):
@@ -148,22 +152,6 @@ class JobController(PodController):
         else:
             status["succeeded"] = status.get("succeeded", 0) + 1
         return ""
-
-    def _count_failure(self, key: str, job: Object, status: Object, indexes: _Indexes, pod: PodView) -> str:
-        decoded = self.get(pod.key, self.pod_kind)
-        action, message = failure_action(job, decoded) if decoded is not None else ("Count", "")
-        if action == "Ignore":
-            return ""
-        status["failed"] = status.get("failed", 0) + 1
-        if "backoffLimitPerIndex" in job["spec"]:
-            index, failures = pod.completion_index, _index_failures(pod) + 1
-            if action == "FailIndex" or failures > job["spec"]["backoffLimitPerIndex"]:
-                indexes.failed.add(index)
-            self._index_back_off_until.setdefault(key, {})[index] = self._after_back_off(failures)
-        else:
-            self._failures[key] = self._failures.get(key, 0) + 1
-            self._back_off_until[key] = self._after_back_off(self._failures[key])
-        return message if action == "FailJob" else ""
 
     def _after_back_off(self, failures: int) -> datetime:
         back_off = min(INITIAL_BACK_OFF * 2 ** (failures - 1), MAX_BACK_OFF)
@@ -231,7 +219,20 @@ class JobController(PodController):
         free = list(islice(self._free_indexes(key, job, indexes, pods), missing))
 
         def customize(pod: Object, number: int) -> None:
-            _set_index(job, pod, free[number], _failures_of(job, pods.of_completion_index(free[number])))
+            index, metadata = free[number], pod["metadata"]
+            text, name = str(index), job["metadata"]["name"]
+            metadata.setdefault("annotations", {})[COMPLETION_INDEX] = text
+            if "backoffLimitPerIndex" in job["spec"]:
+                failures = _failures_of(job, pods.of_completion_index(index))
+                metadata["annotations"][_INDEX_FAILURES] = str(failures)
+            metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
+            metadata["generateName"] = completion_index_prefix(name, index)
+            pod["spec"].setdefault("hostname", f"{name}-{text}")
+            for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+                environment = container.setdefault("env", [])
+                if not any(variable["name"] == _INDEX_VARIABLE for variable in environment):
+                    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+                    environment.append({"name": _INDEX_VARIABLE, "valueFrom": source})
             _customize(job, pod)
 
         self.create_pods(job, len(free), customize=customize)
@@ -258,12 +259,6 @@ class JobController(PodController):
         status.pop("startTime", None)
         self._set_suspended(job, status, "True", "JobSuspended", "Job suspended")
         self._write_status(job, status, 0, 0, 0)
-
-    def _resume(self, job: Object, status: Object) -> None:
-        suspended = get_condition(status, "Suspended")
-        if suspended is not None and suspended["status"] == "True":
-            status["startTime"] = self.registry.now()
-            self._set_suspended(job, status, "False", "JobResumed", "Job resumed")
 
     def _set_suspended(self, job: Object, status: Object, value: str, reason: str, message: str) -> None:
         old = get_condition(status, "Suspended")
@@ -373,18 +368,127 @@ def _customize(job: Object, pod: Object) -> None:
         annotations.setdefault(DURATION, DEFAULT_DURATION)
 
 
-def _set_index(job: Object, pod: Object, index: int, failures: int) -> None:
-    """Give a pod its completion index, which has failed ``failures`` times before."""
-    metadata, text = pod["metadata"], str(index)
-    metadata.setdefault("annotations", {})[COMPLETION_INDEX] = text
-    if "backoffLimitPerIndex" in job["spec"]:
-        metadata["annotations"][_INDEX_FAILURES] = str(failures)
-    metadata.setdefault("labels", {})[COMPLETION_INDEX] = text
-    name = job["metadata"]["name"]
-    metadata["generateName"] = completion_index_prefix(name, index)
-    pod["spec"].setdefault("hostname", f"{name}-{text}")
-    for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-        environment = container.setdefault("env", [])
-        if not any(variable["name"] == _INDEX_VARIABLE for variable in environment):
-            source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
-            environment.append({"name": _INDEX_VARIABLE, "valueFrom": source})
+class CompletionIndexes:
+    """A set of numbers as disjoint ranges in order: ``1,3-5``. All costs depend on the ranges, not on the numbers.
+
+    The text may list ranges in any order, overlapping ones too. Raises ValueError if it has another form.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._count = 0
+        ranges = []
+        for part in text.split(",") if text else ():
+            first, _, last = part.partition("-")
+            ranges.append((int(first), int(last or first)))
+        for start, end in sorted(ranges):
+            if self._lasts and start <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], end)
+            else:
+                self._firsts.append(start)
+                self._lasts.append(end)
+        self._count = sum(end - start + 1 for start, end in zip(self._firsts, self._lasts, strict=True))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, index: int) -> bool:
+        place = bisect_right(self._firsts, index) - 1
+        return place >= 0 and index <= self._lasts[place]
+
+    def __str__(self) -> str:
+        ranges = zip(self._firsts, self._lasts, strict=True)
+        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+    def add(self, index: int) -> None:
+        """Add one number; ranges that it joins become one."""
+        place = bisect_right(self._firsts, index)
+        if place and index <= self._lasts[place - 1]:
+            return
+        self._count += 1
+        follows = place > 0 and self._lasts[place - 1] == index - 1
+        precedes = place < len(self._firsts) and self._firsts[place] == index + 1
+        if follows and precedes:
+            self._lasts[place - 1] = self._lasts.pop(place)
+            del self._firsts[place]
+        elif follows:
+            self._lasts[place - 1] = index
+        elif precedes:
+            self._firsts[place] = index
+        else:
+            self._firsts.insert(place, index)
+            self._lasts.insert(place, index)
+
+    def missing(self, end: int) -> Iterator[int]:
+        """The numbers from 0 up to ``end``, exclusive, that the set lacks, in order."""
+        start = 0
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            yield from range(start, min(first, end))
+            start = last + 1
+        yield from range(start, end)
+
+    def count_in(self, other: CompletionIndexes) -> int:
+        """How many numbers the two sets have in common."""
+        common = place = 0
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            while place < len(other._lasts) and other._lasts[place] < first:
+                place += 1
+            at = place
+            while at < len(other._firsts) and other._firsts[at] <= last:
+                common += min(last, other._lasts[at]) - max(first, other._firsts[at]) + 1
+                at += 1
+            place = max(place, at - 1)
+        return common
+
+
+class FailureAction(NamedTuple):
+    """What a pod failure policy does about a failed pod: FailJob, FailIndex, Ignore or Count, and why."""
+
+    action: str
+    message: str = ""
+
+
+def failure_action(job: Object, pod: Object) -> FailureAction:
+    """The action of the first rule that matches a failed pod; Count without any."""
+    for index, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
+        if (cause := _cause(rule, pod)) is not None:
+            action = rule["action"]
+            return FailureAction(action, f"{cause} matching {action} rule at index {index}")
+    return FailureAction("Count")
+
+
+def _cause(rule: Object, pod: Object) -> str | None:
+    """How a pod matches a rule, None if it does not."""
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    if (on_exit_codes := rule.get("onExitCodes")) is not None:
+        for container, exit_code in _exit_codes(pod):
+            is_meant = on_exit_codes.get("containerName") in (None, "", container)
+            if is_meant and (exit_code in on_exit_codes["values"]) == (on_exit_codes["operator"] == "In"):
+                return f"Container {container} for pod {name} failed with exit code {exit_code}"
+        return None
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
+    for pattern in rule.get("onPodConditions") or ():
+        if conditions.get(pattern["type"]) == pattern["status"]:
+            return f"Pod {name} has condition {pattern['type']}"
+    return None
+
+
+def _exit_codes(pod: Object) -> Iterator[tuple[str, int]]:
+    """The containers that have failed, with their exit codes."""
+    status = pod["status"]
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        exit_code = container["state"].get("terminated", {}).get("exitCode", 0)
+        if exit_code:
+            yield container["name"], exit_code
+
+
+def matched_success_rule(job: Object, completed: CompletionIndexes) -> int | None:
+    """The index of the first rule of the success policy that the completed indexes satisfy."""
+    for index, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
+        wanted = CompletionIndexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        succeeded = len(completed) if wanted is None else completed.count_in(wanted)
+        needed = rule.get("succeededCount") or (len(wanted) if wanted is not None else 0)
+        if needed and succeeded >= needed:
+            return index
+    return None

@@ -11,9 +11,8 @@ import heapq
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.object_fields import get_condition
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, key_of
+from kubestow_devcluster.controllers.controller import LONGEST_THROTTLE, AdoptingController, key_of
 from kubestow_devcluster.controllers.pod_index import ControlledPods, PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
 
 #: Pods created or deleted per reconciliation.
 BURST_REPLICAS = 500
@@ -23,35 +22,27 @@ class ReplicaSetController(AdoptingController):
     resource = "replicasets.apps"
     component = "replicaset-controller"
 
-    def reconcile(self, key: str) -> None:
-        replica_set = self.get(key)
-        if replica_set is None or self.adopt_and_release(replica_set):
+    def sync(self, key: str, replica_set: Object) -> None:
+        if self.adopt_and_release(replica_set):
             return
         failure: statuses.StatusError | None = None
         pods = self.pods.of_controller(self.kind.name, key, replica_set["metadata"]["uid"])
         self.throttle(key, len(pods), longest=LONGEST_THROTTLE)
         if "deletionTimestamp" not in replica_set["metadata"]:
             try:
-                self._manage_replicas(replica_set, pods)
+                missing = replica_set["spec"]["replicas"] - pods.active
+                if missing > 0:
+                    self.create_pods(replica_set, min(missing, BURST_REPLICAS))
+                elif missing < 0:
+                    active = [pod for pod in pods if pod.is_active]
+                    active.sort(key=lambda pod: (pod.metadata.creation_timestamp, pod.name), reverse=True)
+                    for pod in heapq.nsmallest(min(-missing, BURST_REPLICAS), active, _deletion_rank):
+                        self.delete_pod(replica_set, pod)
+                if abs(missing) > BURST_REPLICAS:
+                    self.enqueue(key_of(replica_set))
             except statuses.StatusError as error:
                 failure = error
-        self._sync_status(replica_set, pods, failure)
-        if failure is not None:
-            raise failure
-
-    def _manage_replicas(self, replica_set: Object, pods: ControlledPods) -> None:
-        missing = replica_set["spec"]["replicas"] - pods.active
-        if missing > 0:
-            self.create_pods(replica_set, min(missing, BURST_REPLICAS))
-        elif missing < 0:
-            active = [pod for pod in pods if pod.is_active]
-            for pod in heapq.nsmallest(min(-missing, BURST_REPLICAS), reversed(_oldest_first(active)), _deletion_rank):
-                self.delete_pod(replica_set, pod)
-        if abs(missing) > BURST_REPLICAS:
-            self.enqueue(key_of(replica_set))
-
-    def _sync_status(self, replica_set: Object, pods: ControlledPods, failure: statuses.StatusError | None) -> None:
-        """Write the counts of the pods that exist; those that this reconciliation has created follow."""
+        # Write the counts of the pods that exist; those that this reconciliation has created follow.
         status: Object = {"replicas": pods.active}
         template_labels = replica_set["spec"]["template"].get("metadata", {}).get("labels") or {}
         counts = {
@@ -66,6 +57,8 @@ class ReplicaSetController(AdoptingController):
         if failure is not None:
             status["conditions"] = [self._replica_failure(replica_set, failure)]
         self.update_status(replica_set, status)
+        if failure is not None:
+            raise failure
 
     def _available(self, replica_set: Object, pods: ControlledPods) -> int:
         if not replica_set["spec"].get("minReadySeconds"):
@@ -92,10 +85,6 @@ class ReplicationControllerController(ReplicaSetController):
 
     def selector(self, owner: Object) -> Object:
         return {"matchLabels": owner["spec"]["selector"]}
-
-
-def _oldest_first(pods: list[PodView]) -> list[PodView]:
-    return sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
 
 
 def _deletion_rank(pod: PodView) -> tuple[bool, bool, bool]:

@@ -12,7 +12,6 @@ to a pod that is being scaled down, and the garbage collector deletes it with th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,13 +20,16 @@ from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.kinds.kind import Kind
 from kubestow_devcluster.apiserver.kinds.object_fields import scaled_value
 from kubestow_devcluster.apiserver.schema.types import Object
-from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.component_base.stored_objects import is_terminating, new_controller_ref, owner_refs_of
-from kubestow_devcluster.controllers.controller import ControllerContext, ObjectChange, PodController
+from kubestow_devcluster.controllers.controller import (
+    AdoptingController,
+    ControllerContext,
+    ControllerRevisionHistory,
+    ObjectChange,
+    PodController,
+)
 from kubestow_devcluster.controllers.pod_index import PodView
-from kubestow_devcluster.controllers.workloads.adoption import AdoptingController
-from kubestow_devcluster.controllers.workloads.controller_revisions import ControllerRevisionHistory
 
 
 class StatefulSetClaims:
@@ -58,10 +60,13 @@ class StatefulSetClaims:
             if stored is None or is_terminating(stored):
                 continue
             reference = self._owner_reference(stateful_set, pod, uid, is_condemned=is_condemned)
-            desired = {reference["uid"]} if reference else set()
+            references = [reference] if reference else []
+            desired = {reference["uid"] for reference in references}
             managed = {stateful_set["metadata"]["uid"], uid}
             if {owner.uid for owner in owner_refs_of(stored)} & managed != desired:
-                self._replace_references(stored, managed, [reference] if reference else [])
+                self._controller.update_owner_references(
+                    self._kind, stored.namespace, stored.name, remove=managed, add=references
+                )
 
     def _owner_reference(self, stateful_set: Object, pod: str, uid: str, *, is_condemned: bool) -> Object | None:
         """The owner reference of a pod's claim by the set's retention policy; None if the claim is kept."""
@@ -72,29 +77,18 @@ class StatefulSetClaims:
             return new_controller_ref(self._controller.kind, stateful_set)
         return None
 
-    def _replace_references(self, stored: StoredObject, managed: set[str], references: list[Object]) -> None:
-        def replace(metadata: Object) -> None:
-            others = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in managed]
-            metadata["ownerReferences"] = [*others, *references]
-            if not metadata["ownerReferences"]:
-                del metadata["ownerReferences"]
-
-        self._controller.update_metadata(self._kind, stored.namespace, stored.name, replace)
-
     def _find(self, stateful_set: Object, name: str) -> StoredObject | None:
         collection = self._registry.store.collection(self._kind.storage)
         return collection.get(f"{stateful_set['metadata']['namespace']}/{name}")
 
     def _create(self, stateful_set: Object, pod: str, claim: Object) -> None:
-        name = claim["metadata"]["name"]
-        reference = self._owner_reference(stateful_set, pod, "", is_condemned=False)
-        if reference is not None:
+        name, set_name = claim["metadata"]["name"], stateful_set["metadata"]["name"]
+        if reference := self._owner_reference(stateful_set, pod, "", is_condemned=False):
             claim["metadata"]["ownerReferences"] = [reference]
-        claim = self._kind.struct.read(claim, [])
-        set_name = stateful_set["metadata"]["name"]
+        new = self._kind.struct.read(claim, [])
         try:
-            self._registry.create(self._kind, stateful_set["metadata"]["namespace"], claim)
-        except StatusError as failure:
+            self._registry.create(self._kind, stateful_set["metadata"]["namespace"], new)
+        except statuses.StatusError as failure:
             message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {failure.message}"
             self._controller.record_warning(stateful_set, "FailedCreate", message)
             raise
@@ -173,25 +167,34 @@ class StatefulSetController(AdoptingController):
     def can_adopt(self, owner: Object, pod: PodView) -> bool:
         return _ordinal(owner, pod) >= 0
 
-    def reconcile(self, key: str) -> None:
-        stateful_set = self.get(key)
-        if stateful_set is None:
-            return
+    def sync(self, key: str, stateful_set: Object) -> None:
         pods = self.claim_pods(stateful_set)
         revisions = self._history.sync(stateful_set)
-        state = _set_state(stateful_set, pods, revisions)
-        failure: statuses.StatusError | None = None
-        if "deletionTimestamp" not in stateful_set["metadata"]:
-            try:
+        start, update_revision = _start_ordinal(stateful_set), revisions[-1]
+        by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
+        ordinals = range(start, start + stateful_set["spec"]["replicas"])
+        surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
+        current_name = (stateful_set.get("status") or {}).get("currentRevision")
+        current_revision = next(
+            (revision for revision in revisions if revision["metadata"]["name"] == current_name), update_revision
+        )
+        missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
+        listed = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
+        state = _SetState(
+            stateful_set,
+            {ordinal: by_ordinal.get(ordinal) for ordinal in listed},
+            [by_ordinal[ordinal] for ordinal in surplus],
+            current_revision,
+            update_revision,
+        )
+        try:
+            if "deletionTimestamp" not in stateful_set["metadata"]:
                 self._manage_pods(state)
-            except statuses.StatusError as error:
-                failure = error
-        self._sync_status(state)
-        live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
-        live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
-        self._history.truncate(stateful_set, revisions, live)
-        if failure is not None:
-            raise failure
+        finally:
+            self._sync_status(state)
+            live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods}
+            live |= {state.current_revision["metadata"]["name"], state.update_revision["metadata"]["name"]}
+            self._history.truncate(stateful_set, revisions, live)
 
     def _manage_pods(self, state: _SetState) -> None:
         """Create and repair replicas, then scale down, then update; each only when the one before has nothing to do."""
@@ -319,26 +322,6 @@ class StatefulSetController(AdoptingController):
     def record_pod_deleted(self, owner: Object, pod: str) -> None:
         name = owner["metadata"]["name"]
         self.record_event(owner, "SuccessfulDelete", f"delete Pod {pod} in StatefulSet {name} successful")
-
-
-def _set_state(stateful_set: Object, pods: Sequence[PodView], revisions: Sequence[Object]) -> _SetState:
-    start, update_revision = _start_ordinal(stateful_set), revisions[-1]
-    by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(stateful_set, pod)) >= 0}
-    ordinals = range(start, start + stateful_set["spec"]["replicas"])
-    surplus = sorted((ordinal for ordinal in by_ordinal if ordinal not in ordinals), reverse=True)
-    current_name = (stateful_set.get("status") or {}).get("currentRevision")
-    current_revision = next(
-        (revision for revision in revisions if revision["metadata"]["name"] == current_name), update_revision
-    )
-    missing = islice((ordinal for ordinal in ordinals if ordinal not in by_ordinal), BATCH)
-    listed = sorted({*missing, *(ordinal for ordinal in by_ordinal if ordinal in ordinals)})
-    return _SetState(
-        stateful_set,
-        {ordinal: by_ordinal.get(ordinal) for ordinal in listed},
-        [by_ordinal[ordinal] for ordinal in surplus],
-        current_revision,
-        update_revision,
-    )
 
 
 def _start_ordinal(stateful_set: Object) -> int:

@@ -20,7 +20,7 @@ from kubestow_devcluster.apiserver.resources.built_in import BUILT_IN_KINDS
 from kubestow_devcluster.apiserver.schema.type_table import type_entry
 from kubestow_devcluster.apiserver.schema.types import struct_of
 from kubestow_devcluster.apiserver.serialization import protobuf
-from kubestow_devcluster.apiserver.serialization.negotiation import PROTOBUF
+from kubestow_devcluster.apiserver.serialization.media_types import PROTOBUF
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 #: ``kubectl create deployment web --image=nginx``, as kubectl sends it.

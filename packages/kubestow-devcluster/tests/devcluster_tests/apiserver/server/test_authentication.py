@@ -11,10 +11,9 @@ from multidict import CIMultiDict
 from devcluster_tests.client import Client
 from kubestow.errors import InputError
 from kubestow.http.messages import ANONYMOUS, UserInfo
-from kubestow_devcluster.apiserver.endpoints.request_authorization import effective_user
-from kubestow_devcluster.apiserver.security.authentication import RequestAuthenticator
+from kubestow_devcluster.apiserver.endpoints.requests import effective_user
+from kubestow_devcluster.apiserver.security.authentication import ADMIN, RequestAuthenticator, read_token_file
 from kubestow_devcluster.apiserver.security.authorization import AlwaysAllow
-from kubestow_devcluster.apiserver.security.users import ADMIN, read_token_file
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.apiserver.statuses import StatusError
 from kubestow_devcluster.cluster import DevCluster

@@ -14,8 +14,7 @@ import pytest
 from devcluster_tests.client import PODS, Client, pod
 from devcluster_tests.kills import kill_repeatedly
 from kubestow_devcluster.apiserver.statuses import StatusError
-from kubestow_devcluster.apiserver.storage.database import Database
-from kubestow_devcluster.apiserver.storage.group_commit import GroupCommit, StorageFailed
+from kubestow_devcluster.apiserver.storage.database import Database, GroupCommit, StorageFailed
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 from kubestow_devcluster.cluster import DevCluster
 

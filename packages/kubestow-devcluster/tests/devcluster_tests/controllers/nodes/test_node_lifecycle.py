@@ -7,7 +7,7 @@ from typing import Any
 
 from devcluster_tests.client import NODES, PODS, node, pod
 from devcluster_tests.scenarios import REPLICA_SETS, Cluster, run_scenario, workload
-from kubestow_devcluster.behaviour.annotations import KUBELET, SHUT_DOWN, STOPPED
+from kubestow_devcluster.behaviour.pod_behaviour import KUBELET, SHUT_DOWN, STOPPED
 
 UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 

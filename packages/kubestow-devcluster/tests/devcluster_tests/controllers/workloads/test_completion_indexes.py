@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_devcluster.controllers.workloads.job_policies import CompletionIndexes
+from kubestow_devcluster.controllers.workloads.jobs import CompletionIndexes
 
 numbers = st.sets(st.integers(0, 20))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow_devcluster.controllers.workloads.rollouts import ReplicaSetSize, scale_proportionally
+from kubestow_devcluster.controllers.workloads.deployments import ReplicaSetSize, scale_proportionally
 
 SIZES = st.lists(st.integers(1, 50), min_size=2, max_size=5)
 

@@ -15,7 +15,7 @@ import aiohttp
 from core_tests.client.kubeconfigs import kubeconfig, save
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow.http.messages import UserInfo
-from kubestow_devcluster.apiserver.security.users import ADMIN
+from kubestow_devcluster.apiserver.security.authentication import ADMIN
 from kubestow_devcluster.apiserver.server.api_server import APIServerOptions
 from kubestow_devcluster.cluster import DevCluster
 

@@ -28,7 +28,7 @@ from kubestow.descheduling.strategies.plugin_registry import find_plugins
 from kubestow.errors import ConfigurationError, Unreachable
 from kubestow.process import WallClock
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
-from kubestow_devcluster.behaviour.stages_file import NO_STAGES, Stages
+from kubestow_devcluster.behaviour.stages import NO_STAGES, Stages
 from kubestow_devcluster.cluster import DevCluster
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from kubestow.api.formats import quantity
 from kubestow.api.formats.names import path_segment_name_errors
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
-    invalid_values,
     required_value,
     unsupported_value,
+    validate_choice,
+    validate_name,
 )
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.schema.types import Object
 
 _T = TypeVar("_T", list[Any], dict[str, Any])
 
@@ -48,6 +49,9 @@ _MAX_STABILIZATION, _MAX_PERIOD = 3600, 1800
 class HorizontalPodAutoscalerStrategy(RESTStrategy):
     """The strategy of autoscaling/v2."""
 
+    initial_status: ClassVar = {"desiredReplicas": 0}
+    validates_updates_as_new = True
+
     def set_defaults(self, new: Object) -> None:
         spec = new["spec"]
         if spec.get("minReplicas") is None:
@@ -58,12 +62,18 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
             behavior["scaleUp"] = _DEFAULT_SCALE_UP | (behavior.get("scaleUp") or {})
             behavior["scaleDown"] = _DEFAULT_SCALE_DOWN | (behavior.get("scaleDown") or {})
 
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {"desiredReplicas": 0}
-
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
-        errors = _replica_errors(spec)
+        least, most, path = spec["minReplicas"], spec.get("maxReplicas", 0), "spec.maxReplicas"
+        errors = []
+        if least < 1:
+            errors.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
+        if most == 0:
+            errors.append(required_value(path, "must be set and greater than 0"))
+        elif most < 0:
+            errors.append(invalid_value(path, most, "must be greater than or equal to 1"))
+        if most < least:
+            errors.append(invalid_value(path, most, "must be greater than or equal to `minReplicas`"))
         errors += _reference_errors(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
         metrics = spec.get("metrics") or ()
         for index, metric in enumerate(metrics):
@@ -72,27 +82,10 @@ class HorizontalPodAutoscalerStrategy(RESTStrategy):
             errors += _scaling_rules_errors(rules, f"spec.behavior.{direction}")
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 def _cpu_metric(utilization: int) -> Object:
     target = {"type": "Utilization", "averageUtilization": utilization}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-
-
-def _replica_errors(spec: Object) -> list[FieldError]:
-    least, most, path = spec["minReplicas"], spec.get("maxReplicas", 0), "spec.maxReplicas"
-    errors = []
-    if least < 1:
-        errors.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most == 0:
-        errors.append(required_value(path, "must be set and greater than 0"))
-    elif most < 0:
-        errors.append(invalid_value(path, most, "must be greater than or equal to 1"))
-    if most < least:
-        errors.append(invalid_value(path, most, "must be greater than or equal to `minReplicas`"))
-    return errors
 
 
 def _reference_errors(reference: Object, path: str) -> list[FieldError]:
@@ -101,7 +94,7 @@ def _reference_errors(reference: Object, path: str) -> list[FieldError]:
         value = reference.get(field) or ""
         if not value:
             errors.append(required_value(f"{path}.{field}"))
-        errors += invalid_values(f"{path}.{field}", value, path_segment_name_errors(value))
+        errors += validate_name(f"{path}.{field}", value, path_segment_name_errors)
     return errors
 
 
@@ -141,7 +134,7 @@ def _source_errors(field: str, source: Object, path: str) -> list[FieldError]:
     name = (source.get("metric") or {}).get("name") or ""
     if not name:
         errors.append(required_value(f"{path}.metric.name", "must specify a metric name"))
-    errors += invalid_values(f"{path}.metric.name", name, path_segment_name_errors(name))
+    errors += validate_name(f"{path}.metric.name", name, path_segment_name_errors)
     errors += _target_errors(target, place)
     if target.get("averageValue") is None and (field == "pods" or target.get("value") is None):
         problem = {
@@ -181,8 +174,7 @@ def _scaling_rules_errors(rules: Object, path: str) -> list[FieldError]:
     if window is not None and window > _MAX_STABILIZATION:
         problem = f"must be less than or equal to {_MAX_STABILIZATION}"
         errors.append(invalid_value(f"{path}.stabilizationWindowSeconds", window, problem))
-    if rules["selectPolicy"] not in (choices := ("Disabled", "Max", "Min")):
-        errors.append(unsupported_value(f"{path}.selectPolicy", rules["selectPolicy"], choices))
+    errors += validate_choice(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
     if not rules["policies"]:
         errors.append(required_value(f"{path}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(rules["policies"]):
@@ -194,9 +186,7 @@ def _scaling_rules_errors(rules: Object, path: str) -> list[FieldError]:
 
 
 def _policy_errors(policy: Object, path: str) -> list[FieldError]:
-    errors = []
-    if policy.get("type") not in (choices := ("Percent", "Pods")):
-        errors.append(unsupported_value(f"{path}.type", policy.get("type", ""), choices))
+    errors = validate_choice(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     errors += [
         invalid_value(f"{path}.{field}", policy.get(field, 0), "must be greater than zero")
         for field in ("value", "periodSeconds")
@@ -221,9 +211,8 @@ class HorizontalPodAutoscalerV1Strategy(RESTStrategy):
     """
 
     needs_conversion = True
-
-    def __init__(self) -> None:
-        self._stored = HorizontalPodAutoscalerStrategy()
+    initial_status: ClassVar = {"currentReplicas": 0, "desiredReplicas": 0}
+    validates_updates_as_new = True
 
     def from_storage(self, stored: Object) -> Object:
         spec, status = dict(stored["spec"]), dict(stored.get("status") or {})
@@ -268,14 +257,8 @@ class HorizontalPodAutoscalerV1Strategy(RESTStrategy):
         if new["spec"].get("minReplicas") is None:
             new["spec"]["minReplicas"] = 1
 
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {"currentReplicas": 0, "desiredReplicas": 0}
-
     def validate(self, new: Object) -> list[FieldError]:
-        return self._stored.validate(self.to_storage(new))
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+        return HorizontalPodAutoscalerStrategy().validate(self.to_storage(new))
 
 
 def _cpu_utilization(metrics: list[Object]) -> int | None:

@@ -1,4 +1,4 @@
-"""The strategies of the small kinds of core/v1, of nodes, events, leases, roles and role bindings.
+"""The strategies of nodes, volumes, events, leases, roles, the small kinds of core/v1 and those of storage.k8s.io.
 
 Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
 """
@@ -6,6 +6,7 @@ Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from kubestow.api.formats.names import (
     NameErrors,
@@ -16,17 +17,18 @@ from kubestow.api.formats.names import (
     qualified_name_errors,
 )
 from kubestow.rules.defaults import default_allocatable, default_limit_range_item
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
+from kubestow_devcluster.apiserver.resources.strategies.pods import TAINT_EFFECTS
+from kubestow_devcluster.apiserver.schema.types import Object, struct_of
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     duplicate_value,
+    forbidden_value,
     invalid_value,
-    invalid_values,
     required_value,
     unsupported_value,
+    validate_name,
 )
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.resources.strategies.pod_specs import TAINT_EFFECTS
-from kubestow_devcluster.apiserver.schema.types import Object, struct_of
 
 _UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")
 _MAX_KEY = 253
@@ -65,37 +67,33 @@ class LimitRangeStrategy(RESTStrategy):
 
 
 class ResourceQuotaStrategy(RESTStrategy):
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {}
+    initial_status: ClassVar = {}
 
 
 class SecretStrategy(RESTStrategy):
-    def set_defaults(self, new: Object) -> None:
-        new.setdefault("type", "Opaque")
+    defaults: ClassVar = {"type": "Opaque"}
+    validates_updates_as_new = True
 
     def validate(self, new: Object) -> list[FieldError]:
         return [error for key in new.get("data") or () for error in _key_errors("data", key)]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 class ConfigMapStrategy(RESTStrategy):
+    validates_updates_as_new = True
+
     def validate(self, new: Object) -> list[FieldError]:
         fields = ("data", "binaryData")
         return [error for field in fields for key in new.get(field) or () for error in _key_errors(field, key)]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 class ServiceStrategy(RESTStrategy):
     returns_deleted_object = True
+    defaults: ClassVar = {"spec.type": "ClusterIP", "spec.sessionAffinity": "None"}
+    initial_status: ClassVar = {"loadBalancer": {}}
 
     def set_defaults(self, new: Object) -> None:
+        super().set_defaults(new)
         spec = new["spec"]
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
         for port in spec.get("ports") or ():
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
@@ -108,13 +106,15 @@ class ServiceStrategy(RESTStrategy):
             spec.setdefault("allocateLoadBalancerNodePorts", True)
 
     def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
         spec = new["spec"]
         if spec["type"] != "ExternalName":
-            spec.setdefault("clusterIP", _cluster_ip(new["metadata"]["uid"]))
+            # An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary.
+            number = int(new["metadata"]["uid"][:8], 16) % (2**20 - 1024) + 512
+            spec.setdefault("clusterIP", f"10.{96 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}")
             spec["clusterIPs"] = [spec["clusterIP"]]
             spec.setdefault("ipFamilies", ["IPv4"])
             spec.setdefault("ipFamilyPolicy", "SingleStack")
-        new["status"] = {"loadBalancer": {}}
 
     def prepare_for_update(self, new: Object, old: Object, now: str) -> None:
         if new["spec"]["type"] != "ExternalName":
@@ -132,14 +132,7 @@ class ServiceStrategy(RESTStrategy):
         return dns1035_label_errors(name)
 
 
-def _cluster_ip(uid: str) -> str:
-    """An address in 10.96.0.0/12 derived from the uid, which makes an allocator unnecessary."""
-    number = int(uid[:8], 16) % (2**20 - 1024) + 512
-    return f"10.{96 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
-
-
 def _key_errors(field: str, key: str) -> list[FieldError]:
-    """The errors of a key in the data of a config map or secret."""
     path = f"{field}[{key}]"
     if len(key) > _MAX_KEY:
         return [invalid_value(path, key, f"must be no more than {_MAX_KEY} characters")]
@@ -184,8 +177,8 @@ def _taint_errors(node: Object) -> list[FieldError]:
     for index, taint in enumerate(node["spec"].get("taints") or ()):
         path = f"metadata.taints[{index}]"
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-        errors += invalid_values(f"{path}.key", key, qualified_name_errors(key))
-        errors += invalid_values(f"{path}.value", value, label_value_errors(value))
+        errors += validate_name(f"{path}.key", key, qualified_name_errors)
+        errors += validate_name(f"{path}.value", value, label_value_errors)
         if not effect:
             errors.append(required_value(f"{path}.effect"))
         elif effect not in TAINT_EFFECTS:
@@ -244,6 +237,7 @@ class EventsV1Strategy(RESTStrategy):
 class LeaseStrategy(RESTStrategy):
     allow_create_on_update = True
     allow_unconditional_update = False
+    validates_updates_as_new = True
 
     def validate(self, new: Object) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -253,9 +247,6 @@ class LeaseStrategy(RESTStrategy):
                 bound = "greater than 0" if minimum else "greater than or equal to 0"
                 errors.append(invalid_value(f"spec.{name}", value, f"must be {bound}"))
         return errors
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
 
 
 _API_GROUP = "rbac.authorization.k8s.io"
@@ -272,3 +263,80 @@ class RoleBindingStrategy(RoleStrategy):
             new["roleRef"].setdefault("apiGroup", _API_GROUP)
         for subject in new.get("subjects") or ():
             subject.setdefault("apiGroup", "" if subject.get("kind") == "ServiceAccount" else _API_GROUP)
+
+
+class PersistentVolumeStrategy(RESTStrategy):
+    returns_deleted_object = True
+    defaults: ClassVar = {"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"}
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        _add_finalizer(new, "kubernetes.io/pv-protection")
+        new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
+
+    def validate(self, new: Object) -> list[FieldError]:
+        return [required_value(f"spec.{name}") for name in ("accessModes", "capacity") if not new["spec"].get(name)]
+
+
+class PersistentVolumeClaimStrategy(RESTStrategy):
+    returns_deleted_object = True
+    defaults: ClassVar = {"spec.volumeMode": "Filesystem"}
+    initial_status: ClassVar = {"phase": "Pending"}
+
+    def prepare_for_create(self, new: Object, now: str) -> None:
+        super().prepare_for_create(new, now)
+        _add_finalizer(new, "kubernetes.io/pvc-protection")
+
+    def validate(self, new: Object) -> list[FieldError]:
+        spec, errors = new["spec"], []
+        if not spec.get("accessModes"):
+            errors.append(required_value("spec.accessModes", "at least 1 access mode is required"))
+        if not (spec["resources"].get("requests") or {}).get("storage"):
+            errors.append(required_value("spec.resources[storage]"))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        mutable = {"resources", "volumeAttributesClassName"}
+        if not old["spec"].get("volumeName"):
+            mutable.add("volumeName")
+
+        def immutable(spec: Object) -> Object:
+            return {key: value for key, value in spec.items() if key not in mutable}
+
+        if immutable(new["spec"]) == immutable(old["spec"]):
+            return []
+        problem = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        return [forbidden_value("spec", problem)]
+
+
+def _add_finalizer(new: Object, finalizer: str) -> None:
+    finalizers = new["metadata"].setdefault("finalizers", [])
+    if finalizer not in finalizers:
+        finalizers.append(finalizer)
+
+
+class StorageObjectStrategy(RESTStrategy):
+    """The kinds of storage.k8s.io whose DELETE returns the object; of these, volume attachments have a status."""
+
+    returns_deleted_object = True
+    kept_by_status_writes = ALL_CLIENT_METADATA
+
+
+class StorageClassStrategy(StorageObjectStrategy):
+    defaults: ClassVar = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+
+    def validate(self, new: Object) -> list[FieldError]:
+        return [] if new.get("provisioner") else [required_value("provisioner")]
+
+
+class CSIDriverStrategy(StorageObjectStrategy):
+    defaults: ClassVar = {
+        "spec.attachRequired": True,
+        "spec.podInfoOnMount": False,
+        "spec.storageCapacity": False,
+        "spec.requiresRepublish": False,
+        "spec.seLinuxMount": False,
+        "spec.fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "spec.volumeLifecycleModes": ["Persistent"],
+    }

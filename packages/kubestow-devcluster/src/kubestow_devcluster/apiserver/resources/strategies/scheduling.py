@@ -13,7 +13,9 @@ from typing import ClassVar
 from kubestow.api.formats.names import dns1123_label_errors, qualified_name_errors
 from kubestow.rules.admission import SYSTEM_PRIORITIES
 from kubestow.rules.defaults import default_resource_claim_spec
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     duplicate_value,
     forbidden_value,
@@ -21,10 +23,9 @@ from kubestow_devcluster.apiserver.field_errors import (
     invalid_values,
     required_value,
     too_many,
-    unsupported_value,
+    validate_choice,
+    validate_name,
 )
-from kubestow_devcluster.apiserver.kinds.kind import ALL_CLIENT_METADATA, RESTStrategy
-from kubestow_devcluster.apiserver.schema.types import Object
 
 #: The highest value of a class that is not a system class.
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
@@ -45,10 +46,7 @@ _RESERVED = "priority class names with 'system-' prefix are reserved for system 
 
 class PriorityClassStrategy(RESTStrategy):
     has_generation = True
-
-    def set_defaults(self, new: Object) -> None:
-        new.setdefault("value", 0)
-        new.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    defaults: ClassVar = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
     def validate(self, new: Object) -> list[FieldError]:
         name = new["metadata"].get("name", "")
@@ -132,6 +130,7 @@ class _SchemalessStrategy(RESTStrategy):
 
     has_generation = True
     kept_by_status_writes = ALL_CLIENT_METADATA
+    validates_updates_as_new = True
     #: The field, the least and the greatest number, and the error beyond them.
     field: ClassVar[str]
     bounds: ClassVar[tuple[int, float]]
@@ -150,9 +149,6 @@ class _SchemalessStrategy(RESTStrategy):
         least, greatest = self.bounds
         return [] if least <= number <= greatest else [invalid_value(path, number, self.problem)]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
 
 class CustomPodGroupStrategy(_SchemalessStrategy):
     """Pod groups of scheduling.x-k8s.io and scheduling.volcano.sh."""
@@ -167,13 +163,11 @@ class QueueStrategy(_SchemalessStrategy):
 
 
 def _validate_group(spec: Object, path: str) -> list[FieldError]:
-    """Validate the fields that pod groups and their templates share."""
     errors = _validate_policy(spec.get("schedulingPolicy"), f"{path}.schedulingPolicy")
     if (constraints := spec.get("schedulingConstraints")) is not None:
         errors += _validate_topology(constraints.get("topology") or [], f"{path}.schedulingConstraints.topology")
-    mode = spec.get("disruptionMode")
-    if mode is not None and mode not in _DISRUPTION_MODES:
-        errors.append(unsupported_value(f"{path}.disruptionMode", mode, _DISRUPTION_MODES))
+    if (mode := spec.get("disruptionMode")) is not None:
+        errors += validate_choice(f"{path}.disruptionMode", mode, _DISRUPTION_MODES)
     return errors
 
 
@@ -184,10 +178,8 @@ def _validate_topology(constraints: list[Object], path: str) -> list[FieldError]
     errors: list[FieldError] = []
     for index, constraint in enumerate(constraints):
         key = constraint.get("key", "")
-        if not key:
-            errors.append(required_value(f"{path}[{index}].key"))
-        else:
-            errors += invalid_values(f"{path}[{index}].key", key, qualified_name_errors(key))
+        key_path = f"{path}[{index}].key"
+        errors += validate_name(key_path, key, qualified_name_errors) if key else [required_value(key_path)]
     return errors
 
 
@@ -217,12 +209,10 @@ def _validate_immutable_spec(new: Object, old: Object) -> list[FieldError]:
 
 class ResourceClaimStrategy(RESTStrategy):
     kept_by_status_writes = ALL_CLIENT_METADATA
+    initial_status: ClassVar = {}
 
     def set_defaults(self, new: Object) -> None:
         default_resource_claim_spec(new["spec"])
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {}
 
     def validate(self, new: Object) -> list[FieldError]:
         return [

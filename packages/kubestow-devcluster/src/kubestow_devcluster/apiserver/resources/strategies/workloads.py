@@ -12,41 +12,39 @@ from zoneinfo import ZoneInfo
 
 from kubestow.api.formats.names import NameErrors
 from kubestow.rules.workloads import job_pod_labels
-from kubestow_devcluster.apiserver.field_errors import (
+from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
+from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy, set_defaults_at
+from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
+from kubestow_devcluster.apiserver.resources.strategies.pods import default_pod_template, validate_pod_spec
+from kubestow_devcluster.apiserver.schema.types import Object
+from kubestow_devcluster.apiserver.statuses import (
     FieldError,
     forbidden_value,
     invalid_value,
     required_value,
     unsupported_value,
+    validate_choice,
 )
-from kubestow_devcluster.apiserver.kinds import cron_schedule as cron
-from kubestow_devcluster.apiserver.kinds.kind import RESTStrategy
-from kubestow_devcluster.apiserver.kinds.object_fields import is_zero, validate_int_or_percent, validate_labels
-from kubestow_devcluster.apiserver.resources.strategies.pod_specs import default_pod_template, validate_pod_spec
-from kubestow_devcluster.apiserver.schema.types import Object
 
 
 class PodControllerStrategy(RESTStrategy):
     """Kinds with a pod template, a selector that must match its labels, and a status that the controller writes."""
 
     has_generation = True
-    #: The status of a new object, before its controller updates it.
     initial_status: ClassVar[dict[str, Any]] = {}
+    #: The spec's field for how pods are updated, and what ``rollingUpdate`` in it has by default.
+    rolling_update: ClassVar[tuple[str, dict[str, Any]]] = ("", {})
     #: The kind as error messages name it.
     noun: ClassVar = "deployment"
     #: Whether the template must have restartPolicy Always.
     requires_restart_always: ClassVar = True
 
     def set_defaults(self, new: Object) -> None:
-        spec = new["spec"]
+        spec, (field, rolling_update) = new["spec"], self.rolling_update
         default_pod_template(spec.setdefault("template", {}))
-        self.default_spec(spec)
-
-    def default_spec(self, spec: Object) -> None:
-        """Set the defaults of the spec apart from the template."""
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = dict(self.initial_status)
+        super().set_defaults(new)
+        if field and spec.setdefault(field, {}).setdefault("type", "RollingUpdate") == "RollingUpdate":
+            set_defaults_at(spec[field].setdefault("rollingUpdate", {}), rolling_update)
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
@@ -101,18 +99,16 @@ _DEPLOYMENT_TYPES = ("Recreate", "RollingUpdate")
 
 
 class ReplicaSetStrategy(PodControllerStrategy):
+    defaults: ClassVar = {"spec.replicas": 1}
     initial_status: ClassVar = {"replicas": 0}
 
-    def default_spec(self, spec: Object) -> None:
-        spec.setdefault("replicas", 1)
 
-
-class ReplicationControllerStrategy(PodControllerStrategy):
+class ReplicationControllerStrategy(ReplicaSetStrategy):
     default_propagation_policy = "Orphan"
-    initial_status: ClassVar = {"replicas": 0}
 
-    def default_spec(self, spec: Object) -> None:
-        spec.setdefault("replicas", 1)
+    def set_defaults(self, new: Object) -> None:
+        super().set_defaults(new)
+        spec = new["spec"]
         if not spec.get("selector") and template_labels(spec):
             spec["selector"] = dict(template_labels(spec))
 
@@ -126,22 +122,13 @@ class ReplicationControllerStrategy(PodControllerStrategy):
 
 class DeploymentStrategy(PodControllerStrategy):
     kept_by_status_writes = ("labels",)
-
-    def default_spec(self, spec: Object) -> None:
-        spec.setdefault("replicas", 1)
-        strategy = spec.setdefault("strategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
-        spec.setdefault("revisionHistoryLimit", 10)
-        spec.setdefault("progressDeadlineSeconds", 600)
+    defaults: ClassVar = {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600}
+    rolling_update: ClassVar = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
 
     def validate_spec(self, spec: Object) -> list[FieldError]:
         strategy, path = spec["strategy"], "spec.strategy"
-        if strategy["type"] not in _DEPLOYMENT_TYPES:
-            return [unsupported_value(f"{path}.type", strategy["type"], _DEPLOYMENT_TYPES)]
+        if errors := validate_choice(f"{path}.type", strategy["type"], _DEPLOYMENT_TYPES):
+            return errors
         rolling = strategy.get("rollingUpdate")
         if rolling is None:
             return []
@@ -168,28 +155,30 @@ _MUTABLE = (
 )
 
 
+_CLAIM_DEFAULTS = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "spec.volumeMode": "Filesystem",
+    "status.phase": "Pending",
+}
+
+
 class StatefulSetStrategy(PodControllerStrategy):
     initial_status: ClassVar = {"replicas": 0, "availableReplicas": 0}
     noun = "statefulset"
+    defaults: ClassVar = {
+        "spec.replicas": 1,
+        "spec.podManagementPolicy": "OrderedReady",
+        "spec.revisionHistoryLimit": 10,
+        "spec.persistentVolumeClaimRetentionPolicy.whenDeleted": "Retain",
+        "spec.persistentVolumeClaimRetentionPolicy.whenScaled": "Retain",
+    }
+    rolling_update: ClassVar = ("updateStrategy", {"partition": 0, "maxUnavailable": 1})
 
-    def default_spec(self, spec: Object) -> None:
-        spec.setdefault("replicas", 1)
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("partition", 0)
-            rolling.setdefault("maxUnavailable", 1)
-        spec.setdefault("revisionHistoryLimit", 10)
-        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-        retention.setdefault("whenDeleted", "Retain")
-        retention.setdefault("whenScaled", "Retain")
-        for claim in spec.get("volumeClaimTemplates") or ():
-            claim.setdefault("apiVersion", "v1")
-            claim.setdefault("kind", "PersistentVolumeClaim")
-            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-            claim.setdefault("status", {}).setdefault("phase", "Pending")
+    def set_defaults(self, new: Object) -> None:
+        super().set_defaults(new)
+        for claim in new["spec"].get("volumeClaimTemplates") or ():
+            set_defaults_at(claim, _CLAIM_DEFAULTS)
 
     def validate_spec(self, spec: Object) -> list[FieldError]:
         errors = []
@@ -198,11 +187,9 @@ class StatefulSetStrategy(PodControllerStrategy):
             problem = "must be 'OrderedReady' or 'Parallel'"
             errors.append(invalid_value("spec.podManagementPolicy", policy, problem))
         retention = spec["persistentVolumeClaimRetentionPolicy"]
-        errors += [
-            unsupported_value(f"spec.persistentVolumeClaimRetentionPolicy.{when}", retention[when], _RETENTION_POLICIES)
-            for when in ("whenDeleted", "whenScaled")
-            if retention[when] not in _RETENTION_POLICIES
-        ]
+        for when in ("whenDeleted", "whenScaled"):
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{when}"
+            errors += validate_choice(path, retention[when], _RETENTION_POLICIES)
         errors += validate_not_negative(spec.get("ordinals") or {}, ("start",), "spec.ordinals")
         return errors + _validate_update_strategy(spec["updateStrategy"], "spec.updateStrategy")
 
@@ -248,15 +235,8 @@ class DaemonSetStrategy(PodControllerStrategy):
         "numberReady": 0,
     }
     noun = "daemonset"
-
-    def default_spec(self, spec: Object) -> None:
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
+    defaults: ClassVar = {"spec.revisionHistoryLimit": 10}
+    rolling_update: ClassVar = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
 
     def validate_spec(self, spec: Object) -> list[FieldError]:
         strategy, path = spec["updateStrategy"], "spec.updateStrategy"
@@ -283,10 +263,7 @@ class DaemonSetStrategy(PodControllerStrategy):
         text = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
         count = int(text) if text.isdigit() else 1
         count += new["spec"]["template"] != old["spec"]["template"]
-        new["metadata"]["annotations"] = {
-            **(new["metadata"].get("annotations") or {}),
-            TEMPLATE_GENERATION: str(count),
-        }
+        new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
 
 
 _COUNT_FIELDS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
@@ -299,15 +276,15 @@ _TIME_ZONE = re.compile(r"[A-Za-z0-9+\-_/]+")
 class JobStrategy(PodControllerStrategy):
     default_propagation_policy = "Orphan"
     requires_restart_always = False
+    defaults: ClassVar = {"spec.completionMode": "NonIndexed", "spec.suspend": False, "spec.manualSelector": False}
 
-    def default_spec(self, spec: Object) -> None:
+    def set_defaults(self, new: Object) -> None:
+        spec = new["spec"]
         if "parallelism" not in spec and "completions" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
         spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("manualSelector", False)
+        super().set_defaults(new)
         replacement = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
         spec.setdefault("podReplacementPolicy", replacement)
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
@@ -336,24 +313,37 @@ class JobStrategy(PodControllerStrategy):
 
 class CronJobStrategy(RESTStrategy):
     has_generation = True
+    validates_updates_as_new = True
+    initial_status: ClassVar = {}
+    defaults: ClassVar = {
+        "spec.jobTemplate.spec.template": {},
+        "spec.concurrencyPolicy": "Allow",
+        "spec.suspend": False,
+        "spec.successfulJobsHistoryLimit": 3,
+        "spec.failedJobsHistoryLimit": 1,
+    }
 
     def set_defaults(self, new: Object) -> None:
-        spec = new["spec"]
-        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
-        default_pod_template(template.setdefault("template", {}))
-        spec.setdefault("concurrencyPolicy", "Allow")
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {}
+        super().set_defaults(new)
+        default_pod_template(new["spec"]["jobTemplate"]["spec"]["template"])
 
     def validate(self, new: Object) -> list[FieldError]:
         spec = new["spec"]
-        errors = _validate_schedule(spec)
-        if spec["concurrencyPolicy"] not in _CONCURRENCY_POLICIES:
-            errors.append(unsupported_value("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY_POLICIES))
+        schedule, zone = spec.get("schedule"), spec.get("timeZone")
+        errors: list[FieldError] = []
+        if not schedule:
+            errors.append(required_value("spec.schedule"))
+        elif "TZ" in schedule:
+            problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            errors.append(invalid_value("spec.schedule", schedule, problem))
+        else:
+            try:
+                cron.parse(schedule)
+            except cron.InvalidSchedule as invalid:
+                errors.append(invalid_value("spec.schedule", schedule, str(invalid)))
+        if zone is not None and (problem := _time_zone_problem(zone)):
+            errors.append(invalid_value("spec.timeZone", zone, problem))
+        errors += validate_choice("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY_POLICIES)
         limits = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
         errors += validate_not_negative(spec, limits, "spec")
         template, path = spec["jobTemplate"]["spec"], "spec.jobTemplate.spec"
@@ -364,27 +354,6 @@ class CronJobStrategy(RESTStrategy):
         # The name of a job is that of its cron job and a suffix of 11 characters.
         name_errors = super().validate_name(name)
         return (*name_errors, "must be no more than 52 characters") if len(name) > 52 else name_errors
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
-
-
-def _validate_schedule(spec: Object) -> list[FieldError]:
-    schedule, zone = spec.get("schedule"), spec.get("timeZone")
-    if not schedule:
-        errors = [required_value("spec.schedule")]
-    elif "TZ" in schedule:
-        problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors = [invalid_value("spec.schedule", schedule, problem)]
-    else:
-        errors = []
-        try:
-            cron.parse(schedule)
-        except cron.InvalidSchedule as invalid:
-            errors.append(invalid_value("spec.schedule", schedule, str(invalid)))
-    if zone is not None and (problem := _time_zone_problem(zone)):
-        errors.append(invalid_value("spec.timeZone", zone, problem))
-    return errors
 
 
 def _time_zone_problem(zone: str) -> str:
@@ -413,9 +382,8 @@ _UNHEALTHY_POD_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 class PodDisruptionBudgetStrategy(RESTStrategy):
     has_generation = True
-
-    def prepare_for_create(self, new: Object, now: str) -> None:
-        new["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+    validates_updates_as_new = True
+    initial_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
     def validate(self, new: Object) -> list[FieldError]:
         spec, errors = new["spec"], []
@@ -425,10 +393,4 @@ class PodDisruptionBudgetStrategy(RESTStrategy):
             errors.append(invalid_value("spec", value, "minAvailable and maxUnavailable cannot be both set"))
         errors += validate_int_or_percent(spec, bounds, "spec", at_most_100_percent=bounds)
         policy = spec.get("unhealthyPodEvictionPolicy", "IfHealthyBudget")
-        if policy not in _UNHEALTHY_POD_EVICTION_POLICIES:
-            path = "spec.unhealthyPodEvictionPolicy"
-            errors.append(unsupported_value(path, policy, _UNHEALTHY_POD_EVICTION_POLICIES))
-        return errors
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return self.validate(new)
+        return errors + validate_choice("spec.unhealthyPodEvictionPolicy", policy, _UNHEALTHY_POD_EVICTION_POLICIES)

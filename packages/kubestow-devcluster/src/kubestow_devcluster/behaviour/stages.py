@@ -1,22 +1,28 @@
-"""Stages of KWOK (kwok.x-k8s.io/v1alpha1): a change that is made to a pod some time after it has reached a state.
+"""A file of stages: a YAML stream of rules of ``kubestow.dev/v1alpha1``, and of Stages of KWOK.
 
-Read are Stages of pods, with selectors by labels, annotations and jq paths, fixed delays, weights, events, finalizers,
-deletion, and status templates that are plain YAML. jq programs, CEL expressions and Go templates are rejected: a stage
-that would do something else than with KWOK must not be applied.
+A Stage (kwok.x-k8s.io/v1alpha1) is a change that is made to a pod some time after it has reached a state. Read are
+Stages of pods, with selectors by labels, annotations and jq paths, fixed delays, weights, events, finalizers, deletion,
+and status templates that are plain YAML. jq programs, CEL expressions and Go templates are rejected: a stage that would
+do something else than with KWOK must not be applied.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 
+from kubestow.errors import InputError
 from kubestow_devcluster.apiserver.schema.types import UnmarshalTypeError, struct_of
+from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviourRule, PodBehaviourRules
+from kubestow_devcluster.behaviour.resource_usage import NodeUsageRule, PodUsageRule, ResourceUsageRules
 
 KWOK_API_VERSION = "kwok.x-k8s.io/v1alpha1"
 
@@ -48,7 +54,8 @@ class _Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = [value for value in _values_at(pod, _steps(self.key)) if value is not None]
         if self.operator in ("Exists", "DoesNotExist"):
             return bool(found) == (self.operator == "Exists")
-        is_in = any(_text(value) in self.values for value in found)
+        texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in found]
+        is_in = any(text in self.values for text in texts)
         return is_in == (self.operator == "In")
 
 
@@ -223,5 +230,71 @@ def _values_at(value: Any, steps: Sequence[_Step]) -> Iterator[Any]:
             yield from _values_at(value, rest)
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+API_VERSION = "kubestow.dev/v1alpha1"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """How simulated pods run and what they use; without rules, as their specs and annotations say."""
+
+    behaviour: PodBehaviourRules = field(default_factory=PodBehaviourRules)
+    usage: ResourceUsageRules = field(default_factory=ResourceUsageRules)
+    pod_stages: tuple[KwokStage, ...] = ()
+
+
+NO_STAGES = Stages()
+
+
+def read_stages(path: Path) -> Stages:
+    """Read a file of stages. Raises InputError, which names the document and the field."""
+    subject = str(path)
+    try:
+        # The C loader parses a large file many times faster.
+        documents = list(yaml.load_all(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except OSError as error:
+        raise InputError(subject, f"cannot be read: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InputError(subject, f"not valid YAML: {' '.join(str(error).split())}") from None
+    behaviour: list[PodBehaviourRule] = []
+    pods: list[PodUsageRule] = []
+    nodes: list[NodeUsageRule] = []
+    stages: list[KwokStage] = []
+    for number, document in enumerate(documents, 1):
+        if document is None:
+            continue
+        document = document if isinstance(document, dict) else {}
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        place = f"document {number} ({name})" if isinstance(name, str) else f"document {number}"
+        match document.get("apiVersion"), document.get("kind"):
+            case (api_version, "PodBehaviour") if api_version == API_VERSION:
+                behaviour.append(_spec(document, PodBehaviourRule, subject, place))
+            case (api_version, "PodUsage") if api_version == API_VERSION:
+                pods.append(_spec(document, PodUsageRule, subject, place))
+            case (api_version, "NodeUsage") if api_version == API_VERSION:
+                nodes.append(_spec(document, NodeUsageRule, subject, place))
+            case (api_version, "Stage") if api_version == KWOK_API_VERSION:
+                try:
+                    stages.append(read_kwok_stage(document))
+                except (msgspec.ValidationError, ValueError) as error:
+                    raise InputError(subject, str(error), place=place) from None
+            case (api_version, kind):
+                expected = f"PodBehaviour, PodUsage or NodeUsage of {API_VERSION}, or Stage of {KWOK_API_VERSION}"
+                raise InputError(subject, f"expected {expected}, got {kind!r} of {api_version!r}", place=place)
+    return Stages(PodBehaviourRules(behaviour), ResourceUsageRules(pods, nodes), tuple(stages))
+
+
+class _Document(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    api_version: str
+    kind: str
+    spec: Any
+    metadata: dict[str, Any] = {}
+
+
+def _spec(document: Any, rule: type[_T], subject: str, place: str) -> _T:
+    try:
+        return msgspec.convert(msgspec.convert(document, _Document).spec, rule)
+    except msgspec.ValidationError as error:
+        raise InputError(subject, str(error).replace("`$.", "`spec.").replace("`$`", "`spec`"), place=place) from None

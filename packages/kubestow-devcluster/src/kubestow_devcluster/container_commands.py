@@ -1,9 +1,9 @@
-"""A small part of the shell language: what a script does that only sleeps, prints, tests and exits.
+"""What the command of a simulated container does, for the few commands that tests and examples use.
 
-Understood are sequences (``;``, ``&&``, ``||``, lines), ``if``, assignments, variables, quotes, ``$(...)`` and
-``$((...))``, and the commands ``true``, ``false``, ``sleep``, ``echo``, ``exit``, ``expr`` and ``test`` (``[`` and
-``[[``) with strings and numbers. A script that reaches anything else, such as a program, a file or a variable without a
-known value, is unknown.
+No process runs on a simulated node. A small part of the shell language is understood, alone and in ``sh -c``: sequences
+(``;``, ``&&``, ``||``, lines), ``if``, assignments, variables, quotes, ``$(...)`` and ``$((...))``, and the commands
+``true``, ``false``, ``sleep``, ``echo``, ``exit``, ``expr`` and ``test`` (``[`` and ``[[``) with strings and numbers. A
+command that reaches anything else, such as a program, a file or a variable without a known value, is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([smhd]?)")
@@ -206,19 +206,16 @@ class _Parser:
                 self._next += 1
             if self._next == len(self._tokens) or self._keyword() in ends:
                 break
-            nodes.append(self._and_or())
+            left = self._command()
+            while (joined_by := self._operator()) in ("&&", "||"):
+                self._next += 1
+                left = _joined(left, joined_by, self._command())
+            nodes.append(left)
             if self._operator() not in (";", "") or (self._operator() == "" and self._next < len(self._tokens)):
                 raise UnknownScript
         if not nodes:
             raise UnknownScript
         return lambda shell: [node(shell) for node in nodes][-1]
-
-    def _and_or(self) -> _Node:
-        left = self._command()
-        while (joined_by := self._operator()) in ("&&", "||"):
-            self._next += 1
-            left = _joined(left, joined_by, self._command())
-        return left
 
     def _command(self) -> _Node:
         if self._keyword() == "if":
@@ -395,3 +392,52 @@ def _value(node: ast.expr) -> int:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(left), _value(right))
     raise UnknownScript
+
+
+ContainerCommand = ScriptResult
+
+_SHELLS = ("ash", "bash", "dash", "sh")
+_FIELD = re.compile(r"metadata\.(?:(name|namespace|uid)|(labels|annotations)\['([^']+)'\])")
+#: A reference to an environment variable in arguments, which the kubelet expands.
+_REFERENCE = re.compile(r"\$(\$\([^)]*\)|\(([^)]*)\))")
+
+
+def command_of(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> ContainerCommand | None:
+    """What the command of a container does; None if it has none or an unknown one.
+
+    ``metadata`` is that of the pod, to which environment variables may refer.
+    """
+    if not container.get("command") and not container.get("args"):
+        return None
+    # The environment variables whose value is known: those with a value, or of a field of the metadata.
+    variables: dict[str, str] = {}
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        if source:
+            field = _FIELD.fullmatch((source.get("fieldRef") or {}).get("fieldPath", ""))
+            if field is not None:
+                found = metadata.get(field[1]) if field[1] else (metadata.get(field[2]) or {}).get(field[3])
+                variables |= {} if found is None else {variable["name"]: str(found)}
+        else:
+            variables[variable["name"]] = _expanded(variable.get("value", ""), variables)
+    arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+    arguments = [_expanded(argument, variables) for argument in arguments]
+    try:
+        if arguments[0].rpartition("/")[2] not in _SHELLS:
+            return run_command(arguments)
+        if len(arguments) == 3 and arguments[1] == "-c":
+            return run_script(arguments[2], variables)
+    except UnknownScript:
+        pass
+    return None
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """``$(NAME)`` replaced by the variable, and ``$$(NAME)`` by ``$(NAME)``; other references stay."""
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[2] is None:
+            return reference[1]
+        return variables.get(reference[2], reference[0])
+
+    return _REFERENCE.sub(value, text)

@@ -1,1 +1,0 @@
-"""Controllers of PersistentVolumes and PersistentVolumeClaims: binding, provisioning, protection and reclaiming."""
