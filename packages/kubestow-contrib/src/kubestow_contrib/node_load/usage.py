@@ -17,7 +17,7 @@ from kubestow.api.core import Node
 from kubestow.api.formats.quantity import millis
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.invalidation import NEVER
+from kubestow.cluster.changes.journal import NEVER
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import InvalidQuantity

@@ -122,7 +122,7 @@ class Timeline:
     def sample(self, time: float) -> None:
         """Add a sample; of two at the same time the later one stays."""
         if not self.resources:
-            self.resources = sorted(self._cluster.nodes.allocatable.names(), key=_order)
+            self.resources = sorted(self._cluster.nodes.allocatable, key=_order)
         nodes = self._cluster.all_nodes()
         sample = ClusterSample(
             time=time,

@@ -126,6 +126,11 @@ class _ProfileRecorder(PluginObserver):
         #: Seconds in PreScore of this cycle; the runtime calls PreScore and Score of each plugin in turn.
         self._pre_score_seconds = 0.0
 
+    @property
+    def is_sampling(self) -> bool:  # type: ignore[override]  # changes from cycle to cycle
+        """Whether durations of single plugin calls are recorded in this cycle."""
+        return self._recorder.sampling
+
     def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         key = (plugin, extension_point)
         cells = self._plugin_cells.get(key)
@@ -213,6 +218,6 @@ def _code_of_result(result: Any) -> str | None:
 def _verdict_code(verdict: Verdict) -> str:
     """One code for all nodes: success if any node passes."""
     passes = verdict.passes
-    if verdict.has_errors and any(status.code is Code.ERROR for status, _ in verdict.tally(~passes)):
+    if verdict.has_errors and any(status.code is Code.ERROR for status, _, _ in verdict.tally(~passes)):
         return _ERROR
     return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value

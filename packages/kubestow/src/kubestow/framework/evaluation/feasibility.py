@@ -1,21 +1,178 @@
-"""The feasible nodes of a pod, and why the others are not feasible."""
+"""The feasible nodes of a pod and why the others are not; the filters of a cycle on nodes that differ from the cluster.
+
+Preemption filters nodes without some of their pods. Filtering itself has to respect nominated pods (semantics 4.3): a
+node that pods of no lower priority are nominated to must pass twice, with those pods added and as it is. Both run the
+filters on hypothetical rows, after PreFilter of the cycle and without the result cache.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.nodes.views import Rows
+from kubestow.cluster.changes.events import POD_BITS
+from kubestow.cluster.changes.journal import InvalidationMask
+from kubestow.cluster.nodes.views import Nodes, Rows
+from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.table import PodChanges
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation.filter_runner import CycleFilterRunner
+from kubestow.framework.evaluation.result_cache import PluginResults
 from kubestow.framework.status import Status, Verdict
 
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nominated:
+    """The positions of the nodes in a view that have nominated pods, and those pods, one run per position."""
+
+    positions: NDArray[np.intp]
+    pods: PodChanges
+
+
+class CycleFilterRunner:
+    """The Filter plugins for one pod; implements :class:`~kubestow.framework.interface.FilterRunner`."""
+
+    def __init__(self, cluster: Cluster, pod: PodInfo, filters: Sequence[PluginResults]) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._filters = filters
+
+    @cached_property
+    def active(self) -> tuple[PluginResults, ...]:
+        """The filters whose PreFilter did not return a skip."""
+        return tuple(results for results in self._filters if not results.skips_filter)
+
+    @property
+    def invalidation_mask(self) -> InvalidationMask | None:
+        """What invalidates the results of this runner; None when they are valid for this cycle only."""
+        joined = InvalidationMask()
+        for results in self.active:
+            if results.invalidation_mask is None:
+                return None
+            joined |= results.invalidation_mask
+        return joined
+
+    @property
+    def is_node_local(self) -> bool:
+        """Whether the result for a node depends on no pods but those on that node."""
+        mask = self.invalidation_mask
+        return mask is not None and not mask.all_bits & POD_BITS
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def rejections(self, nodes: Nodes) -> list[Rejection]:
+        """The rejections of nodes, each with nominated pods added first, then as it is."""
+        rejections: list[Rejection] = []
+        if (nominated := self._nominated_among(nodes)) is not None:
+            rejections = self._rejections(nodes.select(nominated.positions).with_pod_changes(nominated.pods))
+            for rejection in rejections:
+                nodes = nodes.select(~rejection.where[nodes.row_numbers])
+        return rejections + self._rejections(nodes)
+
+    def nominated_rejections(self, candidates: Mask) -> list[Rejection]:
+        """The rejections among the candidate rows (bool, one per node) that are due to nominated pods."""
+        if not self._cluster.has_nominations:
+            return []
+        nodes = Nodes(self._cluster.nodes, np.flatnonzero(candidates))
+        nominated = self._nominated_among(nodes)
+        return (
+            []
+            if nominated is None
+            else self._rejections(nodes.select(nominated.positions).with_pod_changes(nominated.pods))
+        )
+
+    def still_pass(self, nodes: Nodes) -> Mask:
+        """Which nodes pass (bool, one per node), given that they passed before and only their pods have changed."""
+        if (nominated := self._nominated_among(nodes)) is None:
+            return self._pass(nodes)
+        passes = np.ones(len(nodes), np.bool_)
+        passes[nominated.positions] = self._pass(nodes.select(nominated.positions).with_pod_changes(nominated.pods))
+        passing = np.flatnonzero(passes)
+        passes[passing] = self._pass(nodes.select(passing))
+        return passes
+
+    def _pass(self, nodes: Nodes) -> Mask:
+        passes = np.ones(len(nodes), np.bool_)
+        for _, verdict, positions in _rejecting(self._pod_dependent, self._pod, nodes):
+            passes[positions] = verdict.passes
+        return passes
+
+    def _rejections(self, nodes: Nodes) -> list[Rejection]:
+        rejections = []
+        for plugin, verdict, positions in _rejecting(self.active, self._pod, nodes):
+            whole = over_all_rows(verdict, nodes.select(positions))
+            rejections.append(Rejection(plugin, ~whole.passes, whole))
+        return rejections
+
+    @cached_property
+    def _pod_dependent(self) -> tuple[PluginResults, ...]:
+        """The filters whose results can depend on the pods of a node."""
+        return tuple(
+            results
+            for results in self.active
+            if results.invalidation_mask is None or results.invalidation_mask.includes_pods
+        )
+
+    # -- nominated pods --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nominated(self) -> tuple[NDArray[np.intp], PodChanges]:
+        """The nominated pods of no lower priority, this pod excepted, one run per node that has any.
+
+        Also the number of its run for every row of the table, -1 for rows without nominated pods.
+        """
+        table = self._cluster.nodes
+        rows = np.flatnonzero(table.nominated_count.values)
+        pods = table.nominated
+        slots, offsets = pods.slots_on(rows.tolist())
+        counts = pods.priority[slots] >= self._pod.priority
+        own = pods.slot(self._pod.uid)
+        if own is not None:
+            counts &= slots != own
+        others = PodChanges(pods, slots, offsets, +1).among(counts)
+        some = np.flatnonzero(others.lengths)
+        run_of = np.full(len(table), -1, np.intp)
+        run_of[rows[some]] = np.arange(len(some))
+        return run_of, others.select(some)
+
+    def _nominated_among(self, nodes: Nodes) -> _Nominated | None:
+        """The nominated pods of some nodes, None when there are none."""
+        if not self._cluster.has_nominations:
+            return None
+        run_of, others = self._nominated
+        runs = run_of[nodes.row_numbers]
+        positions = np.flatnonzero(runs >= 0)
+        return _Nominated(positions, others.select(runs[positions])) if len(positions) else None
+
+
+def _rejecting(
+    filters: Sequence[PluginResults], pod: PodInfo, nodes: Nodes
+) -> Iterator[tuple[str, Verdict, NDArray[np.intp]]]:
+    """Each plugin that rejects some of the nodes that passed the earlier ones, its verdict and their positions."""
+    positions = np.arange(len(nodes))
+    for results in filters:
+        if not len(nodes):
+            return
+        verdict = results.run_filter(pod, nodes)
+        if verdict is None or not verdict.keys.any():
+            continue
+        yield results.plugin.name, verdict, positions
+        passes = verdict.passes
+        nodes, positions = nodes.select(passes), positions[passes]
+
+
+def over_all_rows(verdict: Verdict, nodes: Nodes) -> Verdict:
+    """A verdict over some nodes as one over all rows of the table, in which the other rows pass."""
+    keys = np.zeros(nodes.total, np.int32)
+    keys[nodes.row_numbers] = verdict.keys
+    return Verdict(keys, verdict.legend, has_errors=verdict.has_errors)
 
 
 class FilterResult(NamedTuple):
@@ -51,6 +208,8 @@ class Feasibility:
     verdicts: Sequence[tuple[str, Verdict, Mask]] = ()
     pre_filtered: PreFiltered | None = None
     within: Mask | None = None
+    #: When the filters ended, in seconds of the runtime's clock.
+    ended: float = 0.0
     _rows: Rows | None = None
 
     @property

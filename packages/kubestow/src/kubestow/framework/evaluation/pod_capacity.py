@@ -15,7 +15,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodChanges, PodTable, offsets_of
 from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
-from kubestow.framework.evaluation.filter_runner import CycleFilterRunner
+from kubestow.framework.evaluation.feasibility import CycleFilterRunner
 
 Counts = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class PodCapacity:
         self._filters, self._candidates = filters, candidates
         self._most = 1 if pod.shape.host_ports else most
         self._copies = PodTable()
-        self._slots = np.array([self._copies.allocate(pod) for _ in range(self._most)], np.intp)
+        self._slots = np.array([self._copies.add(pod, None) for _ in range(self._most)], np.intp)
 
     @classmethod
     def of(

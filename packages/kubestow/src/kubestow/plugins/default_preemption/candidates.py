@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS, Action, ClusterEvent, EventResource
-from kubestow.cluster.invalidation import NEVER, InvalidationMask
+from kubestow.cluster.changes.journal import NEVER, InvalidationMask
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape

@@ -22,7 +22,7 @@ class Scope:
     a decision never awaits.
     """
 
-    __slots__ = ("_excluded", "_mask", "_names", "_structure", "calls_extenders", "preempts")
+    __slots__ = ("_excluded", "_mask", "_names", "_structure", "calls_extenders", "is_whole", "preempts")
 
     def __init__(
         self,
@@ -35,12 +35,14 @@ class Scope:
         self._names = None if names is None else frozenset(names)
         self._excluded = frozenset(excluded)
         self.preempts, self.calls_extenders = preempts, calls_extenders
+        #: Whether all nodes are considered.
+        self.is_whole = self._names is None and not self._excluded
         self._mask: NDArray[np.bool_] | None = None
         self._structure = -1
 
     def rows(self, cluster: Cluster) -> NDArray[np.bool_] | None:
         """A mask over the rows of the node table as it is now (bool, one per node); None for all."""
-        if self._names is None and not self._excluded:
+        if self.is_whole:
             return None
         if self._structure != cluster.nodes.structure or self._mask is None:
             self._mask, self._structure = self._mask_of(cluster), cluster.nodes.structure

@@ -181,7 +181,7 @@ class SchedulerHandle(BaseHandle):
         self._requests.suggest_node(pod.uid, node_name)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._dispatcher.bind(reference(pod), node_name)
+        await self._dispatcher.binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = resource_of(type(obj)), obj.metadata

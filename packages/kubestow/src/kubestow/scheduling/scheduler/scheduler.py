@@ -323,6 +323,14 @@ class Scheduler:
             self.queue.in_flight.done(info.uid)
             return
         profile = self.profiles[info.spec.scheduler_name]
+        if profile.runtime.plugins.gang_source is None:
+            await self._scheduling_cycle.schedule(queued)
+        else:
+            await self._schedule_with_gang(queued, profile)
+
+    async def _schedule_with_gang(self, queued: QueuedPod, profile: Profile) -> None:
+        """One scheduling cycle in a profile with gangs: of the pod's gang, or of the pod if it has none."""
+        info = queued.info
         try:
             gang = profile.gangs.gang_of(info)
         except PluginError as error:
