@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.evaluation.feasibility import Feasibility
-from kubestow.framework.evaluation.result_cache import PluginResults
+from kubestow.framework.feasibility import Feasibility
 from kubestow.framework.profile import Profile
+from kubestow.framework.result_cache import PluginResults
 from kubestow.plugins.node_ports import NodePorts
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow_lab.flow.cost_models import CostModel

@@ -45,10 +45,9 @@ class CycleState:
 
     def __getitem__(self, kind: type[S]) -> S:
         """The value of a type. Raises KeyError when there is none."""
-        value: S | None = self._values.get(kind)
-        if value is None:
+        if kind not in self._values:
             raise KeyError(kind.__name__)
-        return value
+        return self._values[kind]  # type: ignore[no-any-return]  # stored under its own type
 
 
 class PodsToActivate:

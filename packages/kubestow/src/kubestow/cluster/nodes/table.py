@@ -281,8 +281,8 @@ class NodeTable:
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         self.requested.add(row, info.requests, sign)
         cpu, memory = info.nonzero_requests
-        self.nonzero_cpu.add(row, sign * cpu)
-        self.nonzero_memory.add(row, sign * memory)
+        cpus, memories = self.nonzero_cpu.values, self.nonzero_memory.values
+        cpus[row], memories[row] = as_int64(cpus.item(row) + sign * cpu), as_int64(memories.item(row) + sign * memory)
         self.pod_count.values[row] += sign
 
     # -- columns made on demand ----------------------------------------------------------------------------------

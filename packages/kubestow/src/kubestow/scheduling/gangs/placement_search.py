@@ -19,7 +19,6 @@ import numpy as np
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.decision.scope import Scope
@@ -93,7 +92,7 @@ def _by_capacity(
     capacity, spare = np.zeros(len(placements), np.int64), np.zeros(len(placements), np.int64)
     samples: dict[Shape, PodInfo] = {pod.shape: pod for pod in pods}
     for shape, count in Counter(pod.shape for pod in pods).items():
-        counted = PodCapacity.of(profile.evaluations, samples[shape], count)
+        counted = profile.evaluations.of(samples[shape]).capacity(samples[shape], count)
         if counted is None:
             return placements
         per_node = counted.on(cluster.all_nodes())

@@ -25,7 +25,7 @@ from kubestow.cluster.nodes.views import HypotheticalNodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges, offsets_of
 from kubestow.cluster.simulation import Simulation
-from kubestow.framework.evaluation.pod_capacity import PodCapacity
+from kubestow.framework.feasibility import PodCapacity
 from kubestow.framework.gang import Evictable
 from kubestow.scheduling.decision.pipeline import run_synchronously
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
@@ -122,7 +122,7 @@ class _CountedCapacity:
         pods = [queued.info for queued in attempt.pods]
         if len({pod.shape for pod in pods}) != 1:
             return None
-        capacity = PodCapacity.of(attempt.profile.evaluations, pods[0], attempt.needed, within)
+        capacity = attempt.profile.evaluations.of(pods[0]).capacity(pods[0], attempt.needed, within)
         return None if capacity is None else cls(evictable, capacity, cluster=cluster, needed=attempt.needed)
 
     async def fits(self, removed: Mask) -> bool:

@@ -24,10 +24,10 @@ from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation.feasibility import CycleFilterRunner, Feasibility, Mask, PreFiltered, over_all_rows
-from kubestow.framework.evaluation.result_cache import BoundPlugin, PluginResults
+from kubestow.framework.feasibility import CycleFilterRunner, Feasibility, Mask, PodCapacity, PreFiltered, over_all_rows
 from kubestow.framework.interface import Plugin, PreFilterResult
 from kubestow.framework.plugin_caller import ExtensionPointTimer
+from kubestow.framework.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
 
@@ -346,14 +346,19 @@ class Evaluation:
         found.ended = timer.ended
         return found
 
-    def run_pre_filter(self, pod: PodInfo) -> tuple[CycleFilterRunner, Mask] | None:
-        """Run PreFilter alone: the filters, and the nodes that are left (bool); None when PreFilter rejects the pod.
+    def capacity(self, pod: PodInfo, most: int, within: Mask | None = None) -> PodCapacity | None:
+        """The capacity for a pod on the nodes ``within`` (bool, one per row; None for all), up to ``most`` per node.
 
-        Raises PluginError.
+        Runs PreFilter. None when it cannot be counted, or when PreFilter rejects the pod. Raises PluginError.
         """
+        if pod.shape.spec.volumes or pod.spec.resource_claims:
+            return None
         pre_filtered = self._run_pre_filters(pod)
         filters = CycleFilterRunner(self._cluster, pod, self._filters)
-        return None if pre_filtered.rejection is not None else (filters, pre_filtered.mask(self._cluster))
+        if pre_filtered.rejection is not None or not filters.is_node_local:
+            return None
+        candidates = pre_filtered.mask(self._cluster)
+        return PodCapacity(pod, filters, candidates if within is None else candidates & within, most)
 
     def _run_pre_filters(self, pod: PodInfo) -> PreFiltered:
         """Begin a cycle, and run PreFilter in order.
