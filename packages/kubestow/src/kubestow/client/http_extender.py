@@ -31,7 +31,7 @@ from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InputError, InvalidObject
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class HTTPExtenders:
 
 
 class HTTPExtender:
-    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`. Use as ``async with``."""
+    """Implements :class:`kubestow.scheduling.extenders.stages.Extender`. Use as ``async with``."""
 
     def __init__(self, settings: config.Extender, raw_objects: RawObjectCache) -> None:
         self.settings = settings

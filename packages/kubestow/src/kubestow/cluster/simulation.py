@@ -43,7 +43,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         self._depth = self._undo_log.begin()
-        self._journal.branch()
+        self._journal.begin_branch()
         return self
 
     def __exit__(

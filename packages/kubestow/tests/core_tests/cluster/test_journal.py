@@ -41,9 +41,9 @@ def test_changes_are_listed_from_any_position_in_nested_branches_and_after_them(
 ) -> None:
     journal = Journal()
     positions = _write(journal, before)
-    journal.branch()
+    journal.begin_branch()
     positions += _write(journal, outer)
-    journal.branch()
+    journal.begin_branch()
     positions += _write(journal, inner)
     entries = [*before, *outer, *inner]
     number = data.draw(st.integers(0, len(entries)))

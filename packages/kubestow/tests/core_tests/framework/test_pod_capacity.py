@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
 from kubestow.framework.feasibility import PodCapacity
-from kubestow.scheduling.decision.scope import Scope
+from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.testing import PluginHarness, node, pod
 
 MOST = 7

@@ -161,7 +161,7 @@ class Journal:
 
     # -- branches ------------------------------------------------------------------------------------------------
 
-    def branch(self) -> None:
+    def begin_branch(self) -> None:
         """Begin a branch at the current position, inside those that have not ended yet."""
         self._branch_count += 1
         self._branches.append(_Branch(self._branch_count, self.position, array("q"), array("q")))

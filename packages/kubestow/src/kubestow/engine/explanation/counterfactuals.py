@@ -36,8 +36,8 @@ from kubestow.framework.feasibility import Feasibility
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code
 from kubestow.plugins.default_preemption.dry_run import DisruptionBudgets, below, dry_run
+from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.scheduling.decision.result import Scheduled, Unschedulable
-from kubestow.scheduling.decision.scope import Scope
 
 Rows = NDArray[np.intp]
 

@@ -34,9 +34,8 @@ from kubestow.framework.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.decision.node_selection import NodeSampler, TieBreak
+from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, NodeSampler, Scope, TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
-from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
 T = TypeVar("T")

@@ -27,9 +27,8 @@ from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import pod_event
-from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
+from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier, PeriodicWork
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.interfaces import ObjectReference, reference
 from kubestow.scheduling.observer import Call, Observer
