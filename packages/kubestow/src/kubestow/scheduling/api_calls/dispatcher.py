@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -90,7 +90,7 @@ class PodBinder:
                 try:
                     await self._environment.api.bind(pod, node_name)
                 except (APIError, Unreachable) as error:
-                    may_be_bound = error.in_doubt or _is_conflict(error)
+                    may_be_bound = error.in_doubt or (isinstance(error, APIError) and error.code == 409)
                     if not may_be_bound or await self.node_of(pod) != node_name:
                         raise
 
@@ -187,7 +187,7 @@ class Dispatcher:
             retried = taken if lane.pending is None else taken.merged_into(lane.pending)
             pause = self._retries.pause_after(error, retried.pauses)
             if pause is None:
-                if not _is_not_found(error):
+                if not isinstance(error, APIError) or error.code != 404:
                     key = f"{pod.namespace}/{pod.name}"
                     _log.warning("status of pod %s not updated: %s", key, error, extra=fields(pod=key, err=str(error)))
             elif pod.uid in self._sent:  # else the pod has been settled meanwhile
@@ -301,14 +301,6 @@ def _observed(environment: Environment, call: Call) -> Iterator[None]:
         environment.observer.api_call_ended(call, succeeded=succeeded, seconds=environment.duration_clock() - began)
 
 
-def _is_not_found(error: APIError | Unreachable) -> bool:
-    return isinstance(error, APIError) and error.code == 404
-
-
-def _is_conflict(error: APIError | Unreachable) -> bool:
-    return isinstance(error, APIError) and error.code == 409
-
-
 def _merged(older: PodStatusPatch, newer: PodStatusPatch) -> PodStatusPatch:
     """One patch in place of two: the newest condition of each type, replaced as a whole, and the newest nomination."""
     replaced = {condition.type for condition in newer.conditions}
@@ -327,20 +319,13 @@ def _remaining_changes(patch: PodStatusPatch, status: PodStatus, sent: PodStatus
     conditions = tuple(
         wanted
         for wanted in patch.conditions
-        if not _contains(status.conditions, wanted) or _contradicts(sent.conditions, wanted)
+        if not any(_are_equal(known, wanted) for known in status.conditions)
+        or any(each.type == wanted.type and not _are_equal(each, wanted) for each in sent.conditions)
     )
     nomination = patch.nominated_node_name
     if nomination == status.nominated_node_name and sent.nominated_node_name in (None, nomination):
         nomination = None
     return PodStatusPatch(conditions, nomination) if conditions or nomination is not None else None
-
-
-def _contains(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
-    return any(_are_equal(condition, wanted) for condition in conditions)
-
-
-def _contradicts(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
-    return any(condition.type == wanted.type and not _are_equal(condition, wanted) for condition in conditions)
 
 
 def _are_equal(one: PodCondition, other: PodCondition) -> bool:
