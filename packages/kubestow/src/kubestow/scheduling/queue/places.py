@@ -95,12 +95,9 @@ class PodHeap:
         queued.place, queued.ticket = self._place, ticket
         self._change(heapq.heappush, (until, rank if self._is_ranked else _UNRANKED, ticket, queued))
         if len(self._entries) > self._limit:
-            self._compact()
-
-    def _compact(self) -> None:
-        self._entries = [entry for entry in self._entries if self._is_current(entry)]
-        self._change(heapq.heapify)
-        self._limit = max(_MIN_COMPACTED, 2 * len(self._entries))
+            self._entries = [entry for entry in self._entries if self._is_current(entry)]
+            self._change(heapq.heapify)
+            self._limit = max(_MIN_COMPACTED, 2 * len(self._entries))
 
     def _is_current(self, entry: tuple[float, Any, int, QueuedPod]) -> bool:
         _, _, ticket, queued = entry
