@@ -103,13 +103,15 @@ class PluginCaller:
         Such calls are short and many, so they are timed only while the observer samples durations.
         """
         observer = self.observer
-        began = self.now() if observer is not None and observer.is_sampling else 0.0
+        began = self.now() if observer is not None and observer.is_sampling else None
         try:
             result = method(state, pod, node)
         except _FAILURES as error:
-            self.raise_failure(plugin, extension_point, error, began)
+            self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
-            seconds = self.now() - began if observer.is_sampling else 0.0
+            seconds = 0.0 if began is None else self.now() - began
+            if seconds > _SLOW_CALL:
+                _log_slow_call(plugin, extension_point, seconds)
             observer.plugin_called(plugin.name, extension_point, result, seconds)
         if type(result) is not int:
             raise unexpected(plugin, extension_point, result, expected="an int")
