@@ -27,7 +27,7 @@ from kubestow.plugins import in_tree_registry
 from kubestow.rules.requests import requests_by_spec
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import node, pod

@@ -30,7 +30,7 @@ def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str
     yield from _differences(process.name, _state(expected, pods), _state(cached, pods))
     for uid in cached._placed_pods.by_uid.keys() - expected._placed_pods.by_uid.keys():
         yield f"{process.name} has pod {uid} on a node, the server does not"
-    for uid in cached._nominations._node_names:
+    for uid in cached._nominations.node_names:
         if uid not in pods or pods[uid].spec.node_name:
             yield f"{process.name} still has the nomination of {uid} for {cached.nomination(uid)}"
 
@@ -40,7 +40,7 @@ def _state(cluster: Cluster, pods: Any) -> dict[str, Any]:
     table = cluster.nodes
     state: dict[str, Any] = {"the nodes": sorted(table.rows)}
     for name, row in table.rows.items():
-        amounts = {resource: int(table.requested[resource].values[row]) for resource in table.requested.names()}
+        amounts = {resource: int(table.requested[resource].values[row]) for resource in table.requested}
         ports = {port: int(column.values[row]) for port, column in table.ports()}
         versions = {uid: info.metadata.resource_version for uid, info in table.pods[row].items()}
         state |= {

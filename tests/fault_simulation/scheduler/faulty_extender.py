@@ -9,13 +9,13 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, ExtenderError, Unreachable
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims
 from kubestow.scheduling.interfaces import ClusterAPI, reference
 from tests.fault_simulation.faults import Fault, Faults
 
 
 class FaultyExtender:
-    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`; without faults it accepts everything."""
+    """Implements :class:`kubestow.scheduling.extenders.stages.Extender`; without faults it accepts everything."""
 
     def __init__(self, api: ClusterAPI, faults: Faults, *, ignorable: bool, binds: bool) -> None:
         self._api, self._faults = api, faults

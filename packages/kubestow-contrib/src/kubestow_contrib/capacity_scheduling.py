@@ -20,7 +20,7 @@ from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.invalidation import Generation
+from kubestow.cluster.changes.journal import Generation
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.cluster.pods.table import PodChanges

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.invalidation import InvalidationMask
+from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.framework.diagnosis import Rejection
 from kubestow.framework.interface import FilterRunner

@@ -262,7 +262,7 @@ def _result(result: Any) -> str:
 def _verdict(verdict: Verdict) -> str:
     every = np.ones(len(verdict), np.bool_)
     counts: Counter[str] = Counter()
-    for status, count in verdict.tally(every):
+    for status, count, _ in verdict.tally(every):
         counts[status.message] += count
     passed = int(np.count_nonzero(verdict.passes))
     parts = [f"{passed:,} pass", *(f"{count:,} {reason}" for reason, count in counts.most_common(_MOST_REASONS))]

@@ -219,7 +219,7 @@ class _Search:
         cache = self._state.scheduler(placement).cache
         nodes = cache.all_nodes()
         utilisation = {}
-        for resource in sorted(cache.nodes.allocatable.names()):
+        for resource in sorted(cache.nodes.allocatable):
             total = int(nodes.allocatable(resource).sum())
             utilisation[resource] = int(nodes.requested(resource).sum()) / total if total else 0.0
         return Figures(

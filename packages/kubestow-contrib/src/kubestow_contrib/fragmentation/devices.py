@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.invalidation import NEVER, InvalidationMask
+from kubestow.cluster.changes.journal import NEVER, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 

@@ -18,7 +18,7 @@ from kubestow.api.core import Node
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.invalidation import NEVER
+from kubestow.cluster.changes.journal import NEVER
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.errors import InvalidQuantity

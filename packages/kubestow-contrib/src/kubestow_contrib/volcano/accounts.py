@@ -164,7 +164,7 @@ class QueueAccounts:
         nodes = self._cluster.nodes
         if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
             self._total_version = version
-            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable.names()}
+            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable}
             self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
             changed = True
         if changed:

@@ -1,7 +1,7 @@
 """Placements on the nodes of a solution, each accepted or refused by the engine as the cluster is at that moment.
 
 Copies of a pod whose filters look at one node and its pods are counted per node and placed at once
-(:class:`~kubestow.framework.evaluation.pod_capacity.PodCapacity`). All others are filtered one after another, again
+(:class:`~kubestow.framework.feasibility.PodCapacity`). All others are filtered one after another, again
 until none is accepted any more: a pod may need one that comes later.
 """
 
@@ -15,7 +15,6 @@ import numpy as np
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.evaluation.pod_capacity import PodCapacity
 from kubestow.framework.profile import Profile
 
 Assignment = tuple[PodInfo, str]
@@ -101,7 +100,7 @@ class EnginePlacement:
         cluster, profile = self._cluster, self._profiles[pod.spec.scheduler_name]
         if _reserves(profile):
             return None
-        capacity = PodCapacity.of(profile.evaluations, pod, max(wanted.values()))
+        capacity = profile.evaluations.of(pod).capacity(pod, max(wanted.values()))
         if capacity is None:
             return None
         rows = np.array([cluster.nodes.rows[name] for name in wanted], np.intp)

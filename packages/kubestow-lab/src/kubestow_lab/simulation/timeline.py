@@ -121,7 +121,7 @@ class Timeline:
     def sample(self, time: float) -> None:
         """Add a sample; of two at the same time the later one stays."""
         if not self.resources:
-            names = self._cluster.nodes.allocatable.names()
+            names = self._cluster.nodes.allocatable
             self.resources = sorted(names, key=lambda name: (name != "cpu", name != "memory", name))
         nodes = self._cluster.all_nodes()
         sample = ClusterSample(

@@ -43,7 +43,7 @@ from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
-from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION

@@ -29,7 +29,7 @@ from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InputError, InvalidObject
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _RESPONSE_ALLOWANCE = 2**24
 
 
 class HTTPExtender:
-    """Implements :class:`kubestow.scheduling.extenders.interface.Extender`. Use as ``async with``.
+    """Implements :class:`kubestow.scheduling.extenders.stages.Extender`. Use as ``async with``.
 
     Raises InputError for invalid TLS settings.
     """

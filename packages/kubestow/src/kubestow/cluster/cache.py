@@ -16,14 +16,11 @@ from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
-from kubestow.cluster.changes.journal import EVERY_ROW, Journal, UndoLog
-from kubestow.cluster.invalidation import Cycle
+from kubestow.cluster.changes.journal import EVERY_ROW, Cycle, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
-from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.placed_pods import CHANGED, PlacedPods, PlacementListener
+from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
 from kubestow.cluster.pods.affinity_terms import IndexKeys
-from kubestow.cluster.pods.index import PlacedPod
 from kubestow.cluster.pods.pod_groups import PodGroupAPI, PodGroups
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily, Shapes
 from kubestow.cluster.resource_claims import ResourceClaimTracker
@@ -286,7 +283,7 @@ class Cluster:
 
     def nomination(self, uid: str) -> str | None:
         """The node that a pod is nominated for."""
-        return self._nominations.node_name(uid)
+        return self._nominations.node_names.get(uid)
 
     def nominated_pods(self, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated for a node, in the order of their nominations."""
@@ -295,7 +292,7 @@ class Cluster:
     @property
     def has_nominations(self) -> bool:
         """Whether any pod is nominated."""
-        return len(self._nominations) > 0
+        return bool(self._nominations.node_names)
 
     # -- namespaces -----------------------------------------------------------------------------------------------
 

@@ -1,23 +1,28 @@
-"""The pods on nodes, and everything that is derived from where they are.
+"""The pods on nodes and those nominated for one, and everything that is derived from where they are.
 
 Placing or removing a pod updates its node's row, the counters, the volumes in use, the index of shapes and the affinity
 terms that placed pods carry. All of that is additive, so :class:`PlacedPods` undoes a change by its opposite; only the
 order of pods on a node has to be restored besides.
+
+A pod is nominated (``status.nominatedNodeName``) after preemption, or while it waits for its binding. It counts on its
+node for pods of lower or equal priority (semantics 4.3), so nominated pods have a table of their own beside that of the
+pods on nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 from weakref import ReferenceType
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
 from kubestow.cluster.changes.journal import EVERY_ROW, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
-from kubestow.cluster.nominations import Nominations
-from kubestow.cluster.pods.index import PlacedPod, PodIndex
-from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.cluster.pods.affinity_terms import IndexKeys
+from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeFamily
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters
@@ -31,6 +36,146 @@ _STARTED = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE_POD_START_TIME
 CHANGED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ALL | Action.UPDATE_POD_SCALE_UP).bits
 #: The journal bits of a change of the distinct terms that placed pods carry.
 TERMS_CARRIED = ClusterEvent(EventResource.AFFINITY_TERM, Action.UPDATE).bits
+#: The journal bits of a nomination that is made or dropped.
+NOMINATED = ClusterEvent(EventResource.NOMINATION, Action.UPDATE).bits
+
+
+@dataclass(slots=True)
+class PlacedPod:
+    """A pod on a node, which may be missing from the cache, and whether the watch has yet to confirm the binding."""
+
+    info: PodInfo
+    node_name: str
+    assumed: bool
+
+
+class PodIndex:
+    """The placed pods by shape, and the shapes by index key.
+
+    A new counter is filled from the shapes that have one of its index keys
+    (:mod:`kubestow.cluster.pods.affinity_terms`), so it never visits pods that it does not count.
+    """
+
+    def __init__(self) -> None:
+        self._by_shape: dict[Shape, dict[str, PlacedPod]] = {}
+        self._shapes_by_key: dict[Hashable, dict[Shape, None]] = {}
+        #: The number of shapes of each family.
+        self._families: Counter[ShapeFamily] = Counter()
+
+    def __contains__(self, family: ShapeFamily) -> bool:
+        """Whether a pod of this family is placed."""
+        return family in self._families
+
+    def with_any_key(self, index_keys: IndexKeys | None) -> Iterator[tuple[Shape, Collection[PlacedPod]]]:
+        """The shapes that have one of the keys, or all of them for None, each with its placed pods."""
+        shapes: Iterable[Shape] = self._by_shape
+        if index_keys is not None:
+            shapes = dict.fromkeys(shape for key in index_keys for shape in self._shapes_by_key.get(key, ()))
+        return ((shape, self._by_shape[shape].values()) for shape in shapes)
+
+    def add(self, uid: str, placed_pod: PlacedPod) -> bool:
+        """Add a placed pod; whether it is the first of its shape."""
+        shape = placed_pod.info.shape
+        copies = self._by_shape.get(shape)
+        if copies is not None:
+            copies[uid] = placed_pod
+            return False
+        self._by_shape[shape] = {uid: placed_pod}
+        self._families[shape.family] += 1
+        for key in shape.index_keys:
+            self._shapes_by_key.setdefault(key, {})[shape] = None
+        return True
+
+    def remove(self, uid: str, placed_pod: PlacedPod) -> bool:
+        """Remove a placed pod; whether it was the last of its shape."""
+        shape = placed_pod.info.shape
+        copies = self._by_shape[shape]
+        del copies[uid]
+        if copies:
+            return False
+        del self._by_shape[shape]
+        self._families[shape.family] -= 1
+        if not self._families[shape.family]:
+            del self._families[shape.family]
+        for key in shape.index_keys:
+            shapes = self._shapes_by_key[key]
+            del shapes[shape]
+            if not shapes:
+                del self._shapes_by_key[key]
+        return True
+
+
+class Nominations:
+    """The nominated pods, by uid and by node; the node need not be known."""
+
+    def __init__(self, nodes: NodeTable, journal: Journal, undo_log: UndoLog) -> None:
+        self._nodes, self._journal, self._undo_log = nodes, journal, undo_log
+        #: The node that each pod is nominated for, by uid.
+        self.node_names: dict[str, str] = {}
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+
+    def pods(self, node_name: str) -> Sequence[PodInfo]:
+        """The pods nominated for a node, in the order of their nominations."""
+        return list(self._by_node.get(node_name, {}).values())
+
+    def add(self, info: PodInfo, node_name: str) -> None:
+        """Nominate a pod for a node, in place of an earlier nomination."""
+        self.drop(info.uid)
+        self._add(info, node_name)
+        self._record(node_name)
+        if self._undo_log.active:
+            self._undo_log.append(partial(self._drop, info.uid))
+
+    def drop(self, uid: str) -> None:
+        """End a pod's nomination, if it has one."""
+        node_name = self.node_names.get(uid)
+        if node_name is None:
+            return
+        if self._undo_log.active:
+            self._undo_log.append(self._undo_drop(uid, node_name))
+        self._drop(uid)
+        self._record(node_name)
+
+    def node_added(self, row: int, node_name: str) -> None:
+        """Count the pods nominated for a new node on its row."""
+        for info in self.pods(node_name):
+            self._nodes.nominate(row, info)
+
+    def _add(self, info: PodInfo, node_name: str) -> None:
+        self.node_names[info.uid] = node_name
+        self._by_node.setdefault(node_name, {})[info.uid] = info
+        row = self._nodes.rows.get(node_name)
+        if row is not None:
+            self._nodes.nominate(row, info)
+
+    def _drop(self, uid: str) -> None:
+        node_name = self.node_names.pop(uid)
+        pods = self._by_node[node_name]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node_name]
+        row = self._nodes.rows.get(node_name)
+        if row is not None:
+            self._nodes.drop_nomination(row, uid)
+
+    def _undo_drop(self, uid: str, node_name: str) -> Callable[[], None]:
+        """The call that makes a nomination again which is about to be dropped, at its place among the node's others."""
+        row = self._nodes.rows.get(node_name)
+        pods_before = self._by_node[node_name].copy()
+        slots_before = None if row is None else self._nodes.nominated.slots(row)
+
+        def undo() -> None:
+            self._add(pods_before[uid], node_name)
+            self._by_node[node_name] = pods_before
+            if row is not None and slots_before is not None:
+                self._nodes.nominated.restore_slots(row, slots_before)
+
+        return undo
+
+    def _record(self, node_name: str) -> None:
+        row = self._nodes.rows.get(node_name)
+        if row is not None:
+            self._journal.write(row, NOMINATED)
 
 
 @dataclass(slots=True)
@@ -97,7 +242,8 @@ class PlacedPods:
         info = placed_pod.info
         if info.uid in self.by_uid:
             raise KubestowError(f"pod {info.key} ({info.uid}) is in the cache, so can't be assumed")
-        self._nominations.drop(info.uid)
+        if info.uid in self._nominations.node_names:
+            self._nominations.drop(info.uid)
         row = self._nodes.rows.get(placed_pod.node_name)
         if self._undo_log.active:
             self._undo_log.append(self._undo(self._remove, placed_pod, row))

@@ -213,7 +213,9 @@ class ResourceClaimTracker:
 
     def _count(self, uid: str) -> None:
         """Count the current allocation of a claim instead of the one counted so far."""
-        before, now = self._counted.get(uid), self._allocation(uid)
+        assumed = self._pending.get(uid) or self._written.get(uid)
+        now = self._observed.get(uid) if assumed is None else assumed.status.allocation
+        before = self._counted.get(uid)
         if before is now:
             return
         if before is not None:
@@ -223,10 +225,6 @@ class ResourceClaimTracker:
             return
         self._counted[uid] = now
         self.devices.count(now, +1)
-
-    def _allocation(self, uid: str) -> AllocationResult | None:
-        assumed = self._pending.get(uid) or self._written.get(uid)
-        return self._observed.get(uid) if assumed is None else assumed.status.allocation
 
 
 def _add_to(counter: Counter[DeviceID], device: DeviceID, sign: int) -> None:

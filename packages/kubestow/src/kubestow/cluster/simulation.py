@@ -22,9 +22,7 @@ from types import TracebackType
 
 from kubestow.cluster.changes.events import POD_BITS
 from kubestow.cluster.changes.journal import Journal, UndoLog
-from kubestow.cluster.nominations import NOMINATED
-from kubestow.cluster.placed_pods import TERMS_CARRIED, PlacedPods
-from kubestow.cluster.pods.index import PlacedPod
+from kubestow.cluster.placed_pods import NOMINATED, TERMS_CARRIED, PlacedPod, PlacedPods
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError
 
@@ -45,7 +43,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         self._depth = self._undo_log.begin()
-        self._journal.branch()
+        self._journal.begin_branch()
         return self
 
     def __exit__(

@@ -108,7 +108,7 @@ class NodesSection:
 
     def _read_amounts(self) -> None:
         table = self._cluster.nodes
-        names = [name for name in table.allocatable.names() if table.allocatable[name].values.any()]
+        names = [name for name in table.allocatable if table.allocatable[name].values.any()]
         names.sort(key=lambda name: (name != CPU, name != MEMORY, name))
         self._allocatable = {name: table.allocatable[name].values.copy() for name in names[:_MOST_RESOURCES]}
         self._requested = {name: table.requested[name].values.copy() for name in self._allocatable}

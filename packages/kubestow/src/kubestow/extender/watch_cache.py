@@ -19,7 +19,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.api_calls.dispatcher import PodBinder
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
@@ -110,7 +110,7 @@ class ExtenderBinder:
     """Binds pods through the API server and assumes them in the cache."""
 
     def __init__(self, api: ClusterAPI, cache: WatchCache, *, clock: Clock, random: Random) -> None:
-        self._dispatcher = Dispatcher(Environment(api, clock, random), known_pod=cache.known)
+        self._binder = PodBinder(Environment(api, clock, random))
         self._cache = cache
 
     async def bind(self, args: BindingArgs) -> None:
@@ -121,7 +121,7 @@ class ExtenderBinder:
             cluster.assume(info, args.node)
         try:
             reference = ObjectReference("Pod", args.pod_namespace, args.pod_name, args.pod_uid)
-            await self._dispatcher.bind(reference, args.node)
+            await self._binder.bind(reference, args.node)
         except BaseException:
             if assumed and cluster.is_assumed(args.pod_uid):
                 cluster.forget(args.pod_uid)

@@ -45,7 +45,7 @@ from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
-from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod

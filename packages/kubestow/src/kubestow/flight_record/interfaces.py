@@ -27,7 +27,7 @@ from kubestow.flight_record.entries import Failure
 from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.environment import Leadership
-from kubestow.scheduling.extenders.interface import Extender, PodGone
+from kubestow.scheduling.extenders.stages import Extender, PodGone
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource, Subscriber
 
 

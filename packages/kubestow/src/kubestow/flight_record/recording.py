@@ -42,7 +42,7 @@ from kubestow.flight_record.journal import ChunkSink, Journal, RecordedLoop, rec
 from kubestow.framework.profile import Registry
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
-from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, Resource, Subscriber
 from kubestow.scheduling.observer import Observer, Result
 from kubestow.scheduling.queued_pod import QueuedPod

@@ -12,7 +12,7 @@ they stay where they are. To activate pods at once, use the handle.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kubestow.cluster.pods.shapes import PodInfo
 
@@ -22,46 +22,32 @@ S = TypeVar("S")
 class CycleState:
     """Values by their type: ``state.put(SpreadCounts(...))``, later ``state[SpreadCounts]``.
 
-    A state made from ``shared`` states also reads theirs, and keeps its own writes to itself. What is written to a
-    shared state that was empty then is not read.
+    A state made from ``shared`` states also has the values that those have then, and keeps its own writes to itself.
     """
 
-    __slots__ = ("_shared", "_values")
+    __slots__ = ("_own", "_values")
 
     def __init__(self, *shared: CycleState) -> None:
-        self._values: dict[type, object] = {}
-        #: The values of the shared states, which may still be added to.
-        self._shared: list[dict[type, object]] = []
-        for state in shared:
-            if state._values or state._shared:
-                self._shared.append(state._values)
-            self._shared += state._shared
+        self._own: dict[type, object] = {}
+        self._values: dict[type, Any] = {k: v for state in reversed(shared) for k, v in state._values.items()}
 
     def put(self, value: object) -> None:
         """Store a value in place of one of the same type."""
-        self._values[type(value)] = value
+        self._own[type(value)] = self._values[type(value)] = value
 
     def get(self, kind: type[S]) -> S | None:
         """The value of a type, None when there is none."""
-        value = self._values.get(kind)
-        if value is not None:
-            return value  # type: ignore[return-value]  # stored under its own type
-        for values in self._shared:
-            value = values.get(kind)
-            if value is not None:
-                return value  # type: ignore[return-value]  # stored under its own type
-        return None
+        return self._values.get(kind)
 
     def own(self, kind: type[S]) -> S | None:
         """The value of a type that was put into this very state, None when there is none or only a shared one."""
-        return self._values.get(kind)  # type: ignore[return-value]  # stored under its own type
+        return self._own.get(kind)  # type: ignore[return-value]  # stored under its own type
 
     def __getitem__(self, kind: type[S]) -> S:
         """The value of a type. Raises KeyError when there is none."""
-        value = self.get(kind)
-        if value is None:
+        if kind not in self._values:
             raise KeyError(kind.__name__)
-        return value
+        return self._values[kind]  # type: ignore[no-any-return]  # stored under its own type
 
 
 class PodsToActivate:

@@ -7,7 +7,7 @@ PostFilter plugins read; it is valid until the next scheduling cycle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 from kubestow.framework.status import Code, Status, Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rejection:
     """The nodes that one plugin rejected first: ``where`` (bool, one per node), and the verdict on all nodes."""
 
     plugin: str
     where: NDArray[np.bool_]
     verdict: Verdict
+    _tally: list[tuple[Status, int, int]] | None = None
 
-    def tally(self) -> Iterator[tuple[Status, int]]:
-        """Each distinct status with the number of nodes that have it."""
-        return self.verdict.tally(self.where)
+    def tally(self) -> Sequence[tuple[Status, int, int]]:
+        """Each distinct status, with the number of nodes that have it and its key in the verdict."""
+        if self._tally is None:
+            self._tally = self.verdict.tally(self.where)
+        return self._tally
 
 
 @dataclass(slots=True)
@@ -64,19 +67,24 @@ class Diagnosis:
         if self.pre_filter_status is not None and self.pre_filter_status.plugin:
             names.add(self.pre_filter_status.plugin)
         for rejection in self.rejections:
-            names.update(rejection.plugin for status, _ in rejection.tally() if status.code is not Code.PENDING)
+            if any(status.code is not Code.PENDING for status, _, _ in rejection.tally()):
+                names.add(rejection.plugin)
         return names
 
     @property
     def pending_plugins(self) -> set[str]:
         """The plugins that returned Pending: they expect an event soon."""
-        return {r.plugin for r in self.rejections if any(status.code is Code.PENDING for status, _ in r.tally())}
+        return {r.plugin for r in self.rejections if any(status.code is Code.PENDING for status, _, _ in r.tally())}
 
     def message(self) -> str:
         """The FitError message, without what PostFilter appends."""
         if self.pre_filter_status is not None:
             return f"0/{self.candidate_count} nodes are available: {self.pre_filter_status.message}."
-        return fit_error(self.candidate_count, self._tally())
+        tally = [(status, nodes) for rejection in self.rejections for status, nodes, _ in rejection.tally()]
+        absent = int(np.count_nonzero(self._absent()))
+        if absent:
+            tally.append((self.absent_nodes_status, absent))
+        return fit_error(self.candidate_count, tally)
 
     def status(self, row: int) -> Status:
         """The status of the node at a row of the table; ``plugin`` names the plugin that rejected it."""
@@ -97,17 +105,10 @@ class Diagnosis:
         """The nodes whose status has a code, bool."""
         chosen = self._absent() if self.absent_nodes_status.code is code else np.zeros(self.total, np.bool_)
         for rejection in self.rejections:
-            for status, where in rejection.verdict.by_status(rejection.where):
+            for status, _, key in rejection.tally():
                 if status.code is code:
-                    chosen |= where
+                    chosen |= rejection.where & np.equal(rejection.verdict.keys, key)
         return chosen
-
-    def _tally(self) -> Iterator[tuple[Status, int]]:
-        for rejection in self.rejections:
-            yield from rejection.tally()
-        absent = int(np.count_nonzero(self._absent()))
-        if absent:
-            yield self.absent_nodes_status, absent
 
     def _absent(self) -> NDArray[np.bool_]:
         """The candidates that the filters were not run on, bool."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from kubestow.api.custom import CustomObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.invalidation import InvalidationMask
+from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.pods.shapes import PodInfo
 
 Hint = Callable[[PodInfo, Any, Any], bool]

@@ -46,7 +46,11 @@ class GangRuntime(PluginCaller):
         plugin = self.plugins.gang_source
         if not isinstance(plugin, GangPlugin) or not may_gate(plugin, pod):
             return SUCCESS
-        return self.call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod).by(plugin.name)
+        try:
+            status = as_status(plugin, "PreEnqueue", self.call(plugin, "PreEnqueue", plugin.pre_enqueue, pod))
+        except PluginError as error:
+            status = logged_error(error)
+        return status.by(plugin.name)
 
     def gang_attempt_ended(
         self, gang: Gang, outcome: GangOutcome, message: str, *, began: float, decided: float | None
@@ -60,7 +64,10 @@ class GangRuntime(PluginCaller):
             self.observer.gang_attempt_ended(outcome.value, self.now() - began, deciding=deciding)
         plugin = self.plugins.gang_source
         if plugin is not None:
-            self.call_for_status(plugin, "Concluded", plugin.attempt_ended, gang, outcome, message)
+            try:
+                self.call(plugin, "Concluded", plugin.attempt_ended, gang, outcome, message)
+            except PluginError as error:
+                logged_error(error)
 
     def preempts_as_a_whole(self, gang: Gang) -> bool:
         """Whether pods are evicted for the gang as a whole; False without a plugin for that, or when it fails."""

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import ClusterEvent
-from kubestow.cluster.invalidation import InvalidationMask
+from kubestow.cluster.changes.journal import InvalidationMask
 from kubestow.cluster.nodes.node_info import NodeInfo, NodeInfos
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
@@ -32,8 +32,8 @@ from kubestow.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from kubestow.framework.status import SUCCESS, Code, Status
-from kubestow.framework.validation import as_status
+from kubestow.framework.status import SKIP, SUCCESS, Code, Status
+from kubestow.framework.validation import as_status, unexpected
 from kubestow.log_fields import fields
 
 _log = logging.getLogger(__name__)
@@ -71,58 +71,101 @@ class PluginCaller:
         self.now = monotonic or _no_clock
         self.observer = observer
 
-    def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
-        """Call a method of a plugin without validating the result. Raises PluginError for whatever it raises."""
-        began = self.now()
+    def call(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., T],
+        *arguments: Any,
+        began: float | None = None,
+    ) -> T:
+        """Call a method of a plugin without validating the result. Raises PluginError for whatever it raises.
+
+        ``began`` is the time at which the call begins, if it has just been read.
+        """
+        began = self.now() if began is None else began
         try:
             result = method(*arguments)
         except _FAILURES as error:
-            if not isinstance(error, PluginError):
-                wrapped = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
-                self.report(plugin, extension_point, wrapped, began)
-                raise wrapped from error
-            self.report(plugin, extension_point, error, began)
-            raise
+            self.raise_failure(plugin, extension_point, error, began)
         seconds = self.now() - began
         if seconds > _SLOW_CALL:
-            _log.warning(
-                "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
-                plugin.name,
-                seconds,
-                extension_point,
-                extra=fields(plugin=plugin.name, extensionPoint=extension_point, seconds=round(seconds, 1)),
-            )
+            _log_slow_call(plugin, extension_point, seconds)
         if self.observer is not None:
             self.observer.plugin_called(plugin.name, extension_point, result, seconds)
         return result
 
-    def report(self, plugin: Plugin, extension_point: str, result: Any, began: float) -> None:
-        """Report the end of a call to the observer."""
-        if self.observer is not None:
-            self.observer.plugin_called(plugin.name, extension_point, result, self.now() - began)
+    def call_on_row(
+        self, plugin: Plugin, extension_point: str, method: Callable[..., int], state: Any, pod: PodInfo, node: Any
+    ) -> int:
+        """Call a method of a plugin for one row of the node table: the key or the raw score. Raises PluginError.
 
-    def call_for_status(
-        self, plugin: Plugin, extension_point: str, method: Callable[..., Status | None], *arguments: Any
-    ) -> Status:
-        """Call a method that returns a status; an ERROR when the plugin breaks its contract."""
+        Such calls are short and many, so they are timed only while the observer samples durations.
+        """
+        observer = self.observer
+        began = self.now() if observer is not None and observer.is_sampling else None
         try:
-            result = self.call(plugin, extension_point, method, *arguments)
-            return SUCCESS if result is None or result is SUCCESS else as_status(plugin, extension_point, result)
-        except PluginError as error:
-            return logged_error(error)
+            result = method(state, pod, node)
+        except _FAILURES as error:
+            self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
+        if observer is not None:
+            seconds = 0.0 if began is None else self.now() - began
+            if seconds > _SLOW_CALL:
+                _log_slow_call(plugin, extension_point, seconds)
+            observer.plugin_called(plugin.name, extension_point, result, seconds)
+        if type(result) is not int:
+            raise unexpected(plugin, extension_point, result, expected="an int")
+        return result
+
+    def raise_failure(self, plugin: Plugin, extension_point: str, error: BaseException, began: float) -> NoReturn:
+        """Raise what a call raised as a PluginError, and report it to the observer."""
+        failure = error
+        if not isinstance(failure, PluginError):
+            failure = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+        if self.observer is not None:
+            self.observer.plugin_called(plugin.name, extension_point, failure, self.now() - began)
+        if failure is error:
+            raise failure
+        raise failure from error
 
 
 class ExtensionPointTimer:
-    """Reports how long an extension point takes and its code: SUCCESS unless set, ERROR after a PluginError."""
+    """Times an extension point: reports how long it takes and its code, SUCCESS unless set, ERROR after a PluginError.
 
-    __slots__ = ("_began", "_caller", "_code", "_extension_point")
+    ``began`` is the time at which it begins, if that has just been read, as at the end of the extension point before.
+    """
 
-    def __init__(self, caller: PluginCaller, extension_point: str) -> None:
-        self._caller, self._extension_point = caller, extension_point
-        self._began, self._code = caller.now(), Code.SUCCESS
+    __slots__ = ("_began", "_caller", "_code", "_extension_point", "ended")
+
+    def __init__(self, caller: PluginCaller, extension_point: str, *, began: float | None = None) -> None:
+        self._caller, self._extension_point, self._code = caller, extension_point, Code.SUCCESS
+        #: The end of the extension point, and before that of its latest call, in seconds of the clock.
+        self._began = self.ended = caller.now() if began is None else began
 
     def __enter__(self) -> Self:
         return self
+
+    def call_for_status(self, plugin: Plugin, method: Callable[..., Status | None], *arguments: Any) -> Status:
+        """Call a method that returns a status; an ERROR when the plugin breaks its contract.
+
+        A call begins when the one before it ends.
+        """
+        caller, began = self._caller, self.ended
+        try:
+            try:
+                result = method(*arguments)
+            except _FAILURES as error:
+                caller.raise_failure(plugin, self._extension_point, error, began)
+            self.ended = caller.now()
+            if self.ended - began > _SLOW_CALL:
+                _log_slow_call(plugin, self._extension_point, self.ended - began)
+            if caller.observer is not None:
+                caller.observer.plugin_called(plugin.name, self._extension_point, result, self.ended - began)
+            if result is None or result is SUCCESS or result is SKIP:
+                return result or SUCCESS
+            return as_status(plugin, self._extension_point, result)
+        except PluginError as error:
+            return logged_error(error)
 
     def ended_with(self, status: Status) -> Status:
         """Report this status, which is returned."""
@@ -133,12 +176,24 @@ class ExtensionPointTimer:
         observer = self._caller.observer
         if observer is None:
             return
+        if self.ended == self._began:  # else the extension point ends with its latest call
+            self.ended = self._caller.now()
         extension_point, code = self._extension_point, self._code
         if isinstance(error, PluginError):
             code = Code.ERROR
             if error.extension_point == "PreScore":  # it runs together with Score
                 extension_point = "PreScore"
-        observer.extension_point_ended(extension_point, code, self._caller.now() - self._began)
+        observer.extension_point_ended(extension_point, code, self.ended - self._began)
+
+
+def _log_slow_call(plugin: Plugin, extension_point: str, seconds: float) -> None:
+    _log.warning(
+        "plugin %s took %.1f s at %s; nothing else is scheduled meanwhile",
+        plugin.name,
+        seconds,
+        extension_point,
+        extra=fields(plugin=plugin.name, extensionPoint=extension_point, seconds=round(seconds, 1)),
+    )
 
 
 def unless_it_fails(otherwise: U, plugin: str, called: str, call: Callable[[], T], **subject: str) -> T | U:
@@ -183,6 +238,9 @@ class PluginObserver:
 
     Extension points are spelled as in kube-scheduler (``PreFilter``); seconds are those of the injected clock.
     """
+
+    #: Whether the durations of calls on single rows matter now; they are 0 otherwise.
+    is_sampling = True
 
     def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         """A plugin was called once, for any number of nodes. ``result`` is what it returned, or the PluginError.

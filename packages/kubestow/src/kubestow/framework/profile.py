@@ -29,7 +29,7 @@ from kubestow.config import ExtensionPoint
 from kubestow.config.plugin_args import NODE_SAMPLING, NodeSamplingArgs
 from kubestow.errors import ConfigurationError, KubestowError, PluginError
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation.evaluation_cache import EvaluationCache
+from kubestow.framework.evaluation_cache import EvaluationCache
 from kubestow.framework.event_registration import EventRegistration
 from kubestow.framework.gang import (
     GangPlugin,

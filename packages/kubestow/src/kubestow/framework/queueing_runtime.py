@@ -34,7 +34,7 @@ class QueueingRuntime(PluginCaller):
         """
         with ExtensionPointTimer(self, "PreEnqueue") as timer:
             for plugin in self.gates_of(pod) if plugins is None else plugins:
-                status = self.call_for_status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+                status = timer.call_for_status(plugin, plugin.pre_enqueue, pod)
                 if not status.ok:
                     return timer.ended_with(status.by(plugin.name))
             return SUCCESS

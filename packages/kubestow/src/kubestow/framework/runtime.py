@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence, Set
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,12 +108,11 @@ class FrameworkRuntime(PluginCaller):
         """A verdict with a key per node, None when all pass; the caller may write to its array. Raises PluginError."""
         return as_verdict(plugin, self.call(plugin, "Filter", plugin.filter, state, pod, nodes), len(nodes))
 
-    def run_filter_plugin_on_row(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        """The key of a single node. Raises PluginError."""
-        key = self.call(plugin, "Filter", plugin.filter_row, state, pod, node)
-        if type(key) is not int:
-            raise unexpected(plugin, "Filter", key, expected="an int")
-        return key
+    def run_filter_plugin_on_rows(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Iterable[NodeRow]
+    ) -> list[int]:
+        """The keys of a few nodes, by the plugin's form for single rows. Raises PluginError."""
+        return [self.call_on_row(plugin, "Filter", plugin.filter_row, state, pod, node) for node in nodes]
 
     def run_pre_score_plugin(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status:
         """SUCCESS, or SKIP to leave the plugin's Score out. Raises PluginError."""
@@ -128,12 +127,11 @@ class FrameworkRuntime(PluginCaller):
         scores = as_scores(plugin, "Score", self.call(plugin, "Score", plugin.score, state, pod, nodes), len(nodes))
         return scores if scores.flags.owndata else scores.copy()
 
-    def run_score_plugin_on_row(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        """The raw score of a single node. Raises PluginError."""
-        score = self.call(plugin, "Score", plugin.score_row, state, pod, node)
-        if type(score) is not int:
-            raise unexpected(plugin, "Score", score, expected="an int")
-        return score
+    def run_score_plugin_on_rows(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Iterable[NodeRow]
+    ) -> list[int]:
+        """The raw scores of a few nodes, by the plugin's form for single rows. Raises PluginError."""
+        return [self.call_on_row(plugin, "Score", plugin.score_row, state, pod, node) for node in nodes]
 
     def run_normalize_score_plugin(
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: Scores, nodes: Nodes
@@ -168,16 +166,16 @@ class FrameworkRuntime(PluginCaller):
         """SUCCESS, or the first failure, after which no further plugin is called."""
         with ExtensionPointTimer(self, "Reserve") as timer:
             for plugin in self.plugins.reserve:
-                status = self.call_for_status(plugin, "Reserve", plugin.reserve, state, pod, node_name)
+                status = timer.call_for_status(plugin, plugin.reserve, state, pod, node_name)
                 if not status.ok:
                     return timer.ended_with(_failure(plugin, "Reserve", status))
             return SUCCESS
 
     def run_unreserve_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Call Unreserve of all Reserve plugins in reverse order, also of those whose Reserve never ran."""
-        with ExtensionPointTimer(self, "Unreserve"):
+        with ExtensionPointTimer(self, "Unreserve") as timer:
             for plugin in reversed(self.plugins.reserve):
-                self.call_for_status(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
+                timer.call_for_status(plugin, plugin.unreserve, state, pod, node_name)
 
     def run_permit_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         """SUCCESS with the plugins that delay the pod, or the first failure."""
@@ -201,10 +199,9 @@ class FrameworkRuntime(PluginCaller):
     def run_pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> PreFlight:
         """Find the PreBind plugins that have work to do for a pod."""
         working: list[PreBindPlugin] = []
-        point = "PreBindPreFlight"
-        with ExtensionPointTimer(self, point) as timer:
+        with ExtensionPointTimer(self, "PreBindPreFlight") as timer:
             for plugin in self.plugins.pre_bind:
-                status = self.call_for_status(plugin, point, plugin.pre_bind_pre_flight, state, pod, node_name)
+                status = timer.call_for_status(plugin, plugin.pre_bind_pre_flight, state, pod, node_name)
                 if status.ok:
                     working.append(plugin)
                 elif status.code is not Code.SKIP:
@@ -263,8 +260,10 @@ class FrameworkRuntime(PluginCaller):
     async def run_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Call the Bind plugins in order until one does not skip the pod; its status."""
         with ExtensionPointTimer(self, "Bind") as timer:
+            began: float | None = timer.ended
             for plugin in self.plugins.bind:
-                status = await self._call_async(plugin, "Bind", plugin.bind, state, pod, node_name)
+                status = await self._call_async(plugin, "Bind", plugin.bind, state, pod, node_name, began=began)
+                began = None
                 if status.code is not Code.SKIP:
                     return timer.ended_with(status if status.ok else _failure(plugin, "Bind", status))
             return timer.ended_with(Status.error("every Bind plugin skipped the pod"))
@@ -286,11 +285,13 @@ class FrameworkRuntime(PluginCaller):
         state: CycleState,
         pod: PodInfo,
         node_name: str,
+        *,
+        began: float | None = None,
     ) -> Status:
         """Call a method that returns a status or an awaitable of one; an ERROR when the plugin breaks its contract."""
-        began = self.now()
+        began = self.now() if began is None else began
         try:
-            result = self.call(plugin, extension_point, method, state, pod, node_name)
+            result = self.call(plugin, extension_point, method, state, pod, node_name, began=began)
             if not inspect.isawaitable(result):
                 return as_status(plugin, extension_point, result)
         except PluginError as error:
@@ -300,7 +301,8 @@ class FrameworkRuntime(PluginCaller):
             status = as_status(plugin, extension_point, result)
         except PluginError as error:
             status = logged_error(error)
-        self.report(plugin, extension_point, status, began)
+        if self.observer is not None:
+            self.observer.plugin_called(plugin.name, extension_point, status, self.now() - began)
         return status
 
 

@@ -61,7 +61,7 @@ class Status:
     @classmethod
     def skip(cls) -> Status:
         """Nothing to do for this pod."""
-        return _SKIP
+        return SKIP
 
     @property
     def ok(self) -> bool:
@@ -79,7 +79,7 @@ class Status:
 
 
 SUCCESS = Status(Code.SUCCESS)
-_SKIP = Status(Code.SKIP)
+SKIP = Status(Code.SKIP)
 
 
 def aggregate(messages: Sequence[str]) -> str:
@@ -133,23 +133,19 @@ class Verdict:
         key = int(self.keys[position])
         return self.legend(key) if key else SUCCESS
 
-    def tally(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, int]]:
-        """Each distinct status among some of the nodes (bool), with the number of nodes that have it."""
-        for key, count in self._counted(where):
-            if key:
-                yield self.legend(key), count
-
-    def by_status(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, NDArray[np.bool_]]]:
-        """Each distinct status among some of the nodes (bool), with the nodes that have it (bool)."""
-        for key, _ in self._counted(where):
-            if key:
-                yield self.legend(key), where & np.equal(self.keys, key)
-
-    def _counted(self, where: NDArray[np.bool_]) -> list[tuple[int, int]]:
-        """Each distinct key among some of the nodes, with the number of nodes that have it."""
+    def tally(self, where: NDArray[np.bool_]) -> list[tuple[Status, int, int]]:
+        """Each distinct status among some of the nodes (bool), with the number of nodes that have it, and its key."""
         some = self.keys[where]
         if len(some) and some.min() >= 0 and some.max() < _FEW_KEYS:
             totals = np.bincount(some)
-            return [(key, int(totals[key])) for key in np.flatnonzero(totals).tolist()]
-        keys, counts = np.unique(some, return_counts=True)
-        return list(zip(keys.tolist(), counts.tolist(), strict=True))
+            keys = np.flatnonzero(totals)
+            counts = totals[keys]
+        else:
+            keys, counts = np.unique(some, return_counts=True)
+        counted = zip(keys.tolist(), counts.tolist(), strict=True)
+        return [(self.legend(key), count, key) for key, count in counted if key]
+
+    def by_status(self, where: NDArray[np.bool_]) -> Iterator[tuple[Status, NDArray[np.bool_]]]:
+        """Each distinct status among some of the nodes (bool), with the nodes that have it (bool)."""
+        for status, _, key in self.tally(where):
+            yield status, where & np.equal(self.keys, key)

@@ -126,6 +126,11 @@ class _ProfileRecorder(PluginObserver):
         #: Seconds in PreScore of this cycle; the runtime calls PreScore and Score of each plugin in turn.
         self._pre_score_seconds = 0.0
 
+    @property
+    def is_sampling(self) -> bool:  # type: ignore[override]  # changes from cycle to cycle
+        """Whether durations of single plugin calls are recorded in this cycle."""
+        return self._recorder.sampling
+
     def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
         key = (plugin, extension_point)
         cells = self._plugin_cells.get(key)
@@ -200,7 +205,7 @@ def _code_of_result(result: Any) -> str | None:
     if kind is Verdict:
         # One code for all nodes: success if any node passes.
         passes = result.passes
-        if result.has_errors and any(status.code is Code.ERROR for status, _ in result.tally(~passes)):
+        if result.has_errors and any(status.code is Code.ERROR for status, _, _ in result.tally(~passes)):
             return _ERROR
         return _SUCCESS if passes.any() or not len(passes) else Code.UNSCHEDULABLE.value
     if kind is PluginError:

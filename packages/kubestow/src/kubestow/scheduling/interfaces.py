@@ -62,7 +62,8 @@ class ObjectReference:
 
 def reference(info: PodInfo) -> ObjectReference:
     """The reference to a pod."""
-    return ObjectReference("Pod", info.namespace, info.name, info.uid, resource_version=info.metadata.resource_version)
+    meta = info.pod.metadata
+    return ObjectReference("Pod", meta.namespace, meta.name, meta.uid, resource_version=meta.resource_version)
 
 
 @dataclass(frozen=True, slots=True)

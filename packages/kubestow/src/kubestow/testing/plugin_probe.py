@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,14 +40,35 @@ class ReadOnlyRuntime(FrameworkRuntime):
         super().__init__(plugins)
         self._cluster = cluster
 
-    def call(self, plugin: Plugin, extension_point: str, method: Callable[..., T], *arguments: Any) -> T:
+    def call(
+        self,
+        plugin: Plugin,
+        extension_point: str,
+        method: Callable[..., T],
+        *arguments: Any,
+        began: float | None = None,
+    ) -> T:
         """Call a method of a plugin. Raises PluginError if it changes the cluster or the pod."""
         before = self._fingerprint(arguments)
-        result = super().call(plugin, extension_point, method, *arguments)
+        result = super().call(plugin, extension_point, method, *arguments, began=began)
+        self._raise_if_changed(plugin, extension_point, arguments, before)
+        return result
+
+    def call_on_row(
+        self, plugin: Plugin, extension_point: str, method: Callable[..., int], state: Any, pod: PodInfo, node: Any
+    ) -> int:
+        """Call a method of a plugin for a row. Raises PluginError if it changes the cluster or the pod."""
+        before = self._fingerprint((pod,))
+        result = super().call_on_row(plugin, extension_point, method, state, pod, node)
+        self._raise_if_changed(plugin, extension_point, (pod,), before)
+        return result
+
+    def _raise_if_changed(
+        self, plugin: Plugin, extension_point: str, arguments: tuple[Any, ...], before: Mapping[str, object]
+    ) -> None:
         for part, after in self._fingerprint(arguments).items():
             if before[part] != after:
                 raise PluginError(plugin.name, extension_point, f"changed {part}, which is read-only")
-        return result
 
     def _fingerprint(self, arguments: tuple[Any, ...]) -> dict[str, object]:
         cluster = self._cluster
@@ -103,11 +124,11 @@ class PluginProbe:
 
     def key_of(self, node: NodeRow) -> int:
         """Run Filter for a single row; its key."""
-        return self._runtime.run_filter_plugin_on_row(self.plugin, self._state, self._info, node)
+        return self._runtime.run_filter_plugin_on_rows(self.plugin, self._state, self._info, [node])[0]
 
     def score_of(self, node: NodeRow) -> int:
         """Run Score for a single row, after the PreScore of the last :meth:`raw_scores`."""
-        return self._runtime.run_score_plugin_on_row(self.plugin, self._state, self._info, node)
+        return self._runtime.run_score_plugin_on_rows(self.plugin, self._state, self._info, [node])[0]
 
     def raw_scores(self, nodes: Nodes) -> NDArray[np.int64] | None:
         """Run PreScore and Score for these nodes, shape (len(nodes),); None if PreScore skips."""

@@ -23,7 +23,7 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing.memory_cluster import MemoryCluster

@@ -15,7 +15,7 @@ from kubestow.client import http_extender as module
 from kubestow.client.http_extender import HTTPExtender
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims, PodGone
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims, PodGone
 
 VICTIM = {"metadata": {"name": "v", "namespace": "default", "uid": "uid-v"}, "spec": {"nodeName": "a"}}
 CACHING = {"nodeCacheCapable": True}

@@ -107,7 +107,7 @@ def test_resources_that_only_pending_pods_request_take_no_columns() -> None:
     harness = PluginHarness([node("n")])
     for number in range(100):
         assert harness.feasible(pod("p", requests={f"example.com/r{number}": "1"})) == set()
-    assert set(harness.cluster.nodes.requested.names()) | set(harness.cluster.nodes.allocatable.names()) <= {
+    assert set(harness.cluster.nodes.requested) | set(harness.cluster.nodes.allocatable) <= {
         "cpu",
         "memory",
         "ephemeral-storage",
@@ -123,7 +123,7 @@ def test_the_columns_of_resources_that_no_pod_requests_any_more_are_dropped() ->
         assert cluster.all_nodes().requested(f"example.com/r{number}").tolist() == [1]
         assert cluster.nodes.pod_table.requested(f"example.com/r{number}").sum() == 1
         cluster.remove_pod("uid-default-p")
-    assert len(cluster.nodes.requested.names()) < 100
+    assert len(cluster.nodes.requested) < 100
     assert len(cluster.nodes.pod_table._requested) < 100
 
 

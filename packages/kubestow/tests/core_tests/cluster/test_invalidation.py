@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.cluster.changes.journal import EVERY_ROW, Journal
-from kubestow.cluster.invalidation import InvalidationMask
+from kubestow.cluster.changes.journal import EVERY_ROW, Cycle, InvalidationMask, Journal
+from kubestow.cluster.nodes.table import NodeTable
+from kubestow.testing import node
 
 MASK = InvalidationMask(row_bits=0b0011, all_bits=0b0100)
 ENTRIES = st.lists(st.tuples(st.integers(EVERY_ROW, 30), st.sampled_from([1, 2, 3, 8, 8, 8, 16, 4])), max_size=40)
@@ -14,12 +15,15 @@ ENTRIES = st.lists(st.tuples(st.integers(EVERY_ROW, 30), st.sampled_from([1, 2, 
 
 @given(ENTRIES, st.sampled_from([1, 40]), st.integers(0, 40))
 def test_the_invalid_rows_are_those_of_a_plain_loop(entries: list[tuple[int, int]], repeated: int, most: int) -> None:
-    journal = Journal()
+    journal, nodes = Journal(), NodeTable()
+    for number in range(1000):
+        nodes.add(node(f"n{number}"))
+    cycle = Cycle(journal, nodes)
+    before = cycle.begin()
     for row, bits in entries * repeated:
         journal.write(row, bits)
-    changes = journal.since(0)
-    assert changes is not None
-    rows = MASK.rows(changes, most)
+    cycle.begin()
+    rows = cycle.invalid_rows(before, MASK, most)
 
     expected = {row for row, bits in entries if bits & MASK.row_bits}
     if any(bits & MASK.all_bits for _, bits in entries) or EVERY_ROW in expected or len(expected) > most:

@@ -41,9 +41,9 @@ def test_changes_are_listed_from_any_position_in_nested_branches_and_after_them(
 ) -> None:
     journal = Journal()
     positions = _write(journal, before)
-    journal.branch()
+    journal.begin_branch()
     positions += _write(journal, outer)
-    journal.branch()
+    journal.begin_branch()
     positions += _write(journal, inner)
     entries = [*before, *outer, *inner]
     number = data.draw(st.integers(0, len(entries)))
@@ -76,7 +76,7 @@ def test_only_recent_entries_are_kept() -> None:
         journal.write(number % 10, ADDED)
     assert journal.since(0) is None
     assert since(journal, journal.position - 5000) == [(number % 10, ADDED) for number in range(95_000, 100_000)]
-    assert len(journal._entries) < 20_000
+    assert len(journal._rows) < 20_000
 
 
 def test_the_same_position_is_read_again_after_further_changes() -> None:

@@ -17,7 +17,7 @@ from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Victims
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.events.resources import NODES, PODS
-from kubestow.scheduling.extenders.interface import Extender
+from kubestow.scheduling.extenders.stages import Extender
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, PodStatusPatch
 from kubestow.testing import PluginHarness, node, pod
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeChange
-from kubestow.framework.evaluation.pod_capacity import PodCapacity
-from kubestow.scheduling.decision.scope import Scope
+from kubestow.framework.feasibility import PodCapacity
+from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.testing import PluginHarness, node, pod
 
 MOST = 7
@@ -17,7 +17,8 @@ MOST = 7
 
 def capacity(harness: PluginHarness, pending: Pod) -> PodCapacity | None:
     evaluations = harness.profiles["default-scheduler"].evaluations
-    return PodCapacity.of(evaluations, harness.info(pending), MOST)
+    info = harness.info(pending)
+    return evaluations.of(info).capacity(info, MOST)
 
 
 def tried(harness: PluginHarness, pending: Pod, name: str) -> int:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.nodes.views import NodeRow
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import on
 from kubestow.framework.interface import (
+    FilterPlugin,
     Permission,
     PermitPlugin,
     Plugin,
@@ -252,3 +254,20 @@ def test_a_slow_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert queueing.run_pre_enqueue_plugins(fixture.pod).ok
     assert caplog.messages == ["plugin Slow took 1.5 s at PreEnqueue; nothing else is scheduled meanwhile"]
+
+
+@pytest.mark.parametrize(("is_sampling", "seconds"), [(True, 2.0), (False, 0.0)])
+def test_calls_on_single_rows_are_timed_while_durations_are_sampled(is_sampling: bool, seconds: float) -> None:
+    class Durations(Recorder):
+        def plugin_called(self, plugin: str, extension_point: str, result: Any, seconds: float) -> None:
+            self.calls.append((plugin, extension_point, seconds))
+
+    ticks = iter(range(0, 100, 2))
+    observer = Durations()
+    observer.is_sampling = is_sampling
+    fixture = Fixture(returning("Keyed", FilterPlugin, filter_row=lambda self, state, pod, node: 7))
+    plugins = fixture.runtime.plugins
+    runtime = FrameworkRuntime(plugins, monotonic=lambda: float(next(ticks)), observer=observer)
+    row = NodeRow(fixture.harness.cluster.nodes, 0)
+    assert runtime.run_filter_plugin_on_rows(plugins.filter[0], CycleState(), fixture.pod, [row]) == [7]
+    assert observer.calls == [("Keyed", "Filter", seconds)]

@@ -1,8 +1,10 @@
-"""The journal: what changed in the cluster, on which row, in order.
+"""The journal: what changed in the cluster, on which row, in order; and which cached results that makes invalid.
 
-A cache of results per row keeps the journal's position as of its last refresh, and later recomputes only the rows that
-have changed since. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are
-kept as two arrays, so that thousands of them are searched with a few array operations.
+A cache of results per row keeps the :class:`Generation` of the cluster as of its last refresh, and later recomputes
+only the rows that have changed since. The :class:`Cycle` reads these changes from the journal, as event bits per row of
+the node table; an :class:`InvalidationMask` says which of the bits invalidate the result of one row and which all
+results. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are kept as
+two arrays, so that thousands of them are searched with a few array operations.
 
 Changes made by a simulation are written to a branch, which is rolled back with them. Relative to a position before the
 branch, no row has changed after the rollback; relative to a position on the branch, the rows changed before that
@@ -19,13 +21,15 @@ included. The calls run in reverse order, so each runs on the cluster in the sta
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.cluster.changes.events import Action
+from kubestow.cluster.changes.events import POD_BITS, Action
 from kubestow.errors import KubestowError
 
 #: Stands for all rows at once: a change that belongs to no single node.
@@ -34,12 +38,22 @@ EVERY_ROW = -1
 #: The bits of an entry that says that changes have been made and undone; no event has this bit.
 ROLLED_BACK = 1 << 62
 
+ANY_CHANGE = -1
+"""Event bits that any set of changes meets, the empty one of a new scheduling cycle included."""
+RESULT_CHANGES = ROLLED_BACK | 1 << 64
+"""The bits that may invalidate any cached result, besides its mask: changes that were rolled back, or are not known."""
+_NEW_CYCLE = 1 << 65
+
+#: With more rows than one in so many invalidated, all are computed again.
+_PARTIAL_REFRESH_SHARE = 8
+FEW_ROWS = 4
+"""Up to this many rows are handled one after another, in Python."""
+
 _KEPT = 8192
 #: Branch n has the positions from n << 48 on; the trunk is number 0.
 _OFFSET_BITS = 48
 _OFFSET = (1 << _OFFSET_BITS) - 1
 _ADD_OR_DELETE = int(Action.ADD | Action.DELETE)
-Entry = tuple[int, int]
 
 #: More entries than this are looked through with NumPy.
 _FEW = 64
@@ -50,51 +64,20 @@ class Changes:
 
     __slots__ = ("_rows_with", "bits", "few", "rows", "union")
 
-    def __init__(self, rows: array[int] | None = None, bits: array[int] | None = None) -> None:
-        self.rows = array("q") if rows is None else rows
-        self.bits = array("q") if bits is None else bits
-        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster; and the bits of
-        #: all entries. Both as of the last :meth:`summarize`.
-        self.few: list[Entry] | None = None
+    def __init__(self, rows: array[int], bits: array[int]) -> None:
+        self.rows, self.bits = rows, bits
+        #: The entries as ``(row, bits)``, None if there are so many that array operations are faster.
+        self.few: list[tuple[int, int]] | None = None
+        #: The bits of all entries.
         self.union = 0
+        if len(rows) > _FEW:
+            self.union = int(np.bitwise_or.reduce(np.frombuffer(bits, np.int64)))
+        else:
+            self.few = list(zip(rows, bits, strict=True))
+            for each in bits:
+                self.union |= each
         #: The latest result of :meth:`rows_with`, for these bits: several plugins ask for the same.
         self._rows_with: tuple[int, NDArray[np.int64]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return zip(self.rows, self.bits, strict=True)
-
-    def append(self, row: int, bits: int) -> None:
-        """Add an entry."""
-        self.rows.append(row)
-        self.bits.append(bits)
-
-    def extend(self, later: Changes) -> None:
-        """Add later entries."""
-        self.rows.extend(later.rows)
-        self.bits.extend(later.bits)
-
-    def from_(self, start: int) -> Changes:
-        """A copy of the entries from a position on."""
-        return Changes(self.rows[start:], self.bits[start:])
-
-    def undone(self, end: int) -> Changes:
-        """The reversals of the entries up to a position: what was added is deleted again, and the other way round."""
-        bits = np.array(self.bits[:end], np.int64)
-        bits[(bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
-        return Changes(self.rows[:end], array("q", bits.tobytes()))
-
-    def summarize(self) -> Changes:
-        """Fill in :attr:`few` and :attr:`union` when all entries have been added; the changes are returned."""
-        if len(self.rows) > _FEW:
-            self.union = int(np.bitwise_or.reduce(np.frombuffer(self.bits, np.int64)))
-        else:
-            self.few = list(zip(self.rows, self.bits, strict=True))
-            for bits in self.bits:
-                self.union |= bits
-        return self
 
     def rows_with(self, wanted: int) -> NDArray[np.int64]:
         """The rows of the entries that have one of the wanted bits, EVERY_ROW included: sorted, each once, int64."""
@@ -114,14 +97,15 @@ class _Branch(NamedTuple):
 
     number: int
     base: int
-    entries: Changes
+    rows: array[int]
+    bits: array[int]
 
 
 class Journal:
     """A bounded list of ``(row, bits)``. Equal positions stand for equal states of the cluster."""
 
     def __init__(self) -> None:
-        self._entries = Changes()
+        self._rows, self._bits = array("q"), array("q")
         self._dropped = 0
         self._branches: list[_Branch] = []
         self._branch_count = 0
@@ -134,50 +118,53 @@ class Journal:
         """Record that a row (or EVERY_ROW) changed in the ways that ``bits`` names."""
         if self._branches:
             branch = self._branches[-1]
-            branch.entries.append(row, bits)
-            self.position = (branch.number << _OFFSET_BITS) + len(branch.entries)
+            branch.rows.append(row)
+            branch.bits.append(bits)
+            self.position = (branch.number << _OFFSET_BITS) + len(branch.rows)
             return
-        self._entries.append(row, bits)
+        self._rows.append(row)
+        self._bits.append(bits)
         self.position += 1
-        if len(self._entries) > 2 * _KEPT:
-            self._entries = self._entries.from_(_KEPT)
+        if len(self._rows) > 2 * _KEPT:
+            self._rows, self._bits = self._rows[_KEPT:], self._bits[_KEPT:]
             self._dropped += _KEPT
 
     def since(self, position: int) -> Changes | None:
         """The changes from a position to now, None when they are no longer known."""
         if position > _OFFSET:
-            entries = self._since_on_branch(position)
-            return None if entries is None else entries.summarize()
+            return self._since_on_branch(position >> _OFFSET_BITS, position & _OFFSET)
         start = position - self._dropped
         if start < 0:
             return None
-        changes = self._entries.from_(start)
+        rows, bits = self._rows[start:], self._bits[start:]
         for branch in self._branches:
-            changes.extend(branch.entries)
-        return changes.summarize()
+            rows.extend(branch.rows)
+            bits.extend(branch.bits)
+        return Changes(rows, bits)
 
-    def _since_on_branch(self, position: int) -> Changes | None:
-        number, offset = position >> _OFFSET_BITS, position & _OFFSET
+    def _since_on_branch(self, number: int, offset: int) -> Changes | None:
         for depth, branch in enumerate(self._branches):
             if branch.number == number:
-                entries = branch.entries.from_(offset)
+                rows, bits = branch.rows[offset:], branch.bits[offset:]
                 for inner in self._branches[depth + 1 :]:
-                    entries.extend(inner.entries)
-                return entries
+                    rows.extend(inner.rows)
+                    bits.extend(inner.bits)
+                return Changes(rows, bits)
         rolled_back = self._rolled_back.get(number)
         later = None if rolled_back is None else self.since(rolled_back.base)
         if rolled_back is None or later is None:
             return None
-        entries = rolled_back.entries.undone(offset)
-        entries.extend(later)
-        return entries
+        # What was added up to the position has been deleted again, and the other way round.
+        reversed_bits = np.array(rolled_back.bits[:offset], np.int64)
+        reversed_bits[(reversed_bits & _ADD_OR_DELETE) != 0] |= _ADD_OR_DELETE
+        return Changes(rolled_back.rows[:offset] + later.rows, array("q", reversed_bits.tobytes()) + later.bits)
 
     # -- branches ------------------------------------------------------------------------------------------------
 
-    def branch(self) -> None:
+    def begin_branch(self) -> None:
         """Begin a branch at the current position, inside those that have not ended yet."""
         self._branch_count += 1
-        self._branches.append(_Branch(self._branch_count, self.position, Changes()))
+        self._branches.append(_Branch(self._branch_count, self.position, array("q"), array("q")))
 
     def roll_back(self, depth: int, undone: int) -> None:
         """End the branch of this depth (1: the outermost), and those inside it, and return to where it began.
@@ -188,19 +175,134 @@ class Journal:
         while len(self._branches) >= depth:
             branch = self._branches.pop()
             self.position = branch.base
-            if len(branch.entries):
+            if len(branch.rows):
                 self._keep_rolled_back(branch)
                 self.write(EVERY_ROW, ROLLED_BACK)
-            for row, bits in branch.entries:
+            for row, bits in zip(branch.rows, branch.bits, strict=True):
                 if bits & lasting:
                     self.write(row, bits)
 
     def _keep_rolled_back(self, branch: _Branch) -> None:
         self._rolled_back[branch.number] = branch
-        self._rolled_back_entries += len(branch.entries)
+        self._rolled_back_entries += len(branch.rows)
         while self._rolled_back_entries > _KEPT:
             oldest = self._rolled_back.pop(next(iter(self._rolled_back)))
-            self._rolled_back_entries -= len(oldest.entries)
+            self._rolled_back_entries -= len(oldest.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidationMask:
+    """The event bits that invalidate the results of one row, and those that invalidate the results of all rows."""
+
+    row_bits: int = 0
+    all_bits: int = 0
+
+    def __or__(self, other: InvalidationMask) -> InvalidationMask:
+        """The mask for results that depend on both."""
+        return InvalidationMask(self.row_bits | other.row_bits, self.all_bits | other.all_bits)
+
+    @property
+    def bits(self) -> int:
+        """The event bits that invalidate any result."""
+        return self.row_bits | self.all_bits
+
+    @property
+    def includes_pods(self) -> bool:
+        """Whether any change of a pod on a node invalidates results."""
+        return bool(self.bits & POD_BITS)
+
+
+class Generation(msgspec.Struct, frozen=True, gc=False):
+    """A state of the cluster: a position in its journal, and the version of the set of nodes."""
+
+    position: int
+    structure: int
+
+
+NEVER = Generation(-1, -1)
+"""The generation of results that have not been computed yet."""
+
+
+class Rows(Protocol):
+    """A table with rows, of which the journal tells what has changed."""
+
+    structure: int
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+
+class Cycle:
+    """The generation that results are brought up to, and what has changed since those that they were computed in.
+
+    A cluster has one for all caches of results, so that the journal is read once for each earlier generation.
+    """
+
+    __slots__ = ("_changes", "_journal", "_most_rows", "_table", "generation")
+
+    def __init__(self, journal: Journal, table: Rows) -> None:
+        self._journal, self._table = journal, table
+        self.generation = Generation(journal.position, table.structure)
+        #: By the position in the journal from which on they are listed; None where that is no longer covered.
+        self._changes: dict[int, Changes | None] = {}
+        #: With more invalid rows than this, all are computed again.
+        self._most_rows = len(table) // _PARTIAL_REFRESH_SHARE
+
+    def begin(self) -> Generation:
+        """Go on to the present generation of the cluster, which is returned."""
+        if self.generation.position != self._journal.position or self.generation.structure != self._table.structure:
+            self._go_on()
+        return self.generation
+
+    def _go_on(self) -> None:
+        before, structure = self.generation, self._table.structure
+        self.generation = Generation(self._journal.position, structure)
+        # Most results are those of the generation before.
+        self._changes = {before.position: self._journal.since(before.position)} if before.structure == structure else {}
+        self._most_rows = len(self._table) // _PARTIAL_REFRESH_SHARE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the cluster has changed since :meth:`begin`."""
+        return self.generation.position != self._journal.position or self.generation.structure != self._table.structure
+
+    def bits(self, since: Generation) -> int:
+        """The event bits of all changes since a generation, ANY_CHANGE when they are not known.
+
+        A result whose bits these do not meet is still valid. The bits are never 0, so that results that are valid for
+        one scheduling cycle only can be marked with ANY_CHANGE.
+        """
+        changes = self._changes.get(since.position) or self._read_changes(since)
+        return ANY_CHANGE if changes is None else changes.union | _NEW_CYCLE
+
+    def invalid_rows(self, since: Generation, mask: InvalidationMask, most: int | None = None) -> list[int] | None:
+        """The rows whose results of a generation are no longer valid; None when all are better computed again.
+
+        That is the case with more than ``most`` of them, if given, and always with a large share of all rows.
+        """
+        if since.position == self.generation.position:
+            return []
+        changes = self._changes.get(since.position) or self._read_changes(since)
+        if changes is None or changes.union & mask.all_bits:
+            return None
+        row_bits = mask.row_bits
+        if not changes.union & row_bits:
+            return []
+        most = self._most_rows if most is None else min(most, self._most_rows)
+        if changes.few is None:
+            many = changes.rows_with(row_bits)
+            return None if many[0] == EVERY_ROW or len(many) > most else many.tolist()
+        rows = {row: None for row, bits in changes.few if bits & row_bits}
+        return None if EVERY_ROW in rows or len(rows) > most else list(rows)
+
+    def _read_changes(self, since: Generation) -> Changes | None:
+        """The changes since a generation, None when they are not known."""
+        if since.structure != self.generation.structure:
+            return None
+        position = since.position
+        if position not in self._changes:
+            self._changes[position] = self._journal.since(position)
+        return self._changes[position]
 
 
 class UndoLog:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
+from kubestow.api.formats.int64 import as_int64
 from kubestow.cluster.changes.events import Action
 from kubestow.cluster.nodes.columns import Column, Columns, Images, InternedColumn, LabelColumn
 from kubestow.cluster.pods.shapes import PodInfo
@@ -30,16 +31,16 @@ _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 _FEW_RESOURCES = 64
 
 
-class _AmountColumns:
-    """One int64 column per resource: millicores, bytes or counts.
+class _AmountColumns(dict[str, Column]):
+    """One int64 column per resource: millicores, bytes or counts; to be read only. Other resources are 0 everywhere.
 
     A resource that only pending pods request has none, and columns of zeros are dropped as their number grows, so that
     pods with ever new names of extended resources do not fill the memory.
     """
 
     def __init__(self, columns: Columns) -> None:
+        super().__init__()
         self._columns = columns
-        self._by_name: dict[str, Column] = {}
         self._zeros = columns.new(np.int64)
         self._most = _FEW_RESOURCES
         #: Incremented whenever a row is set.
@@ -48,9 +49,8 @@ class _AmountColumns:
         self._repeated: dict[str, NDArray[np.int64]] = {}
         self._repeated_of = (0, 0)
 
-    def __getitem__(self, resource: str) -> Column:
-        """The column of a resource, to be read only."""
-        return self._by_name.get(resource, self._zeros)
+    def __missing__(self, resource: str) -> Column:
+        return self._zeros
 
     def repeated(self, resource: str) -> NDArray[np.int64]:
         """The amounts of a resource that only :meth:`set_row` changes, read-only.
@@ -69,33 +69,29 @@ class _AmountColumns:
             return values
         return found
 
-    def _writable(self, resource: str) -> Column:
-        column = self._by_name.get(resource)
-        if column is None:
-            if len(self._by_name) >= self._most:
-                self._by_name = {name: used for name, used in self._by_name.items() if used.values.any()}
-                self._most = max(_FEW_RESOURCES, 2 * len(self._by_name))
-            column = self._by_name[resource] = self._columns.new(np.int64)
+    def _append(self, resource: str) -> Column:
+        if len(self) >= self._most:
+            for name in [name for name, column in self.items() if not column.values.any()]:
+                del self[name]
+            self._most = max(_FEW_RESOURCES, 2 * len(self))
+        column = self[resource] = self._columns.new(np.int64)
         return column
-
-    def names(self) -> list[str]:
-        return list(self._by_name)
 
     def at(self, row: int) -> Amounts:
         """The amounts of a row."""
-        return {name: int(column.values[row]) for name, column in self._by_name.items()}
+        return {name: int(column.values[row]) for name, column in self.items()}
 
     def set_row(self, row: int, amounts: Mapping[str, int]) -> None:
         self.version += 1
-        for name, column in self._by_name.items():
+        for name, column in self.items():
             column.values[row] = amounts.get(name, 0)
-        for name in amounts.keys() - self._by_name.keys():
-            self._writable(name).values[row] = amounts[name]
+        for name in amounts.keys() - self.keys():
+            self._append(name).values[row] = amounts[name]
 
     def add(self, row: int, amounts: Amounts, sign: int) -> None:
         for name, amount in amounts.items():
-            column = self._by_name.get(name) or self._writable(name)
-            column.add(row, sign * amount)
+            values = (self.get(name) or self._append(name)).values
+            values[row] = as_int64(values.item(row) + sign * amount)
 
 
 class PodsOnNode(NamedTuple):
@@ -227,9 +223,10 @@ class NodeTable:
     def add_pod(self, row: int, info: PodInfo) -> None:
         """Add a pod to a row."""
         self.pods[row][info.uid] = info
-        self.pod_table.add(row, info)
+        self.pod_table.add(info, row)
         self._account(row, info, +1)
-        self.take_ports(row, info)
+        if info.shape.host_ports:
+            self.take_ports(row, info)
 
     def remove_pod(self, row: int, info: PodInfo) -> None:
         """Remove a pod from a row."""
@@ -273,7 +270,7 @@ class NodeTable:
 
     def nominate(self, row: int, info: PodInfo) -> None:
         """Add a pending pod that is nominated for a row."""
-        self.nominated.add(row, info)
+        self.nominated.add(info, row)
         self.nominated_count.values[row] += 1
 
     def drop_nomination(self, row: int, uid: str) -> None:
@@ -284,8 +281,8 @@ class NodeTable:
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
         self.requested.add(row, info.requests, sign)
         cpu, memory = info.nonzero_requests
-        self.nonzero_cpu.add(row, sign * cpu)
-        self.nonzero_memory.add(row, sign * memory)
+        cpus, memories = self.nonzero_cpu.values, self.nonzero_memory.values
+        cpus[row], memories[row] = as_int64(cpus.item(row) + sign * cpu), as_int64(memories.item(row) + sign * memory)
         self.pod_count.values[row] += sign
 
     # -- columns made on demand ----------------------------------------------------------------------------------
@@ -318,7 +315,7 @@ class NodeTable:
 
     def resources(self) -> list[str]:
         """The resources that have a column of allocatable or requested amounts."""
-        return list(dict.fromkeys((*self.allocatable.names(), *self.requested.names())))
+        return list(dict.fromkeys((*self.allocatable, *self.requested)))
 
     def ports(self) -> Iterator[tuple[HostPort, Column]]:
         """Every host port that is taken on some node, with its column (bool)."""

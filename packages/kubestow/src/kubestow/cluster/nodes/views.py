@@ -191,13 +191,13 @@ class NodeRow:
 
     def allocatable(self, resource: str) -> int:
         """The allocatable amount of a resource (millicores, bytes or count)."""
-        amount: int = self._table.allocatable[resource].values.item(self.row)
-        return amount
+        column = self._table.allocatable.get(resource)
+        return 0 if column is None else int(column.values.item(self.row))
 
     def requested(self, resource: str) -> int:
         """The pods' requests of a resource (millicores, bytes or count)."""
-        amount: int = self._table.requested[resource].values.item(self.row)
-        return amount
+        column = self._table.requested.get(resource)
+        return 0 if column is None else int(column.values.item(self.row))
 
     @property
     def nonzero_cpu(self) -> int:

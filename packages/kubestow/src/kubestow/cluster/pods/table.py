@@ -117,15 +117,13 @@ class PodTable:
         self._by_row[row] = self._by_row[-1]
         self._by_row.pop()
 
-    def add(self, row: int, info: PodInfo) -> None:
-        """Append a pod to a row."""
-        self._by_row[row].append(self.allocate(info))
-
-    def allocate(self, info: PodInfo) -> int:
-        """Give a pod a slot without putting it on a row; the slot is returned."""
+    def add(self, info: PodInfo, row: int | None) -> int:
+        """Give a pod a slot, which is returned, and append it to a row unless that is None."""
         if not self._free:
             self._grow()
         slot = self._slots[info.uid] = self._free.pop()
+        if row is not None:
+            self._by_row[row].append(slot)
         self._infos[slot] = info
         self.priority[slot] = info.priority
         self.start_time[slot] = _microseconds(info.status.start_time)
@@ -276,7 +274,7 @@ class PodChanges:
         """The changes by these pods of each row, which need not be placed."""
         offsets = offsets_of(np.fromiter(map(len, pods_by_row), np.intp, len(pods_by_row)))
         table = PodTable()
-        slots = [table.allocate(info) for info in chain.from_iterable(pods_by_row)]
+        slots = [table.add(info, None) for info in chain.from_iterable(pods_by_row)]
         return cls(table, np.array(slots, np.intp), offsets, sign)
 
     def select(self, rows: NDArray[np.intp]) -> PodChanges:

@@ -167,8 +167,11 @@ class Counters:
 
     def count(self, row: int, info: PodInfo, sign: int) -> None:
         """Add (+1) or remove (-1) a pod on a row."""
-        dropped = False
-        for reference, weight in self._weights_of(info.shape):
+        dropped, weights = False, self._weights.get(info.shape)
+        if weights is None:
+            found = ((ref(counter), counter.weight(info.shape)) for counter in self._candidates(info.shape))
+            weights = self._weights[info.shape] = tuple((counter, weight) for counter, weight in found if weight)
+        for reference, weight in weights:
             counter = reference()
             if counter is None:
                 dropped = True
@@ -180,15 +183,6 @@ class Counters:
     def drop_shape(self, shape: Shape) -> None:
         """Drop what is cached for a shape without placed pods."""
         self._weights.pop(shape, None)
-
-    def _weights_of(self, shape: Shape) -> _Weights:
-        known = self._weights.get(shape)
-        if known is None and not self._by_index_key:
-            known = self._weights[shape] = ()
-        if known is None:
-            weights = ((ref(counter), counter.weight(shape)) for counter in self._candidates(shape))
-            known = self._weights[shape] = tuple((counter, weight) for counter, weight in weights if weight)
-        return known
 
     def _candidates(self, shape: Shape) -> list[PodCounter]:
         """The counters that may count pods of a shape, each once."""

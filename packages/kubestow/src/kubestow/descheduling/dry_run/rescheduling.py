@@ -25,9 +25,8 @@ from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, is_attempted
 from kubestow.engine.pipeline.pod_placer import bind_assumed_volumes
 from kubestow.framework.cycle_state import CycleState
-from kubestow.scheduling.decision.node_selection import TieBreak
+from kubestow.scheduling.decision.node_selection import Scope, TieBreak
 from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulable
-from kubestow.scheduling.decision.scope import Scope
 
 _WITHOUT_PREEMPTION = Scope(preempts=False)
 

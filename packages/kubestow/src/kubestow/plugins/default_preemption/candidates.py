@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.changes.events import POD_BITS, Action, ClusterEvent, EventResource
-from kubestow.cluster.invalidation import NEVER, Generation, InvalidationMask
+from kubestow.cluster.changes.journal import NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo, Shape

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kubestow.api.formats.int64 import as_int64
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
-from kubestow.cluster.invalidation import FEW_ROWS, NEVER, Generation, InvalidationMask
+from kubestow.cluster.changes.journal import FEW_ROWS, NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes, Rows
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
@@ -113,7 +113,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not self._requests_any(pod):
                 return 0
             pre_score = self._pre_score_state(pod)
-        usages = [(*self._devices.usage_of_row(name, node), request) for name, request in pre_score.requests]
+        usages = []
+        for name, request in pre_score.requests:
+            if name in self._device_resources:
+                usages.append((*self._devices.usage_of_row(name, node), request))
+            else:
+                usages.append((node.allocatable(name), node.requested(name), request))
         before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
         after = balance_of_node([(c, as_int64(used + request)) for c, used, request in usages if c > 0])
         return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2

@@ -185,7 +185,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         pre_score = state.get(_FitPreScoreState) or self._pre_score_state(pod)
         usages = []
         for name, request, weight in pre_score.resources:
-            capacity, used = self._usage_of_row(node, name)
+            if name == CPU:
+                capacity, used = node.allocatable(name), node.nonzero_cpu
+            elif name == MEMORY:
+                capacity, used = node.allocatable(name), node.nonzero_memory
+            else:
+                capacity, used = self._devices.usage_of_row(name, node)
             usages.append((capacity, as_int64(used + request), weight))
         return self._scorer.score_node(usages) if usages else 0
 
@@ -228,14 +233,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if name == MEMORY:
             return nodes.allocatable(name), nodes.nonzero_memory
         return self._devices.usage(name, nodes)
-
-    def _usage_of_row(self, node: NodeRow, name: str) -> tuple[int, int]:
-        """The same for a single node."""
-        if name == CPU:
-            return node.allocatable(name), node.nonzero_cpu
-        if name == MEMORY:
-            return node.allocatable(name), node.nonzero_memory
-        return self._devices.usage_of_row(name, node)
 
     # -- queueing hints ------------------------------------------------------------------------------------------
 

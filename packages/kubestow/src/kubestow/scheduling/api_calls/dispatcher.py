@@ -17,8 +17,9 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ import msgspec
 from kubestow.api.core import PodCondition, PodStatus
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, Unreachable
+from kubestow.framework.status import Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Retries
 from kubestow.scheduling.environment import Environment
@@ -65,28 +67,49 @@ class _Lane:
     writer: asyncio.Task[None] | None = None
 
 
-class BindingTurn:
-    """A pod's turn to be bound: while it lasts, no status of the pod is written."""
+class PodBinder:
+    """Sends the bindings of pods, each once; if the outcome is unknown, the server is read.
 
-    __slots__ = ("_lane",)
+    A pod with a lane is bound while no other request is in progress there.
+    """
 
-    def __init__(self, lane: _Lane) -> None:
-        self._lane = lane
+    def __init__(self, environment: Environment, lanes: Mapping[str, _Lane] = MappingProxyType({})) -> None:
+        self._environment, self._lanes = environment, lanes
+        self._retries = Retries(environment.clock, environment.random)
 
-    def succeeded(self) -> None:
-        """The pod is bound, so the status patches that wait are pointless."""
-        self._lane.pending = None
+    async def bind(self, pod: ObjectReference, node_name: str) -> None:
+        """Bind a pod to a node. Raises APIError or Unreachable; the pod is certainly not bound there then.
+
+        A binding whose response was lost may have been made, and one that conflicts may conflict with itself: a server
+        that fails after making it, with Retry-After, receives it twice. Freeing the node's resources in such a case
+        would overcommit the node, so the pod stays assumed until the server has been read.
+        """
+        lane = self._lanes.get(pod.uid)
+        async with contextlib.nullcontext() if lane is None else lane.lock:
+            with _observed(self._environment, Call.POD_BINDING):
+                try:
+                    await self._environment.api.bind(pod, node_name)
+                except (APIError, Unreachable) as error:
+                    may_be_bound = error.in_doubt or (isinstance(error, APIError) and error.code == 409)
+                    if not may_be_bound or await self.node_of(pod) != node_name:
+                        raise
+
+    async def node_of(self, pod: ObjectReference) -> str:
+        """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
+        subject = f"pod {pod.namespace}/{pod.name}"
+        current = await self._retries.retry_until_answered(subject, lambda: self._environment.api.read_pod(pod))
+        return "" if current is None else current.spec.node_name
 
 
 class Dispatcher:
     """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid."""
 
     def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
-        self._api, self._clock, self._observer = environment.api, environment.clock, environment.observer
+        self._environment, self._api, self._clock = environment, environment.api, environment.clock
         self._known_pod = known_pod
-        self._duration_clock = environment.duration_clock
         self._retries = Retries(environment.clock, environment.random)
         self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
+        self.binder = PodBinder(environment, self._lanes)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
         self._in_progress: Counter[Call] = Counter()
@@ -158,13 +181,13 @@ class Dispatcher:
         self._sent[pod.uid] = patch if sent is None else _merged(sent, patch)
         try:
             async with lane.lock:
-                with self._observed(Call.POD_STATUS_PATCH):
+                with _observed(self._environment, Call.POD_STATUS_PATCH):
                     await self._api.patch_pod_status(pod, patch)
         except (APIError, Unreachable) as error:
             retried = taken if lane.pending is None else taken.merged_into(lane.pending)
             pause = self._retries.pause_after(error, retried.pauses)
             if pause is None:
-                if not _is_not_found(error):
+                if not isinstance(error, APIError) or error.code != 404:
                     key = f"{pod.namespace}/{pod.name}"
                     _log.warning("status of pod %s not updated: %s", key, error, extra=fields(pod=key, err=str(error)))
             elif pod.uid in self._sent:  # else the pod has been settled meanwhile
@@ -174,34 +197,28 @@ class Dispatcher:
 
     # -- bindings and evictions ----------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def binding_turn(self, uid: str) -> AsyncIterator[BindingTurn]:
-        """A pod's turn to be bound: after the request in progress, and with one of the slots for bindings."""
+    async def bind(self, uid: str, send: Callable[[], Awaitable[Status]]) -> Status:
+        """Have a pod bound by ``send`` when it is its turn: after the request in progress, in a slot for bindings.
+
+        Meanwhile no status of the pod is written; once it is bound, the status patches that wait are pointless. The
+        status that ``send`` ends with is returned.
+        """
         lane = self._lanes[uid]
         lane.callers += 1
         try:
             async with self._binding_slots:
                 async with lane.lock:  # the request in progress
                     pass
-                yield BindingTurn(lane)
+                self._in_progress[Call.POD_BINDING] += 1
+                try:
+                    status = await send()
+                finally:
+                    self._in_progress[Call.POD_BINDING] -= 1
+                if status.ok:
+                    lane.pending = None
+                return status
         finally:
             self._leave(uid, lane)
-
-    async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """Bind a pod to a node. Raises APIError or Unreachable; the pod is certainly not bound there then.
-
-        A binding whose response was lost may have been made, and one that conflicts may conflict with itself: a server
-        that fails after making it, with Retry-After, receives it twice. Freeing the node's resources in such a case
-        would overcommit the node, so the pod stays assumed until the server has been read.
-        """
-        async with self._lane(pod.uid, Call.POD_BINDING):
-            with self._observed(Call.POD_BINDING):
-                try:
-                    await self._api.bind(pod, node_name)
-                except (APIError, Unreachable) as error:
-                    may_be_bound = error.in_doubt or _is_conflict(error)
-                    if not may_be_bound or await self.node_of(pod) != node_name:
-                        raise
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
         """Repeat a read until the server answers. Raises APIError when it refuses to."""
@@ -210,11 +227,6 @@ class Dispatcher:
     async def pause_after_conflict(self) -> None:
         """Wait before a write that conflicted is computed and sent again."""
         await self._retries.pause_after_conflict()
-
-    async def node_of(self, pod: ObjectReference) -> str:
-        """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
-        current = await self.retry_until_answered(f"pod {pod.namespace}/{pod.name}", lambda: self._api.read_pod(pod))
-        return "" if current is None else current.spec.node_name
 
     async def evict(self, pod: PodInfo, disruption: PodCondition) -> None:
         """Set the disruption condition of a pod, then delete it.
@@ -232,7 +244,7 @@ class Dispatcher:
 
     async def _send_briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
         async def send() -> None:
-            with self._observed(call):
+            with _observed(self._environment, call):
                 await request()
 
         await self._retries.briefly(send)
@@ -246,18 +258,8 @@ class Dispatcher:
         merged nor retried: the caller reads the object again and determines what is left to do.
         """
         async with self._lane(uid, call):
-            with self._observed(call):
+            with _observed(self._environment, call):
                 return await request()
-
-    @contextlib.contextmanager
-    def _observed(self, call: Call) -> Iterator[None]:
-        """Report the outcome and duration of a request to the observer."""
-        began, succeeded = self._duration_clock(), False
-        try:
-            yield
-            succeeded = True
-        finally:
-            self._observer.api_call_ended(call, succeeded=succeeded, seconds=self._duration_clock() - began)
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 
@@ -288,12 +290,15 @@ class Dispatcher:
             lane.writer = asyncio.create_task(self._send_status_patches(uid, lane))
 
 
-def _is_not_found(error: APIError | Unreachable) -> bool:
-    return isinstance(error, APIError) and error.code == 404
-
-
-def _is_conflict(error: APIError | Unreachable) -> bool:
-    return isinstance(error, APIError) and error.code == 409
+@contextlib.contextmanager
+def _observed(environment: Environment, call: Call) -> Iterator[None]:
+    """Report the outcome and duration of a request to the observer."""
+    began, succeeded = environment.duration_clock(), False
+    try:
+        yield
+        succeeded = True
+    finally:
+        environment.observer.api_call_ended(call, succeeded=succeeded, seconds=environment.duration_clock() - began)
 
 
 def _merged(older: PodStatusPatch, newer: PodStatusPatch) -> PodStatusPatch:
@@ -314,20 +319,13 @@ def _remaining_changes(patch: PodStatusPatch, status: PodStatus, sent: PodStatus
     conditions = tuple(
         wanted
         for wanted in patch.conditions
-        if not _contains(status.conditions, wanted) or _contradicts(sent.conditions, wanted)
+        if not any(_are_equal(known, wanted) for known in status.conditions)
+        or any(each.type == wanted.type and not _are_equal(each, wanted) for each in sent.conditions)
     )
     nomination = patch.nominated_node_name
     if nomination == status.nominated_node_name and sent.nominated_node_name in (None, nomination):
         nomination = None
     return PodStatusPatch(conditions, nomination) if conditions or nomination is not None else None
-
-
-def _contains(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
-    return any(_are_equal(condition, wanted) for condition in conditions)
-
-
-def _contradicts(conditions: Sequence[PodCondition], wanted: PodCondition) -> bool:
-    return any(condition.type == wanted.type and not _are_equal(condition, wanted) for condition in conditions)
 
 
 def _are_equal(one: PodCondition, other: PodCondition) -> bool:

@@ -10,6 +10,7 @@ cycles of gangs (:mod:`kubestow.scheduling.gangs.barrier`) derive from these.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Generic, TypeVar
 
 from kubestow.framework.cycle_state import PodsToActivate
@@ -19,8 +20,7 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.cycle.binding_context import BindingContext
-from kubestow.scheduling.cycle.failure_handler import FailureHandler
+from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.interfaces import reference
@@ -89,10 +89,7 @@ class BindingCycles(Generic[C]):
         status = await self._prepare(context, pre_flight)
         if not status.ok:
             return status
-        async with self._dispatcher.binding_turn(info.uid) as turn:
-            status = await self._send(context)
-            if status.ok:
-                turn.succeeded()
+        status = await self._dispatcher.bind(info.uid, partial(self._send, context))
         if status.ok:
             self._reports.record_binding(info, node_name)
             queued, now = context.queued, self._clock.monotonic()
@@ -150,7 +147,7 @@ class BindingCycles(Generic[C]):
         status = await self._extenders.bind(context.info, context.node_name)
         if status is None or status.ok:
             return status
-        if await self._dispatcher.node_of(reference(context.info)) == context.node_name:
+        if await self._dispatcher.binder.node_of(reference(context.info)) == context.node_name:
             return SUCCESS
         return None if status.code is Code.SKIP else status
 

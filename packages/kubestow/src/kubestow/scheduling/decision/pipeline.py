@@ -23,21 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.invalidation import NEVER
+from kubestow.cluster.changes.journal import NEVER
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation.evaluation import Evaluation
-from kubestow.framework.evaluation.feasibility import Feasibility
-from kubestow.framework.evaluation.ranking import best_rows
+from kubestow.framework.evaluation import Evaluation, best_rows
+from kubestow.framework.feasibility import Feasibility
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.decision.node_selection import NodeSampler, TieBreak
+from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, NodeSampler, Scope, TieBreak
 from kubestow.scheduling.decision.result import Decision, Failed, PostFilterResults, Scheduled, Unschedulable
-from kubestow.scheduling.decision.scope import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.extenders.stages import EXTENDER, ExtenderFilterResult, Extenders
 
 T = TypeVar("T")
@@ -174,7 +172,7 @@ class _Cycle:
             return feasibility
         # The plugins that apply to the pod may be others by now, too.
         self._evaluation = evaluation = self._profile.evaluations.of(self._pod)
-        within = self._scope.rows(self._cluster)
+        within = None if self._scope.is_whole else self._scope.rows(self._cluster)
         self._feasibility = feasibility = evaluation.find_feasible(self._evaluated_pod, within)
         if self._extenders is not None:
             self._generation, self._cycle_number = self._cluster.cycle.generation, evaluation.cycle_count
@@ -188,7 +186,12 @@ class _Cycle:
         While extenders are awaited, the cluster may change, and a debug page may evaluate another pod of the group.
         """
         assert self._evaluation is not None
-        return self._evaluation.cycle_count == self._cycle_number and self._generation == self._cluster.cycle.begin()
+        cycle = self._cluster.cycle
+        return (
+            self._evaluation.cycle_count == self._cycle_number
+            and self._generation == cycle.generation
+            and not cycle.is_over
+        )
 
     # -- extenders -----------------------------------------------------------------------------------------------
 

@@ -189,7 +189,11 @@ class EventHandlers:
             elif resource == NAMESPACES:
                 self._cluster.put_namespace(obj.metadata.name, obj.metadata.labels)
             else:
-                self._put_object(resource, obj)
+                catalog = self._cluster.catalog(resource.type)
+                old = catalog.put(obj)
+                if catalog.resource is not None:
+                    action = Action.ADD if old is None else Action.UPDATE
+                    self._move(ClusterEvent(catalog.resource, action), old, obj)
         except InvalidObject as error:
             self.unreadable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
 
@@ -198,7 +202,9 @@ class EventHandlers:
         if resource == PODS:
             self._delete_pod(key)
         elif resource == NODES:
-            self._delete_node(key[1])
+            if (row := self._cluster.nodes.rows.get(key[1])) is not None:
+                self._move(NODE_DELETE, self._cluster.nodes.objects[row], None)
+                self._cluster.remove_node(key[1])
         elif resource == NAMESPACES:
             self._cluster.remove_namespace(key[1])
         else:
@@ -206,13 +212,6 @@ class EventHandlers:
             old = catalog.remove(*key)
             if old is not None and catalog.resource is not None:
                 self._move(ClusterEvent(catalog.resource, Action.DELETE), old, None)
-
-    def _put_object(self, resource: Resource, obj: Any) -> None:
-        catalog = self._cluster.catalog(resource.type)
-        old = catalog.put(obj)
-        if catalog.resource is not None:
-            action = Action.ADD if old is None else Action.UPDATE
-            self._move(ClusterEvent(catalog.resource, action), old, obj)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -226,12 +225,6 @@ class EventHandlers:
         self._cluster.update_node(node)
         for event in node_events(old, node):
             self._move(event, old, node)
-
-    def _delete_node(self, name: str) -> None:
-        row = self._cluster.nodes.rows.get(name)
-        if row is not None:
-            self._move(NODE_DELETE, self._cluster.nodes.objects[row], None)
-            self._cluster.remove_node(name)
 
     # -- pods ----------------------------------------------------------------------------------------------------
 

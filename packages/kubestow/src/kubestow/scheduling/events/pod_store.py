@@ -36,7 +36,7 @@ class PodStore:
     def wants_node(self, uid: str) -> bool:
         """Whether a pod exists, has no node and is not being deleted."""
         pod = self._by_uid.get(uid)
-        return pod is not None and not pod.spec.node_name and not pod.terminating
+        return pod is not None and not pod.pod.spec.node_name and pod.pod.metadata.deletion_timestamp is None
 
     def put(self, pod: PodInfo) -> None:
         """Add or replace a pod."""

@@ -18,7 +18,7 @@ from typing import Any
 from kubestow.api.core import PodCondition
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.api.reports import ConditionType, EventType
-from kubestow.cluster.pods.index import PlacedPod
+from kubestow.cluster.placed_pods import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError
 from kubestow.log_fields import fields

@@ -1,4 +1,4 @@
-"""The places of the scheduling queue, and how long pods back off.
+"""The places of the scheduling queue, how long pods back off, and the pods in flight.
 
     activeQ         ready to be scheduled, in the order of the QueueSort plugin
     backoffQ        rejected by a plugin, until its backoff ends (or until nothing else is ready)
@@ -6,24 +6,40 @@
     unschedulable   rejected, until an event that one of the rejecting plugins registered may help it
     gated           rejected by a PreEnqueue plugin, until an event that this plugin registered
 
-Every queued pod is in exactly one of them; :mod:`.gating` and :mod:`.moves` move pods between them.
+Every queued pod is in exactly one of them; :mod:`.gating` and :mod:`.moves` move pods between them. A pod that has been
+popped is in flight, with the cluster events since then (semantics 6.7).
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import logging
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.framework.queueing_runtime import QueueingRuntime
+from kubestow.log_fields import fields
 from kubestow.scheduling.observer import Observer
-from kubestow.scheduling.queue.heaps import PodHeap, Subqueues
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import NO_BACKOFF, Place, QueuedPod
 
+_log = logging.getLogger(__name__)
+
 #: The places as the observer names them; gated pods count as unschedulable when they enter.
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = "active", "backoff", "unschedulable"
+#: A heap with fewer entries than this is not compacted.
+_MIN_COMPACTED = 64
+#: The rank of every pod once ranks have proved not to be comparable.
+_UNRANKED = (1, 0.0)
+#: Fewer subqueues than this are not looked through for empty ones.
+_MIN_PRUNED = 64
+#: Events that no pod in flight needs any more are dropped once there are this many and half of them can go.
+_COMPACTION_THRESHOLD = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,127 @@ class BackoffPolicy:
     def flush_time(queued: QueuedPod) -> float:
         """The first moment at which :meth:`is_backing_off` is False."""
         return math.floor(queued.backoff_expiration) + 1.0
+
+
+class PodHeap:
+    """The pods of one place, ordered by the end of their backoff, then by rank, then first in, first out.
+
+    Removing a pod leaves its entry in the heap as a stale one, dropped when it reaches the top. A standby scheduler
+    pops nothing while pods are added and removed, so the heap is also compacted whenever it has doubled. Ranks are keys
+    of the QueueSort plugin; if they turn out not to be comparable, the heap stops using them.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._entries: list[tuple[float, Any, int, QueuedPod]] = []
+        #: How many entries there may be before the heap is compacted.
+        self._limit = _MIN_COMPACTED
+        self._is_ranked = True
+
+    def __bool__(self) -> bool:
+        """Whether there is a pod."""
+        return self.peek() is not None
+
+    def push(self, rank: Any, ticket: int, queued: QueuedPod, *, until: float = 0.0) -> None:
+        """Move a pod here from wherever it was; ``ticket`` must be greater than any before."""
+        queued.place, queued.ticket = self._place, ticket
+        self._change(heapq.heappush, (until, rank if self._is_ranked else _UNRANKED, ticket, queued))
+        if len(self._entries) > self._limit:
+            self._entries = [entry for entry in self._entries if self._is_current(entry)]
+            self._change(heapq.heapify)
+            self._limit = max(_MIN_COMPACTED, 2 * len(self._entries))
+
+    def _is_current(self, entry: tuple[float, Any, int, QueuedPod]) -> bool:
+        _, _, ticket, queued = entry
+        return queued.place is self._place and queued.ticket == ticket
+
+    def peek(self) -> QueuedPod | None:
+        """The first pod; None when there is none."""
+        while self._entries:
+            if self._is_current(self._entries[0]):
+                return self._entries[0][3]
+            self._change(heapq.heappop)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        """Remove and return the first pod; None when there is none."""
+        while self._entries:
+            first = self._entries[0]
+            try:
+                heapq.heappop(self._entries)
+            except Exception:
+                self._stop_ranking()
+            if self._is_current(first):
+                return first[3]
+        return None
+
+    def _change(self, change: Callable[..., Any], *entry: Any) -> None:
+        try:
+            change(self._entries, *entry)
+        except Exception:
+            self._stop_ranking()
+
+    def _stop_ranking(self) -> None:
+        """Order pods by arrival, after a heapq operation that failed halfway: it lost no entry, only their order."""
+        _log.exception(
+            "keys of the QueueSort plugin cannot be compared; pods are ordered by arrival from now on",
+            extra=fields(pods=len(self._entries)),
+        )
+        self._is_ranked = False
+        self._entries = [(until, _UNRANKED, ticket, queued) for until, _, ticket, queued in self._entries]
+        heapq.heapify(self._entries)
+
+
+class Subqueues:
+    """activeQ in subqueues: a heap for each, and the QueueSort plugin names the next one at every pop.
+
+    A heap keeps the order that its keys had when they were pushed. Subqueues are for orders that depend on what has
+    been scheduled meanwhile, such as the shares of queues (:class:`kubestow.framework.interface.SubqueueOrder`).
+    ``sort`` is the runtime of the QueueSort plugin.
+    """
+
+    def __init__(self, sort: QueueingRuntime) -> None:
+        self._sort = sort
+        self._heaps: dict[Hashable, PodHeap] = {}
+        #: How many subqueues there may be before those without pods are dropped.
+        self._limit = _MIN_PRUNED
+
+    def __len__(self) -> int:
+        """How many subqueues there are, some of which may have lost their pods."""
+        return len(self._heaps)
+
+    def __bool__(self) -> bool:
+        """Whether there is a pod."""
+        while self._heaps:
+            subqueue, heap = next(iter(self._heaps.items()))
+            if heap:
+                return True
+            del self._heaps[subqueue]
+        return False
+
+    def push(self, rank: Any, ticket: int, queued: QueuedPod) -> None:
+        """Move a pod here from wherever it was; ``ticket`` must be greater than any before."""
+        subqueue = self._sort.subqueue_of(queued.info)
+        heap = self._heaps.get(subqueue)
+        if heap is None:
+            heap = self._heaps[subqueue] = PodHeap(Place.ACTIVE)
+            self._sort.subqueue_opened(subqueue)
+        heap.push(rank, ticket, queued)
+        if len(self._heaps) > self._limit:  # a standby scheduler pops nothing while pods are added and removed
+            self._heaps = {name: other for name, other in self._heaps.items() if other}
+            self._limit = max(_MIN_PRUNED, 2 * len(self._heaps))
+
+    def pop(self) -> QueuedPod | None:
+        """Remove and return the first pod of the subqueue that is next; None when there is no pod."""
+        while self._heaps:
+            subqueue = self._sort.first_subqueue(self._heaps.keys())
+            heap = self._heaps[subqueue]
+            queued = heap.pop()
+            if not heap:
+                del self._heaps[subqueue]
+            if queued is not None:
+                return queued
+        return None
 
 
 class QueuePlaces:
@@ -169,3 +306,74 @@ class QueuePlaces:
         self.unschedulable.remove(queued.info.uid)
         del self.pods[queued.info.uid]
         queued.ticket, queued.move = 0, None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightEvent:
+    """An event with the object before and after. ``only`` is the uid of the one pod that it concerns, "" for any."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+    only: str = ""
+
+
+class PodsInFlight:
+    """The pods in flight by uid, and the events since the first of them was popped.
+
+    An event cannot requeue a pod that is in flight, yet the pod's attempt may end in a rejection that the event has
+    already resolved. Events are therefore kept while any pod is in flight that was popped before them, and replayed
+    when that pod returns to the queue.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[InFlightEvent] = []
+        #: How many events have been dropped from the front of the list; positions include them.
+        self._dropped = 0
+        #: When each pod was popped, as a position in the event list; in that order.
+        self._popped_at: dict[str, int] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._popped_at
+
+    def __len__(self) -> int:
+        return len(self._popped_at)
+
+    def uids(self) -> list[str]:
+        """The uids of the pods, in the order in which they were popped."""
+        return list(self._popped_at)
+
+    def counts(self) -> Counter[str]:
+        """How many events are kept, by label; each pop counts as an event of its own."""
+        counts = Counter(kept.event.label for kept in self._events)
+        if self._popped_at:
+            counts["PodPopped"] = len(self._popped_at)
+        return counts
+
+    def add(self, uid: str) -> None:
+        """A pod has been popped; it was not in flight."""
+        self._popped_at[uid] = self._dropped + len(self._events)
+
+    def keep(self, event: ClusterEvent, old: Any = None, new: Any = None, *, only: str = "") -> None:
+        """Keep an event for the pods in flight, or for the ``only`` one of this uid."""
+        if self._popped_at:
+            self._events.append(InFlightEvent(event, old, new, only))
+
+    def since(self, uid: str) -> Iterator[InFlightEvent]:
+        """The events since a pod was popped that concern it; none for a pod that is not in flight."""
+        position = self._popped_at.get(uid)
+        if position is not None:
+            yield from (kept for kept in self._events[position - self._dropped :] if kept.only in ("", uid))
+
+    def done(self, uid: str) -> None:
+        """A pod is no longer in flight; no further events are kept for it."""
+        self._popped_at.pop(uid, None)
+        unneeded = len(self._events)
+        if self._popped_at:
+            if unneeded <= _COMPACTION_THRESHOLD:
+                return
+            unneeded = next(iter(self._popped_at.values())) - self._dropped
+            if unneeded <= _COMPACTION_THRESHOLD // 2:
+                return
+        del self._events[:unneeded]
+        self._dropped += unneeded

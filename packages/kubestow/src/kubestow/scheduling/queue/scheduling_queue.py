@@ -1,7 +1,7 @@
 """The scheduling queue (semantics 6): the pending pods of a scheduler.
 
 A pending pod is in one of the queue's places (:mod:`.places`), or in flight: popped, and not done yet. Events are kept
-meanwhile and replayed when the pod returns (:mod:`.in_flight`), so none is lost. Gates (:mod:`.gating`) and moves
+meanwhile and replayed when the pod returns, so none is lost. Gates (:mod:`.gating`) and moves
 (:mod:`.moves`) take pods from one place to another. The queue never waits: time comes from the injected clock, and the
 scheduling loop calls :meth:`QueueMoves.flush` at :meth:`QueueMoves.next_flush`.
 """
@@ -21,9 +21,8 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.queue.gating import Gating
-from kubestow.scheduling.queue.in_flight import InFlightEvent, PodsInFlight
 from kubestow.scheduling.queue.moves import QueueMoves
-from kubestow.scheduling.queue.places import BackoffPolicy, QueuePlaces
+from kubestow.scheduling.queue.places import BackoffPolicy, InFlightEvent, PodsInFlight, QueuePlaces
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue

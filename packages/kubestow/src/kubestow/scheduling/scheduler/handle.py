@@ -27,9 +27,8 @@ from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import pod_event
-from kubestow.scheduling.background_work import BackgroundTasks, PeriodicWork
+from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier, PeriodicWork
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.interfaces import ObjectReference, reference
 from kubestow.scheduling.observer import Call, Observer
@@ -181,7 +180,7 @@ class SchedulerHandle(BaseHandle):
         self._requests.suggest_node(pod.uid, node_name)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._dispatcher.bind(reference(pod), node_name)
+        await self._dispatcher.binder.bind(reference(pod), node_name)
 
     async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = resource_of(type(obj)), obj.metadata

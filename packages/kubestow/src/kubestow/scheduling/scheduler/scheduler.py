@@ -25,21 +25,18 @@ from kubestow.framework.status import SUCCESS, Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
-from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
-from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
+from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler, SchedulingFailure
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
-from kubestow.scheduling.events.change_notifier import ChangeNotifier
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
-from kubestow.scheduling.extenders.interface import Extender
-from kubestow.scheduling.extenders.stages import EXTENDER, Extenders
+from kubestow.scheduling.extenders.stages import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs.barrier import GangBarriers, GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
 from kubestow.scheduling.gangs.placer import GangPlacer
@@ -328,6 +325,14 @@ class Scheduler:
             self.queue.in_flight.done(info.uid)
             return
         profile = self.profiles[info.spec.scheduler_name]
+        if profile.runtime.plugins.gang_source is None:
+            await self._scheduling_cycle.schedule(queued)
+        else:
+            await self._schedule_with_gang(queued, profile)
+
+    async def _schedule_with_gang(self, queued: QueuedPod, profile: Profile) -> None:
+        """One scheduling cycle in a profile with gangs: of the pod's gang, or of the pod if it has none."""
+        info = queued.info
         try:
             gang = profile.gangs.gang_of(info)
         except PluginError as error:

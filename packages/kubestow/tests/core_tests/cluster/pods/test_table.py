@@ -20,7 +20,7 @@ def table(*rows: list[PodInfo]) -> PodTable:
     for number, infos in enumerate(rows):
         made.append_row()
         for each in infos:
-            made.add(number, each)
+            made.add(each, number)
     return made
 
 
@@ -63,7 +63,7 @@ def test_a_reused_slot_keeps_nothing_of_the_earlier_pod() -> None:
     slot = pods.slot(info("a").uid)
     assert slot is not None
     pods.remove(0, info("a").uid)
-    pods.add(0, info("b"))
+    pods.add(info("b"), 0)
     assert pods.slot(info("b").uid) == slot
     assert (int(pods.priority[slot]), int(pods.start_time[slot])) == (0, NOT_STARTED)
 

@@ -113,7 +113,8 @@ class DispatcherHarness(Observer):
 
     def __post_init__(self) -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        self.dispatcher = Dispatcher(Environment(self.server, clock, Random(1), self), known_pod=self.known.get)
+        environment = Environment(self.server, clock, Random(1), self)
+        self.dispatcher = Dispatcher(environment, known_pod=self.known.get)
 
     def api_call_ended(self, call: Call, *, succeeded: bool, seconds: float) -> None:
         self.observed_calls.append((call, succeeded, seconds))
@@ -140,16 +141,14 @@ class DispatcherHarness(Observer):
     def start_binding(self, pod: ObjectReference, node_name: str = "n") -> asyncio.Task[Status]:
         """Bind a pod as its binding cycle does."""
 
-        async def bind() -> Status:
-            async with self.dispatcher.binding_turn(pod.uid) as turn:
-                try:
-                    await self.dispatcher.bind(pod, node_name)
-                except (APIError, Unreachable) as error:
-                    return Status.error(str(error))
-                turn.succeeded()
+        async def send() -> Status:
+            try:
+                await self.dispatcher.binder.bind(pod, node_name)
+            except (APIError, Unreachable) as error:
+                return Status.error(str(error))
             return SUCCESS
 
-        return asyncio.create_task(bind())
+        return asyncio.create_task(self.dispatcher.bind(pod.uid, send))
 
     def start_eviction(self, pod: ObjectReference) -> asyncio.Task[None]:
         """Evict a pod as a victim of preemption."""

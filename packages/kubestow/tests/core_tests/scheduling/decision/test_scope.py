@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from core_tests.decisions import preemption_of, rejectors_of
 from kubestow.api.core import Node, Pod
+from kubestow.scheduling.decision.node_selection import Scope
 from kubestow.scheduling.decision.result import Scheduled
-from kubestow.scheduling.decision.scope import Scope
 from kubestow.testing import PluginHarness, node, pod
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubestow.scheduling.events.change_notifier import ChangeNotifier
+from kubestow.scheduling.background_work import ChangeNotifier
 from kubestow.testing.virtual_time import run
 
 

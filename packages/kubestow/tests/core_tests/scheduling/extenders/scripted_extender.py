@@ -11,7 +11,7 @@ from kubestow import config
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError
 from kubestow.framework.interface import Victims
-from kubestow.scheduling.extenders.interface import ExtenderFilterResponse, ExtenderVictims
+from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims
 
 VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "bindVerb": "bind"}
 

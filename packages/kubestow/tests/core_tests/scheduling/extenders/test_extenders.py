@@ -13,7 +13,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.interface import FilterPlugin
 from kubestow.framework.status import Status, Verdict
-from kubestow.scheduling.extenders.interface import PodGone
+from kubestow.scheduling.extenders.stages import PodGone
 from kubestow.scheduling.queued_pod import Place
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time

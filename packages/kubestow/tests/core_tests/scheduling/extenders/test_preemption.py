@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from core_tests.scheduling.fixture import TerminatingCluster
-from kubestow.scheduling.extenders.interface import ExtenderVictims
+from kubestow.scheduling.extenders.stages import ExtenderVictims
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 

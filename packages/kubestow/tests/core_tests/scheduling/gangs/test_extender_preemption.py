@@ -8,7 +8,7 @@ from core_tests.scheduling.extenders.scripted_extender import ScriptedExtender
 from core_tests.scheduling.fixture import SlowlyTerminatingCluster
 from core_tests.scheduling.gangs.groups import GATES, gang_scheduling, group, members
 from core_tests.scheduling.gangs.scenarios import bound_count, create_pods, remaining
-from kubestow.scheduling.extenders.interface import ExtenderVictims
+from kubestow.scheduling.extenders.stages import ExtenderVictims
 from kubestow.testing import node, pod, pods
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 

@@ -16,7 +16,7 @@ from core_tests.scheduling.gangs.groups import GATES, group, member
 from kubestow.api.core import Pod
 from kubestow.api.meta import convert
 from kubestow.api.policy import PodDisruptionBudget
-from kubestow.scheduling.gangs.victim_search import fewest_removed
+from kubestow.scheduling.gangs.preemption import fewest_removed
 from kubestow.testing import node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 

@@ -13,7 +13,7 @@ import pytest
 from core_tests.scheduling.fixture import enabled
 from core_tests.scheduling.gangs.groups import gang_scheduling, group, member
 from core_tests.scheduling.test_waiting_pods import HoldForTwoSeconds
-from kubestow.cluster.pods.index import PlacedPod
+from kubestow.cluster.placed_pods import PlacedPod
 from kubestow.cluster.pods.shapes import PodInfo, Shapes
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.scheduling.queue.in_flight import PodsInFlight
+from kubestow.scheduling.queue.places import PodsInFlight
 
 NODE_ADDED = ClusterEvent(EventResource.NODE, Action.ADD)
 

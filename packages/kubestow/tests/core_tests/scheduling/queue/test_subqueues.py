@@ -10,7 +10,7 @@ import pytest
 
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import Queued, QueueSortPlugin, SubqueueOrder
-from kubestow.scheduling.queue.heaps import Subqueues
+from kubestow.scheduling.queue.places import Subqueues
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.testing import SchedulerHarness, in_virtual_time, node, pod
 

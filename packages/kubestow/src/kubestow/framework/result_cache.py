@@ -15,16 +15,53 @@ from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
-from kubestow.cluster.invalidation import ANY_CHANGE, FEW_ROWS, NEVER, InvalidationMask
+from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, RESULT_CHANGES, InvalidationMask
 from kubestow.cluster.nodes.views import NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.evaluation.plan import BoundPlugin
-from kubestow.framework.interface import MAX_SCORE, PreFilterResult
+from kubestow.framework.event_registration import invalidation_mask
+from kubestow.framework.interface import (
+    MAX_SCORE,
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import SUCCESS, Code, Status, Verdict
 from kubestow.framework.validation import in_range, out_of_range
 
 _POD_ADDED = ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD).bits
+
+
+class BoundPlugin:
+    """A plugin in its profile: the extension points it is enabled at, and what invalidates its results.
+
+    ``filter_plugin`` and the like are the plugin itself where the extension point is enabled, otherwise None.
+    """
+
+    def __init__(self, plugin: Plugin, runtime: FrameworkRuntime) -> None:
+        self.plugin = plugin
+        self.runtime = runtime
+        self.filter_plugin = plugin if isinstance(plugin, FilterPlugin) else None
+        #: Whether Filter is not cached and runs only on the nodes that all filters before it have passed.
+        self.filters_passing_nodes = self.filter_plugin is not None and self.filter_plugin.uncached
+        self.caches_filter = self.filter_plugin is not None and not self.filters_passing_nodes
+        self.score_plugin = plugin if isinstance(plugin, ScorePlugin) else None
+        #: Whether the raw scores depend on the set of feasible nodes, so that they are not cached.
+        self.scores_feasible_set = self.score_plugin is None or self.score_plugin.scores_feasible_set
+        #: Whether Filter and Score have forms for single rows.
+        self.filters_rows = isinstance(plugin, FilterPlugin) and type(plugin).filter_row is not FilterPlugin.filter_row
+        self.scores_rows = isinstance(plugin, ScorePlugin) and type(plugin).score_row is not ScorePlugin.score_row
+        self.normalizes = isinstance(plugin, ScorePlugin) and type(plugin).normalize is not ScorePlugin.normalize
+        runs_pre_filter, runs_pre_score = plugin in runtime.plugins.pre_filter, plugin in runtime.plugins.pre_score
+        self.pre_filter_plugin = plugin if runs_pre_filter and isinstance(plugin, PreFilterPlugin) else None
+        self.pre_score_plugin = plugin if runs_pre_score and isinstance(plugin, PreScorePlugin) else None
+        self.invalidation_mask = invalidation_mask(plugin.events_to_register)
+        #: The event bits that may invalidate any of its results.
+        self.invalidating_bits = self.invalidation_mask.bits | RESULT_CHANGES
 
 
 class PluginResults:
@@ -101,34 +138,45 @@ class PluginResults:
 
     def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the PreFilter result up to date: PreFilter runs when all filter results have been invalidated."""
-        if self._pre_filtered == cluster.cycle.generation:
+        cycle, bound = cluster.cycle, self.bound_plugin
+        if self._pre_filtered == cycle.generation:
             return
-        rows = cluster.cycle.invalid_rows(self._filtered, self.bound_plugin.invalidation_mask)
-        caches_filter = self.bound_plugin.caches_filter
-        if rows is None or (rows and not caches_filter):
+        rows = cycle.invalid_rows(self._filtered, bound.invalidation_mask)
+        if rows is None or (rows and not bound.caches_filter):
             state = CycleState()
-            plugin = self.bound_plugin.pre_filter_plugin
-            if plugin is not None:
-                result = self.bound_plugin.runtime.run_pre_filter_plugin(plugin, state, pod, cluster.all_nodes())
+            if bound.pre_filter_plugin is not None:
+                result = bound.runtime.run_pre_filter_plugin(bound.pre_filter_plugin, state, pod, cluster.all_nodes())
                 self.pre_filter_result = result
                 self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
             self._reset(state)
-        self._invalid_rows, self._pre_filtered = rows, cluster.cycle.generation
-        if not caches_filter:
-            self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
+        self._invalid_rows, self._pre_filtered = rows, cycle.generation
+        if not bound.caches_filter:
+            self._filtered, self.filter_bits = cycle.generation, self._invalidating_bits
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo) -> None:
-        """Bring the verdict up to date; all rows pass when PreFilter returned a skip."""
-        if self._filtered == cluster.cycle.generation:
+        """Bring the verdict up to date; all rows pass when PreFilter returned a skip.
+
+        A few rows are filtered one after another, without arrays, if the plugin has a form for single rows.
+        """
+        generation, bound = cluster.cycle.generation, self.bound_plugin
+        if self._filtered == generation:
             return
-        if self._pre_filtered != cluster.cycle.generation:
+        if self._pre_filtered != generation:
             self.refresh_pre_filter(cluster, pod)
-        if self._invalid_rows is None:
-            verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
-            self.verdict, self.passes = verdict, None if verdict is None else verdict.passes
-        elif self._invalid_rows and not self.skips_filter:
-            self._filter_rows(cluster, pod, self._invalid_rows)
-        self._filtered, self.filter_bits = cluster.cycle.generation, self._invalidating_bits
+        rows, verdict, passes = self._invalid_rows, self.verdict, self.passes
+        if rows is None:
+            self.verdict = None if self.skips_filter else self.run_filter(pod, cluster.all_nodes())
+            self.passes = None if self.verdict is None else self.verdict.passes
+        elif rows and not self.skips_filter:
+            if bound.filters_rows and len(rows) <= FEW_ROWS and verdict is not None and passes is not None:
+                assert bound.filter_plugin is not None
+                nodes = [NodeRow(cluster.nodes, row) for row in rows]
+                keys = bound.runtime.run_filter_plugin_on_rows(bound.filter_plugin, self.state, pod, nodes)
+                for row, key in zip(rows, keys, strict=True):
+                    verdict.keys[row], passes[row] = key, not key
+            else:
+                self._filter_some(cluster, pod, rows)
+        self._filtered, self.filter_bits = generation, self._invalidating_bits
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -136,54 +184,46 @@ class PluginResults:
         assert plugin is not None
         return self.bound_plugin.runtime.run_filter_plugin(plugin, self.state, pod, nodes)
 
-    def _filter_rows(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
-        """Filter some rows: a few one after another, without arrays, if the plugin has a form for single rows."""
-        plugin = self.bound_plugin.filter_plugin
-        verdict, passes = self.verdict, self.passes
-        if self.bound_plugin.filters_rows and len(rows) <= FEW_ROWS and verdict is not None and passes is not None:
-            assert plugin is not None
-            for row in rows:
-                node = NodeRow(cluster.nodes, row)
-                key = self.bound_plugin.runtime.run_filter_plugin_on_row(plugin, self.state, pod, node)
-                verdict.keys[row], passes[row] = key, not key
-            return
+    def _filter_some(self, cluster: Cluster, pod: PodInfo, rows: list[int]) -> None:
+        """Filter some rows, and replace their part of the verdict."""
         nodes = _view(cluster, rows)
         update = self.run_filter(pod, nodes)
-        if verdict is None or passes is None:
+        if self.verdict is None or self.passes is None:
             if update is None:
                 return
-            self.verdict = verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), update.legend)
-            self.passes = passes = verdict.passes
+            self.verdict = Verdict(np.zeros(len(cluster.nodes), np.int32), update.legend)
+            self.passes = self.verdict.passes
         keys = 0 if update is None else update.keys
-        verdict.keys[nodes.rows], passes[nodes.rows] = keys, np.equal(keys, 0)
+        self.verdict.keys[nodes.rows], self.passes[nodes.rows] = keys, np.equal(keys, 0)
         if update is not None:
-            verdict.legend = update.legend
-            verdict.has_errors |= update.has_errors
+            self.verdict.legend = update.legend
+            self.verdict.has_errors |= update.has_errors
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        rows = cluster.cycle.invalid_rows(self._scored, self.bound_plugin.invalidation_mask)
+        cycle, bound, scores = cluster.cycle, self.bound_plugin, self.scores
+        rows = cycle.invalid_rows(self._scored, bound.invalidation_mask)
         if rows is None:
             self.scores = self.score(pod, cluster.all_nodes())
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
             self.normalized_zero = None
-        elif rows and self.scores is not None and self.bound_plugin.scores_rows and len(rows) <= FEW_ROWS:
-            plugin = self.bound_plugin.score_plugin
+        elif rows and scores is not None and bound.scores_rows and len(rows) <= FEW_ROWS:
+            plugin = bound.score_plugin
             assert plugin is not None
-            for row in rows:
-                node = NodeRow(cluster.nodes, row)
-                score = self.bound_plugin.runtime.run_score_plugin_on_row(plugin, self.state, pod, node)
-                if not (0 <= score <= MAX_SCORE or self.bound_plugin.normalizes):
+            nodes = [NodeRow(cluster.nodes, row) for row in rows]
+            new_scores = bound.runtime.run_score_plugin_on_rows(plugin, self.state, pod, nodes)
+            for row, score in zip(rows, new_scores, strict=True):
+                if not (0 <= score <= MAX_SCORE or bound.normalizes):
                     raise out_of_range(plugin, "Score", score)
-                self.scores[row] = score
+                scores[row] = score
                 self.scores_are_zero = self.scores_are_zero and not score
-        elif rows and self.scores is not None:
-            nodes = _view(cluster, rows)
-            scores = self.scores[nodes.rows] = self._run_score(pod, nodes)
-            self.scores_are_zero = self.scores_are_zero and not scores.any()
-        self._scored, self.score_bits = cluster.cycle.generation, self._invalidating_bits
+        elif rows and scores is not None:
+            some = _view(cluster, rows)
+            replaced = scores[some.rows] = self._run_score(pod, some)
+            self.scores_are_zero = self.scores_are_zero and not replaced.any()
+        self._scored, self.score_bits = cycle.generation, self._invalidating_bits
 
     def run_pre_score(self, pod: PodInfo, nodes: Nodes) -> Status:
         """Run PreScore, if it is enabled: SUCCESS, or SKIP to leave Score out."""

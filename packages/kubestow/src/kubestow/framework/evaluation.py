@@ -3,31 +3,231 @@
 Pods of one group of shapes share an evaluation (:mod:`.evaluation_cache`); evaluations share the results of a plugin
 with all shapes of the same signature (:mod:`.result_cache`). Bringing an evaluation up to date takes a few plugin calls
 for the rows that have changed; the feasible nodes are then an AND of masks, and their totals a weighted sum of arrays.
+
+The mask and the totals are kept from one cycle to the next. A pod that is placed changes one row, so one entry of
+either is computed again. After more than a few changes both are put together from the results of all rows, which takes
+less time than to find out which rows have changed. Both hold for cycles in which all nodes are candidates and no pod is
+nominated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.invalidation import ANY_CHANGE, NEVER, Generation
+from kubestow.cluster.changes.journal import ANY_CHANGE, FEW_ROWS, NEVER, Generation, InvalidationMask
 from kubestow.cluster.nodes.views import Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import Diagnosis, Rejection
-from kubestow.framework.evaluation.feasibility import Feasibility, Mask, PreFiltered
-from kubestow.framework.evaluation.filter_runner import CycleFilterRunner, over_all_rows
-from kubestow.framework.evaluation.plan import Plan
-from kubestow.framework.evaluation.ranking import FeasibleRows, Ranking, ScoreSums, best_rows
-from kubestow.framework.evaluation.result_cache import PluginResults
+from kubestow.framework.feasibility import CycleFilterRunner, Feasibility, Mask, PodCapacity, PreFiltered, over_all_rows
 from kubestow.framework.interface import Plugin, PreFilterResult
 from kubestow.framework.plugin_caller import ExtensionPointTimer
+from kubestow.framework.result_cache import BoundPlugin, PluginResults
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Code, Status, Verdict
+
+
+class Plan:
+    """The plugins that apply to a pod, in order. Scores have weights; PreScore plugins that do not score are apart."""
+
+    def __init__(
+        self,
+        bound: Mapping[Plugin, BoundPlugin],
+        *,
+        pre_filters: Sequence[Plugin],
+        filters: Sequence[Plugin],
+        scores: Sequence[tuple[Plugin, int]],
+        pre_scores_alone: Sequence[Plugin],
+    ) -> None:
+        self.pre_filters, self.filters, self.scores = pre_filters, filters, scores
+        self.pre_scores_alone = pre_scores_alone
+        scoring = [plugin for plugin, _ in scores]
+        #: All of them, each once.
+        self.plugins = tuple(dict.fromkeys((*pre_filters, *filters, *pre_scores_alone, *scoring)))
+        #: Those whose results depend on the pod's requests.
+        self.request_readers = [plugin for plugin in self.plugins if plugin.reads_requests]
+        #: The scores that depend on their row alone, and those that are normalized.
+        self.row_wise = [(plugin, weight) for plugin, weight in scores if not bound[plugin].normalizes]
+        self.normalizing = [(plugin, weight) for plugin, weight in scores if bound[plugin].normalizes]
+        #: What invalidates any result of the filters, any raw score of either kind, and totals of single rows.
+        self.filter_mask = _joined(bound[plugin] for plugin in filters)
+        self.row_wise_mask = _joined(bound[plugin] for plugin, _ in self.row_wise)
+        self.normalizing_mask = _joined(bound[plugin] for plugin, _ in self.normalizing)
+        self.ranking_mask = self.filter_mask | self.row_wise_mask
+        #: Whether totals can be kept from cycle to cycle, as far as the results are cached.
+        self.ranks = not pre_scores_alone and not any(bound[plugin].scores_feasible_set for plugin in scoring)
+
+
+def _joined(bound_plugins: Iterable[BoundPlugin]) -> InvalidationMask:
+    """What invalidates the results of any of some plugins."""
+    joined = InvalidationMask()
+    for bound in bound_plugins:
+        joined |= bound.invalidation_mask
+    return joined
+
+
+#: The total of rows that are not feasible. Weights may be negative, and so may totals.
+_INFEASIBLE = int(np.iinfo(np.int64).min)
+
+
+class FeasibleRows:
+    """Where all filters pass (bool, one per row of the node table), and the number of those rows."""
+
+    def __init__(self, filters: Sequence[PluginResults], invalidation_mask: InvalidationMask) -> None:
+        self._filters = filters
+        self._invalidation_mask = invalidation_mask
+        self._generation = NEVER
+        self.passing: Mask = np.zeros(0, np.bool_)
+        self.count = 0
+
+    def update(self, cluster: Cluster) -> None:
+        """Take over the verdicts of the filters, which have to be up to date."""
+        rows = cluster.cycle.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
+        masks = [results.passes for results in self._filters if results.passes is not None]
+        if rows is None:
+            self.passing = masks[0].copy() if masks else np.ones(len(cluster.nodes), np.bool_)
+            for mask in masks[1:]:
+                self.passing &= mask
+            self.count = int(np.count_nonzero(self.passing))
+        else:
+            for row in rows:
+                passes = all(mask[row] for mask in masks)
+                if passes != self.passing[row]:
+                    self.passing[row] = passes
+                    self.count += 1 if passes else -1
+        self._generation = cluster.cycle.generation
+
+
+class ScoreSums:
+    """The weighted sum per row of the scores that are not normalized. Evaluations with the same of them share it."""
+
+    def __init__(self, scores: Sequence[tuple[PluginResults, int]], invalidation_mask: InvalidationMask) -> None:
+        self._scores = scores
+        self._invalidation_mask = invalidation_mask
+        self._generation = NEVER
+        #: The sums, int64, one per row.
+        self.sums: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def update(self, cluster: Cluster, before: Generation, rows: list[int] | None) -> None:
+        """Take over the scores of the plugins, which have to be up to date.
+
+        ``rows`` are those that may have been invalidated since ``before``, None if these are many.
+        """
+        if self._generation == cluster.cycle.generation:
+            return
+        if self._generation != before:
+            rows = cluster.cycle.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
+        scores = [(r.scores, weight) for r, weight in self._scores if r.scores is not None and not r.scores_are_zero]
+        if rows is None:
+            weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
+            self.sums = weighted[0].copy() if weighted else np.zeros(len(cluster.nodes), np.int64)
+            for of_plugin in weighted[1:]:
+                self.sums += of_plugin
+        else:
+            for row in rows:
+                self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
+        self._generation = cluster.cycle.generation
+
+
+class Ranking:
+    """The totals of all rows, and which are the highest.
+
+    A total is the sum of the scores that are not normalized, and of those that are. These depend on which nodes are
+    feasible; they are kept until that or any of the raw scores may have changed. A normalizing plugin whose raw scores
+    are all 0 adds the same to every total and is left out.
+    """
+
+    def __init__(self, plan: Plan, sums: ScoreSums, normalizing: Sequence[tuple[PluginResults, int]]) -> None:
+        self._sums, self._normalizing = sums, normalizing
+        self._normalizing_bits = plan.normalizing_mask.bits
+        self._invalidation_mask = plan.ranking_mask
+        self._generation = NEVER
+        #: What the normalizing plugins contribute, int64; None if it is the same for all feasible nodes.
+        self._normalized: NDArray[np.int64] | None = None
+        self._totals: NDArray[np.int64] = np.zeros(0, np.int64)
+        #: The highest total and the rows that have it, in order (intp); None when they have to be searched for.
+        self._highest = _INFEASIBLE
+        self._best: NDArray[np.intp] | None = None
+
+    def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
+        """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
+        before, self._generation = self._generation, NEVER  # should a plugin fail
+        rows = cluster.cycle.invalid_rows(before, self._invalidation_mask, FEW_ROWS)
+        self._sums.update(cluster, before, rows)
+        if self._normalize(cluster, pod, feasibility, before) or rows is None:
+            sums = self._sums.sums
+            self._totals = sums.copy() if self._normalized is None else sums + self._normalized
+            if feasibility.count < len(sums):
+                np.copyto(self._totals, _INFEASIBLE, where=~feasibility.passing)
+            self._best = None
+        else:
+            for row in rows:
+                total = _INFEASIBLE
+                if feasibility.passing[row]:
+                    total = self._sums.sums.item(row)
+                    if self._normalized is not None:
+                        total += self._normalized.item(row)
+                earlier = self._totals.item(row)
+                self._totals[row] = total
+                best = self._best
+                if best is None or total == earlier or (total < self._highest and earlier < self._highest):
+                    continue
+                if total < self._highest and len(best) > 1:
+                    position = best.searchsorted(row)
+                    best[position:-1] = best[position + 1 :]
+                    self._best = best[:-1]
+                else:
+                    self._best = None
+        self._generation = cluster.cycle.generation
+
+    def find_best(self) -> NDArray[np.intp]:
+        """The rows with the highest total, intp, in order; valid until the next update."""
+        if self._best is None:
+            self._highest = self._totals.item(self._totals.argmax())
+            self._best = np.equal(self._totals, self._highest).nonzero()[0]
+        return self._best
+
+    def _normalize(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility, before: Generation) -> bool:
+        """Bring the normalized scores up to date; whether any may have changed since a generation."""
+        some = []
+        for results, weight in self._normalizing:
+            if results.scores is None:
+                continue
+            if results.scores_are_zero:
+                if results.normalized_zero is None:
+                    results.normalize_zero(pod, cluster)  # the plugin may fail
+            else:
+                some.append((results, results.scores, weight))
+        if not some:
+            changed, self._normalized = self._normalized is not None, None
+            return changed
+        if (
+            self._normalized is not None
+            and not cluster.cycle.bits(before) & self._normalizing_bits
+            and np.array_equal(self._totals != _INFEASIBLE, feasibility.passing)
+        ):
+            return False
+        rows = feasibility.rows
+        nodes = Nodes(cluster.nodes, rows)
+        parts = [results.normalize(pod, scores[rows], nodes) * weight for results, scores, weight in some]
+        normalized = sum(parts[1:], start=parts[0])
+        if feasibility.count == len(feasibility.passing):
+            self._normalized = normalized
+        else:
+            self._normalized = np.zeros(len(cluster.nodes), np.int64)
+            self._normalized[rows] = normalized
+        return True
+
+
+def best_rows(totals: NDArray[np.int64], rows: Rows) -> NDArray[np.intp]:
+    """Those of some rows that have the highest of their ``totals`` (int64, one per row), intp, in order."""
+    best = np.flatnonzero(totals == totals.max())
+    return best if isinstance(rows, slice) else rows[best]
 
 
 class ScoreResult(NamedTuple):
@@ -114,42 +314,62 @@ class Evaluation:
     def find_feasible(self, pod: PodInfo, within: Mask | None = None) -> Feasibility:
         """Find the nodes that pass all filters (semantics 5.3), among some (bool, one per node) or all.
 
-        Plugins see the whole cluster in either case. Raises PluginError.
+        The node that the pod is nominated to is tried first, alone. Plugins see the whole cluster in any case. Raises
+        PluginError.
         """
         cluster = self._cluster
         with ExtensionPointTimer(self._runtime, "PreFilter") as timer:
-            self._begin_cycle()
             pre_filtered = self._run_pre_filters(pod)
             filters = CycleFilterRunner(cluster, pod, self._filters)
             if pre_filtered.rejection is not None:
                 timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
-        with ExtensionPointTimer(self._runtime, "Filter") as timer:
-            found = self._filter_nodes(pod, filters, pre_filtered, within)
+        with ExtensionPointTimer(self._runtime, "Filter", began=timer.ended) as timer:
+            candidates = cluster.nodes.every.readonly if pre_filtered.node_names is None else pre_filtered.mask(cluster)
+            if within is not None:
+                candidates = candidates & within
+            nomination = pod.status.nominated_node_name
+            nominated = cluster.nodes.rows.get(nomination) if nomination else None
+            found: Feasibility | None = None
+            if nominated is not None and (within is None or within[nominated]):
+                alone = np.zeros(len(cluster.nodes), np.bool_)
+                alone[nominated] = True
+                found = self._run_filters(pod, filters, alone)
+                candidates = candidates | alone  # it has been filtered, so its status is its own
+            if found is None or not found.count:
+                every_node = within is None and pre_filtered.node_names is None and not nomination
+                kept = self._feasible_rows if every_node and not cluster.has_nominations else None
+                found = self._run_filters(pod, filters, candidates, kept)
+                found.pre_filtered, found.within = pre_filtered, within
             if found.error is not None:
                 timer.ended_with(found.error)
-            return found
+        found.ended = timer.ended
+        return found
 
-    def run_pre_filter(self, pod: PodInfo) -> tuple[CycleFilterRunner, Mask] | None:
-        """Run PreFilter alone: the filters, and the nodes that are left (bool); None when PreFilter rejects the pod.
+    def capacity(self, pod: PodInfo, most: int, within: Mask | None = None) -> PodCapacity | None:
+        """The capacity for a pod on the nodes ``within`` (bool, one per row; None for all), up to ``most`` per node.
 
-        Raises PluginError.
+        Runs PreFilter. None when it cannot be counted, or when PreFilter rejects the pod. Raises PluginError.
         """
-        cluster = self._cluster
-        self._begin_cycle()
+        if pod.shape.spec.volumes or pod.spec.resource_claims:
+            return None
         pre_filtered = self._run_pre_filters(pod)
-        filters = CycleFilterRunner(cluster, pod, self._filters)
-        return None if pre_filtered.rejection is not None else (filters, pre_filtered.mask(cluster))
+        filters = CycleFilterRunner(self._cluster, pod, self._filters)
+        if pre_filtered.rejection is not None or not filters.is_node_local:
+            return None
+        candidates = pre_filtered.mask(self._cluster)
+        return PodCapacity(pod, filters, candidates if within is None else candidates & within, most)
 
-    def _begin_cycle(self) -> None:
+    def _run_pre_filters(self, pod: PodInfo) -> PreFiltered:
+        """Begin a cycle, and run PreFilter in order.
+
+        Only UnschedulableAndUnresolvable and errors end it at once (semantics 4.3).
+        """
         self.cycle_count += 1
         for results in self._uncached:
             results.invalidate()
         self._cluster.cycle.begin()
         self._changes = self._cluster.cycle.bits(self._filtered)
-
-    def _run_pre_filters(self, pod: PodInfo) -> PreFiltered:
-        """Run PreFilter in order (semantics 4.3): only UnschedulableAndUnresolvable and errors end it at once."""
         rejection: Status | None = None
         names: frozenset[str] | None = None
         plugins: tuple[str, ...] = ()
@@ -168,33 +388,10 @@ class Evaluation:
                 rejection = result.by(plugin)
             elif result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFiltered(result.by(plugin), names, plugins)
-            elif not result.ok and result.code is not Code.SKIP:
+            elif result.code is not Code.SUCCESS and result.code is not Code.SKIP:
                 text = f'running PreFilter plugin "{plugin}": {result.message}'
                 return PreFiltered(Status(Code.ERROR, (text,), plugin), names, plugins)
         return PreFiltered(rejection, names, plugins)
-
-    def _filter_nodes(
-        self, pod: PodInfo, filters: CycleFilterRunner, pre_filtered: PreFiltered, within: Mask | None
-    ) -> Feasibility:
-        """Filter the nodes that PreFilter has left; the node that the pod is nominated to is tried first, alone."""
-        cluster = self._cluster
-        candidates = pre_filtered.mask(cluster)
-        if within is not None:
-            candidates = candidates & within
-        nomination = pod.status.nominated_node_name
-        nominated = cluster.nodes.rows.get(nomination) if nomination else None
-        if nominated is not None and (within is None or within[nominated]):
-            alone = np.zeros(len(cluster.nodes), np.bool_)
-            alone[nominated] = True
-            found = self._run_filters(pod, filters, alone)
-            if found.count:
-                return found
-            candidates = candidates | alone  # it has been filtered, so its status is its own
-        every_node = within is None and pre_filtered.node_names is None and not nomination
-        kept = self._feasible_rows if every_node and not cluster.has_nominations else None
-        found = self._run_filters(pod, filters, candidates, kept)
-        found.pre_filtered, found.within = pre_filtered, within
-        return found
 
     def _run_filters(
         self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask, kept: FeasibleRows | None = None
@@ -216,7 +413,7 @@ class Evaluation:
                 if results.skips_filter:
                     continue
             elif self._changes & results.filter_bits:
-                results.refresh_filter(self._cluster, pod)
+                results.refresh_filter(cluster, pod)
             if kept is not None and (among_passing or (results.verdict is not None and results.verdict.has_errors)):
                 for _, _, passes in verdicts:
                     passing = passing & passes
@@ -235,7 +432,7 @@ class Evaluation:
             verdicts.append((results.plugin.name, verdict, passes_filter))
             if kept is None:
                 passing = passing & passes_filter
-        self._filtered = self._cluster.cycle.generation
+        self._filtered = cluster.cycle.generation
         if kept is not None:
             kept.update(cluster)
         return Feasibility(
@@ -253,12 +450,12 @@ class Evaluation:
     def score_by_plugin(self, pod: PodInfo, rows: Rows) -> Iterator[ScoreResult]:
         """Each plugin's scores of the feasible rows; plugins that skip are left out. Raises PluginError."""
         nodes = Nodes(self._cluster.nodes, rows)
-        self._begin_scoring(pod, nodes)
+        changes = self._begin_scoring(pod, nodes)
         for results, weight in self._scores:
             if results.bound_plugin.scores_feasible_set:
                 raw = results.score(pod, nodes)
             else:
-                if self._changes & results.score_bits:
+                if changes & results.score_bits:
                     results.refresh_scores(self._cluster, pod)
                 raw = None if results.scores is None else results.scores[rows]
             if raw is not None:
@@ -268,14 +465,14 @@ class Evaluation:
         """The weighted sum of all plugins' scores per feasible row, int64. Raises PluginError."""
         with ExtensionPointTimer(self._runtime, "Score"):
             nodes = Nodes(self._cluster.nodes, rows)
-            self._begin_scoring(pod, nodes)
+            changes = self._begin_scoring(pod, nodes)
             totals = np.zeros(len(nodes), np.int64)
             constant = 0
             for results, weight in self._scores:
                 if results.bound_plugin.scores_feasible_set:
                     raw = results.score(pod, nodes)
                 else:
-                    if self._changes & results.score_bits:
+                    if changes & results.score_bits:
                         results.refresh_scores(self._cluster, pod)
                     if results.scores is not None and results.scores_are_zero:
                         constant += results.normalize_zero(pod, self._cluster).item(0) * weight
@@ -293,21 +490,21 @@ class Evaluation:
         ranking = self._ranking
         if ranking is None or feasibility.ranked_in != self.cycle_count:
             return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
-        with ExtensionPointTimer(self._runtime, "Score"):
-            self._cluster.cycle.begin()
-            self._changes = self._cluster.cycle.bits(self._scored)
+        with ExtensionPointTimer(self._runtime, "Score", began=feasibility.ended):
+            changes = self._cluster.cycle.bits(self._scored)
             for results, _ in self._scores:
-                if self._changes & results.score_bits:
+                if changes & results.score_bits:
                     results.refresh_scores(self._cluster, pod)
             self._scored = self._cluster.cycle.generation
             ranking.update(self._cluster, pod, feasibility)
         return ranking.find_best()
 
-    def _begin_scoring(self, pod: PodInfo, nodes: Nodes) -> None:
+    def _begin_scoring(self, pod: PodInfo, nodes: Nodes) -> int:
+        """Run PreScore of plugins that do not score; the event bits of the changes since the scores were computed."""
         for results in self._pre_scores_alone:
             results.run_pre_score(pod, nodes)
         self._cluster.cycle.begin()
-        self._changes = self._cluster.cycle.bits(self._scored)
+        return self._cluster.cycle.bits(self._scored)
 
 
 def _filter_passing(results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
