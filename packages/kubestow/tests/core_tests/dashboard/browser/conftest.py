@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from core_tests.chromium import browser, page
+
+__all__ = ["browser", "page"]
+
 _UP = (sys.executable, "-c", "from kubestow.cli import main; main()", "up", "--port", "0", "--nodes", "6")
 
 
