@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Raw, field
 
-from kubestow.api.meta import UNDECODABLE, invalid_object, json_decoder
+from kubestow.api.json_text import UNDECODABLE
+from kubestow.api.meta import invalid_object, json_decoder
 from kubestow.errors import InvalidObject
 
 MAX_SCORE = 10

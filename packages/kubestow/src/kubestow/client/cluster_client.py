@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.object_requests import PodClient, ResourceClaimClient, list_names, merge_patch
 from kubestow.client.raw_object_cache import RawObjectCache

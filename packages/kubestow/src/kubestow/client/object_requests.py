@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from kubestow.api.core import Pod, PodCondition, PodExtendedResourceClaimStatus
-from kubestow.api.meta import UNDECODABLE, APIObject, ObjectMeta, decode
+from kubestow.api.json_text import UNDECODABLE
+from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.rest.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.cluster.pods.shapes import PodInfo

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
 from kubestow.client.watch_decoding import (

@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubestow.api.core import Pod
-from kubestow.api.meta import UNDECODABLE, decode
+from kubestow.api.json_text import UNDECODABLE
+from kubestow.api.meta import decode
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.interfaces import Resource
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_tests.client.subscribers import PODS, pod
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.watch_decoding import LineSplitter, ObjectDecoder, WatchLine
 
 chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))

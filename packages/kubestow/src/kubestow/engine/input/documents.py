@@ -25,7 +25,7 @@ import msgspec
 import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import as_utf8, read_file
 
