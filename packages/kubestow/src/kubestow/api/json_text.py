@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -80,16 +80,24 @@ def decode_readable(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw)
 
 def is_too_deep(value: Any) -> bool:
     """Whether plain data has more than MAX_DEPTH levels of lists and dictionaries."""
-    level, depth = [value], 0
-    while level := [item for one in level if isinstance(one, (dict, list)) for item in _items(one)]:
-        depth += 1
+    for depth, level in enumerate(_levels(value)):
         if depth >= MAX_DEPTH and any(isinstance(item, (dict, list)) for item in level):
             return True
     return False
 
 
-def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
+def is_cut_off(value: Any) -> bool:
+    """Whether plain data has lost a part to :func:`readable_json`, so that it must not be passed on."""
+    return any(item == CUT_OFF for level in _levels(value) for item in level if isinstance(item, str))
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """The value, then the items in it, then the items in these, and so on."""
+    level = [value]
+    while level:
+        yield level
+        containers = (one for one in level if isinstance(one, (dict, list)))
+        level = [item for one in containers for item in (one.values() if isinstance(one, dict) else one)]
 
 
 def _in_utf8(data: bytes) -> bytes:
@@ -122,7 +130,8 @@ def _without_deep_values(data: bytes) -> bytes:
         return data
     begins = positions[is_opening & (depths == MAX_DEPTH + 1)].tolist()
     ends = positions[~is_opening & (depths == MAX_DEPTH)].tolist()
-    kept, done = [], 0
+    kept: list[bytes] = []
+    done = 0
     for begin, end in zip(begins, ends, strict=False):  # without strictness: a value may not end
         kept += (data[done:begin], _CUT_OFF)
         done = end + 1
