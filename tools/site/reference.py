@@ -138,7 +138,8 @@ def _metrics() -> Iterator[str]:
     yield "What `/metrics` exposes. Names, labels and stability are kube-scheduler's.\n"
     yield "| Metric | Type | Labels | Stability | Meaning |\n|---|---|---|---|---|"
     metrics = SchedulerMetrics(process=False)
-    add_state_gauges(metrics, config.FeatureGates.parse(""), scheduler=lambda: None, is_leader=lambda: False)
+    gates = config.FeatureGates.parse("")
+    add_state_gauges(metrics, gates, scheduler=lambda: None, is_leader=lambda: False, broken_watches=dict)
     for family in sorted(metrics.families, key=lambda family: family.name):
         stability, text = family.documentation.removeprefix("[").split("] ", 1)
         labels = ", ".join(f"`{label}`" for label in family.label_names)

@@ -13,7 +13,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Raw, field
 
-from kubestow.api.meta import UNDECODABLE, invalid_object, json_decoder
+from kubestow.api.json_text import UNDECODABLE, decode_readable, readable_json
+from kubestow.api.meta import invalid_object, json_decoder
 from kubestow.errors import InvalidObject
 
 MAX_SCORE = 10
@@ -132,7 +133,7 @@ def uid_of(obj: Raw) -> str:
 
 def _identity(obj: Raw) -> _NameAndUID:
     try:
-        return _NAMED_OBJECT.decode(obj).metadata
+        return decode_readable(_NAMED_OBJECT, obj).metadata
     except UNDECODABLE as error:
         raise InvalidObject(str(error)) from None
 
@@ -155,7 +156,7 @@ def read(kind: type[T], data: bytes) -> T:
 def _read_case_insensitive(kind: type[T], data: bytes) -> T:
     """Decode a message with keys in another case, nulls, or unknown keys."""
     try:
-        canonical = _canonical(kind, Raw(data))
+        canonical = _canonical(kind, Raw(readable_json(data)))
         message: T = msgspec.json.decode(msgspec.json.encode(canonical), type=kind)
     except msgspec.ValidationError as error:
         raise invalid_object(error) from None

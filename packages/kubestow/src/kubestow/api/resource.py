@@ -13,6 +13,7 @@ from msgspec import field
 
 from kubestow.api.core import NodeSelector, Taint, Toleration
 from kubestow.api.formats.quantity import Quantity
+from kubestow.api.json_text import MAX_DEPTH, is_too_deep
 from kubestow.api.meta import APIObject, ObjectMeta
 
 #: Prevents the deletion of an allocated claim while it is in use.
@@ -138,9 +139,13 @@ class DeviceSelector(APIObject, frozen=True):
 
 
 class DeviceConfiguration(APIObject, frozen=True):
-    """Opaque parameters of a driver."""
+    """Opaque parameters of a driver; raises ValueError for parameters that are too deep for recursion."""
 
     opaque: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.opaque is not None and is_too_deep(self.opaque):
+            raise ValueError(f"opaque parameters of more than {MAX_DEPTH} levels")
 
 
 class DeviceClassSpec(APIObject, frozen=True):

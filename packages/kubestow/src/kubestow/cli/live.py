@@ -82,18 +82,20 @@ async def _read(connection: ClusterConnection, namespace: str, name: str) -> dic
 
 async def _scheduler_report(transport: Transport, namespace: str, name: str) -> dict[str, Any] | None:
     """What the scheduler's /debug endpoint says about a pod, through the API server's proxy; None without one."""
+    from kubestow.api.json_text import UNDECODABLE, parse_json
+
     try:
         query = urlencode({"labelSelector": _SCHEDULER_LABEL, "fieldSelector": "status.phase=Running"})
-        listed = msgspec.json.decode(await transport.request("GET", f"/api/v1/pods?{query}"))
-    except (APIError, Unreachable, msgspec.DecodeError):
+        listed = parse_json(await transport.request("GET", f"/api/v1/pods?{query}"))
+    except (APIError, Unreachable, *UNDECODABLE):
         return None
     for pod in listed.get("items", ())[:_MOST_REPLICAS]:
         metadata = pod["metadata"]
         proxy = f"/api/v1/namespaces/{metadata['namespace']}/pods/https:{metadata['name']}:{_SECURE_PORT}/proxy"
         try:
             body = await transport.request("GET", f"{proxy}/debug/pods/{quote(namespace)}/{quote(name)}")
-            report = msgspec.json.decode(body)
-        except (APIError, Unreachable, msgspec.DecodeError):
+            report = parse_json(body)
+        except (APIError, Unreachable, *UNDECODABLE):
             continue  # not allowed, a standby, or another program
         if isinstance(report, dict) and isinstance(report.get("summary"), str):
             return report

@@ -153,6 +153,7 @@ class SchedulerApp:
                     on_response=observability.metrics.record_client_request,
                 )
             )
+            observability.broken_watches = cluster.broken_watches
             cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
             leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))

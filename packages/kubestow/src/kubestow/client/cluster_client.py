@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE, parse_json
 from kubestow.client.event_recorder import EventRecorder
 from kubestow.client.object_requests import PodClient, ResourceClaimClient, list_names, merge_patch
 from kubestow.client.raw_object_cache import RawObjectCache
@@ -70,6 +70,7 @@ class ClusterClient(PodClient):
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
         self._exit_stack = AsyncExitStack()
+        self._reflectors: list[Reflector] = []
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -123,7 +124,12 @@ class ClusterClient(PodClient):
                     random=self._random,
                     raw_objects=self._raw_objects,
                 )
+                self._reflectors.append(reflector)
                 reflectors.create_task(reflector.run(), name=f"reflector {resource.plural}")
+
+    def broken_watches(self) -> dict[str, float]:
+        """For how long each resource has not been read, in seconds; 0 if all is well. By plural and group."""
+        return {reflector.resource.qualified_name: reflector.seconds_broken for reflector in self._reflectors}
 
     async def list_names(self, resource: Resource) -> dict[str, str]:
         """The names of all objects, with their namespaces, by uid. Raises APIError and Unreachable."""
@@ -139,7 +145,7 @@ class ClusterClient(PodClient):
         content_type = MERGE_PATCH if method == "PATCH" else JSON
         response = await self._transport.request(method, path, encoded, content_type=content_type)
         try:
-            return msgspec.json.decode(response)
+            return parse_json(response)
         except UNDECODABLE as error:
             raise Unreachable(self._credentials.server, f"malformed response: {error}") from None
 

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from kubestow.api.formats.timestamps import micro_timestamp
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.api.reports import EventType
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import USER_AGENT, Transport

@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from kubestow.api.core import Pod, PodCondition, PodExtendedResourceClaimStatus
-from kubestow.api.meta import UNDECODABLE, APIObject, ObjectMeta, decode
+from kubestow.api.json_text import UNDECODABLE, decode_readable, readable_json
+from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.rest.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from kubestow.cluster.pods.shapes import PodInfo
@@ -192,6 +193,10 @@ class _Names(msgspec.Struct):
     items: list[_Object] | None = None
 
 
+_LIST = msgspec.json.Decoder(_List)
+_NAMES = msgspec.json.Decoder(_Names)
+
+
 async def list_names(transport: Transport, resource: Resource) -> dict[str, str]:
     """The names of all objects, as ``namespace/name`` if they have a namespace, by uid.
 
@@ -201,7 +206,7 @@ async def list_names(transport: Transport, resource: Resource) -> dict[str, str]
     path = f"{resource.prefix}/{resource.plural}"
     async for page, _ in _pages(transport, path, resource.field_selector, _NAMES_PAGE_SIZE):
         try:
-            items = msgspec.json.decode(page, type=_Names).items or ()
+            items = decode_readable(_NAMES, page).items or ()
         except UNDECODABLE as error:
             raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
         for meta in (item.metadata for item in items):
@@ -210,7 +215,7 @@ async def list_names(transport: Transport, resource: Resource) -> dict[str, str]
 
 
 async def list_pages(transport: Transport, path: str, field_selector: str = "") -> tuple[list[bytes], str]:
-    """The pages of a list as JSON, and the resourceVersion of all of them. Raises APIError and Unreachable.
+    """The pages of a list as readable JSON, and the resourceVersion of all of them. Raises APIError and Unreachable.
 
     If the server compacts that version away before the last page, the list is read again in one piece.
     """
@@ -218,7 +223,7 @@ async def list_pages(transport: Transport, path: str, field_selector: str = "") 
         pages, version = [], ""
         try:
             async for page, page_version in _pages(transport, path, field_selector, limit):
-                pages.append(page)
+                pages.append(readable_json(page))
                 version = version or page_version
         except APIError as error:
             if error.code != _GONE or not limit:
@@ -235,7 +240,7 @@ async def _pages(transport: Transport, path: str, field_selector: str, limit: in
         encoded = urlencode({key: value for key, value in query.items() if value})
         page = await transport.request("GET", f"{path}?{encoded}" if encoded else path)
         try:
-            metadata = msgspec.json.decode(page, type=_List).metadata
+            metadata = decode_readable(_LIST, page).metadata
         except UNDECODABLE as error:
             raise Unreachable(transport.server, f"malformed list at {path}: {error}") from None
         yield page, metadata.version

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from kubestow import config
+from kubestow.api.json_text import decode_readable, readable_json
 from kubestow.scheduling.events.resources import NODES, PODS
 from kubestow.scheduling.interfaces import Resource
 
@@ -97,9 +98,9 @@ class RawObjectCache:
 
 
 def _without_managed_fields(data: Raw) -> Raw:
-    """A copy; managed fields are often half of an object."""
-    obj = _OBJECT.decode(data)
-    metadata = _OBJECT.decode(obj.get("metadata", Raw(b"{}")))
+    """A copy that any JSON reader accepts; managed fields are often half of an object."""
+    obj = decode_readable(_OBJECT, data)
+    metadata = decode_readable(_OBJECT, obj.get("metadata", Raw(b"{}")))
     metadata.pop("managedFields", None)
     obj["metadata"] = Raw(msgspec.json.encode(metadata))
-    return Raw(msgspec.json.encode(obj))
+    return Raw(readable_json(msgspec.json.encode(obj)))

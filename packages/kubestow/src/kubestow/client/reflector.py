@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubestow import gc_tuning
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
 from kubestow.client.watch_decoding import (
@@ -87,6 +87,16 @@ class Reflector:
         self._has_listed = False
         self._not_served = False
 
+    @property
+    def resource(self) -> Resource:
+        """What is reflected."""
+        return self._resource
+
+    @property
+    def seconds_broken(self) -> float:
+        """For how long nothing has been read; 0 while a watch is open, or if the last one did not fail."""
+        return self._failures.seconds_broken
+
     async def run(self) -> NoReturn:
         """Keep the subscriber up to date until cancelled; failures are retried with backoff."""
         while True:
@@ -150,6 +160,8 @@ class Reflector:
         query |= {"allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), "watch": "true"}
         started, received, splitter = self._clock.monotonic(), 0, LineSplitter()
         async with self._transport.stream(self._collection.path(query), idle_timeout=self._idle_timeout) as chunks:
+            if self._initial is None:
+                self._failures.watch_opened()
             while (chunk := await self._next_chunk(chunks)) is not None:
                 for line in splitter.feed(chunk):
                     self._handle_line(line)
@@ -265,7 +277,7 @@ class _Collection:
         while True:
             body = await self._transport.request("GET", self.path(query))
             try:
-                page = msgspec.json.decode(body, type=ListPage)
+                page = ListPage.parse(body)
             except UNDECODABLE as error:
                 raise self.malformed(f"list of {self._resource.plural}", error) from None
             items = page.items or []
@@ -292,13 +304,28 @@ class _Failures:
         self._delays = _BACKOFF.delays(random)
         self._failed_at = float("-inf")
         self._problem = ""
+        self._broken_since: float | None = None
+        self._is_open = False
+
+    @property
+    def seconds_broken(self) -> float:
+        if self._broken_since is None or self._is_open:
+            return 0.0
+        return self._clock.monotonic() - self._broken_since
+
+    def watch_opened(self) -> None:
+        """A watch is open; if it fails before anything is read, it has been broken all the time."""
+        self._is_open = True
 
     async def back_off(self, problem: str, *, at_least: float = 0.0) -> None:
         """Log a failure, as a warning if it is another one than before, and wait, at least so many seconds."""
         level = logging.DEBUG if problem == self._problem else logging.WARNING
         self._problem = problem
         if self._clock.monotonic() - self._failed_at > _BACKOFF_RESET_AFTER:
-            self._delays = _BACKOFF.delays(self._random)
+            self._delays, self._broken_since = _BACKOFF.delays(self._random), None
+        if self._broken_since is None:
+            self._broken_since = self._clock.monotonic()
+        self._is_open = False
         delay = max(next(self._delays), at_least)
         extra = fields(resource=self._plural, err=problem, retryIn=round(delay, 1))
         _log.log(
@@ -308,7 +335,8 @@ class _Failures:
         self._failed_at = self._clock.monotonic()
 
     def recovered(self) -> None:
-        """Log the end of a failure if there was one."""
+        """Something has been read: log the end of a failure if there was one."""
+        self._broken_since = None
         if self._problem:
             _log.info("watch of %s re-established", self._plural, extra=fields(resource=self._plural))
             self._problem = ""

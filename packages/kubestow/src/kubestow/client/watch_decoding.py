@@ -1,20 +1,24 @@
 """Decoding of list and watch responses: lines, envelopes, objects, and the handling of objects that do not decode.
 
 Bytes become structs in two steps without an intermediate dict: the envelope keeps the object as ``msgspec.Raw``, then
-the object is decoded into the type of its resource. An object that does not decode is reported by name and skipped; the
-others are processed. This module does no I/O.
+the object is decoded into the type of its resource. An envelope that does not decode is made readable
+(:mod:`kubestow.api.json_text`), so that an object can harm itself only. An object that does not decode is reported by
+name. It is skipped if it waits to be scheduled; what it occupies already counts, so a pod with a node and an allocated
+ResourceClaim are read without the fields that do not decode. This module does no I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from kubestow.api.core import Pod
-from kubestow.api.meta import UNDECODABLE, decode
+from kubestow.api.json_text import decode_readable
+from kubestow.api.meta import APIObject, ObjectMeta, decode, decode_partly
+from kubestow.api.resource import ResourceClaim
 from kubestow.errors import InvalidObject
 from kubestow.scheduling.interfaces import Resource
 
@@ -22,13 +26,13 @@ from kubestow.scheduling.interfaces import Resource
 class WatchLine(msgspec.Struct, gc=False):
     """One line of a watch; ``object`` is not decoded yet."""
 
-    type: str
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: msgspec.Raw
 
     @classmethod
     def parse(cls, line: bytes) -> WatchLine:
         """Raises one of UNDECODABLE."""
-        return _EVENT.decode(line)
+        return decode_readable(_EVENT, line)
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -41,6 +45,11 @@ class ListPage(msgspec.Struct):
 
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: list[msgspec.Raw] | None = None
+
+    @classmethod
+    def parse(cls, body: bytes) -> ListPage:
+        """Raises one of UNDECODABLE."""
+        return decode_readable(_PAGE, body)
 
 
 class _BookmarkMeta(msgspec.Struct, rename="camel"):
@@ -59,8 +68,13 @@ class Bookmark(msgspec.Struct):
         return (self.metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
 
 
+class _NamedObject(APIObject, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _EVENT = msgspec.json.Decoder(WatchLine)
+_PAGE = msgspec.json.Decoder(ListPage)
 
 
 class LineSplitter:
@@ -146,14 +160,16 @@ class ObjectDecoder:
         self._shared_fields = None
 
     def decode(self, data: msgspec.Raw) -> Any | None:
-        """The decoded object, or None after a report."""
+        """The object, or after a report what of it decodes if it occupies something, or None."""
         try:
             obj = decode(self._type, data)
-        except (InvalidObject, *UNDECODABLE) as error:
-            self._report(_subject(data), str(error))
-            return None
-        if self._problems:
-            self._problems.pop(_key(obj.metadata.namespace, obj.metadata.name), None)
+        except InvalidObject as error:
+            obj = self._decode_partly(data, error)
+            if obj is None:
+                return None
+        else:
+            if self._problems:
+                self._problems.pop(_key(obj.metadata), None)
         if self._shared_fields is not None and isinstance(obj, Pod):
             obj = self._shared_fields.share(obj)
         if self._on_decoded is not None:
@@ -161,27 +177,33 @@ class ObjectDecoder:
         return obj
 
     def decode_deleted(self, data: msgspec.Raw) -> Any | None:
-        """The last state of a deleted object. If it does not decode, an object with its identity only, or None.
+        """The last state of a deleted object, or what of it decodes if that names it; None after a report.
 
         The identity is enough for the cache to delete the object.
         """
         try:
             obj = decode(self._type, data)
-        except (InvalidObject, *UNDECODABLE) as error:
-            obj = self._identity_only(data)
-            if obj is None:
+        except InvalidObject as error:
+            try:
+                obj, _ = decode_partly(self._type, data)
+            except InvalidObject:
+                obj = None
+            if obj is None or not obj.metadata.name:
                 self._report(_subject(data), str(error))
                 return None
-        self._problems.pop(_key(obj.metadata.namespace, obj.metadata.name), None)
+        self._problems.pop(_key(obj.metadata), None)
         return obj
 
-    def _identity_only(self, data: msgspec.Raw) -> Any | None:
-        meta = _metadata(data)
-        identity = {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion") if key in meta}
+    def _decode_partly(self, data: msgspec.Raw, error: InvalidObject) -> Any | None:
         try:
-            return decode(self._type, msgspec.json.encode({"metadata": identity})) if identity.get("name") else None
+            obj, problems = decode_partly(self._type, data)
         except InvalidObject:
+            obj, problems = None, []
+        if obj is None or not (obj.metadata.name and obj.metadata.uid and _occupies(obj)):
+            self._report(_subject(data), f"{error}; it is ignored")
             return None
+        self._report(_key(obj.metadata), f"{'; '.join(map(str, problems[:_MAX_NAMED]))}; the rest of it counts")
+        return obj
 
     def _report(self, subject: str, problem: str) -> None:
         reported = self._problems.get(subject, self._problems_before_list.get(subject))
@@ -190,20 +212,29 @@ class ObjectDecoder:
             self._on_undecodable(subject, problem)
 
 
-def _metadata(data: msgspec.Raw) -> dict[str, Any]:
-    try:
-        obj = msgspec.json.decode(data)
-    except UNDECODABLE:
-        return {}
-    meta = obj.get("metadata") if isinstance(obj, dict) else None
-    return meta if isinstance(meta, dict) else {}
+#: Problems of one object that are named.
+_MAX_NAMED = 3
+
+
+def _occupies(obj: Any) -> bool:
+    """Whether an object holds room on a node or devices, which nobody else may get."""
+    if isinstance(obj, Pod):
+        return bool(obj.spec.node_name)
+    return isinstance(obj, ResourceClaim) and obj.status.allocation is not None
 
 
 def _subject(data: msgspec.Raw) -> str:
-    meta = _metadata(data)
-    namespace, name = meta.get("namespace"), meta.get("name")
-    return _key(namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else "(no name)")
+    """The name of an object as far as it decodes."""
+    try:
+        named, _ = decode_partly(_NamedObject, data)
+    except InvalidObject:
+        return _NO_NAME
+    return _key(named.metadata)
 
 
-def _key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
+_NO_NAME = "(no name)"
+
+
+def _key(metadata: ObjectMeta) -> str:
+    name = metadata.name or _NO_NAME
+    return f"{metadata.namespace}/{name}" if metadata.namespace else name

@@ -1,6 +1,6 @@
 """All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
-``kubestow_events_dropped_total`` is our own.
+Those that begin with ``kubestow_`` are our own.
 
 :mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
 :mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.

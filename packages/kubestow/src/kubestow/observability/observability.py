@@ -114,6 +114,8 @@ class Observability:
         self.attempts = RecentAttempts(clock)
         self.preemptions = RecentPreemptions(clock)
         self.scheduler: Scheduler | None = None
+        #: For how long the watch of each resource has been broken, in seconds, 0 if it is not.
+        self.broken_watches: Callable[[], Mapping[str, float]] = dict
         #: Whether the process is shutting down gracefully.
         self.is_shutting_down: Callable[[], bool] = lambda: False
         additional = [also] if also else []
@@ -121,7 +123,13 @@ class Observability:
             MetricsRecorder(self.metrics), self.attempts, self.preemptions, LoggingObserver(), *additional
         )
         self._pod_resources = PodResourceCollector()
-        add_state_gauges(self.metrics, gates, scheduler=lambda: self.scheduler, is_leader=self._is_leader)
+        add_state_gauges(
+            self.metrics,
+            gates,
+            scheduler=lambda: self.scheduler,
+            is_leader=self._is_leader,
+            broken_watches=lambda: self.broken_watches(),
+        )
 
     def attach(self, scheduler: Scheduler) -> None:
         """Compute the gauges from this scheduler from now on."""

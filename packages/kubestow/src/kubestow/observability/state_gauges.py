@@ -40,8 +40,12 @@ def add_state_gauges(
     *,
     scheduler: Callable[[], Scheduler | None],
     is_leader: Callable[[], bool],
+    broken_watches: Callable[[], Mapping[str, float]],
 ) -> None:
-    """Add all gauges; ``scheduler`` returns None until there is a scheduler."""
+    """Add all gauges; ``scheduler`` returns None until there is a scheduler.
+
+    ``broken_watches`` returns for how many seconds each resource has not been read.
+    """
 
     def add(name: str, documentation: str, read: Callable[[Scheduler], Samples]) -> None:
         def samples() -> Samples:
@@ -65,6 +69,22 @@ def add_state_gauges(
             "leader_election_master_status",
             "Whether this process is the leader (1) or a standby (0).",
             read=lambda: [(("kube-scheduler",), float(is_leader()))],
+        )
+    )
+    metrics.add(
+        Gauge(
+            "kubestow_watch_broken_seconds",
+            "For how long the resource has not been read, in seconds; 0 if its watch is well.",
+            MetricDefinition(labels=("resource",)),
+            read=lambda: [((resource,), seconds) for resource, seconds in broken_watches().items()],
+        )
+    )
+    metrics.add(
+        Gauge(
+            "kubestow_undecodable_objects",
+            "Number of objects that cannot be decoded, or not as a whole, by kind.",
+            MetricDefinition(labels=("kind",)),
+            read=lambda: () if (current := scheduler()) is None else _undecodable(current),
         )
     )
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
@@ -113,6 +133,10 @@ def _unschedulable(scheduler: Scheduler) -> Samples:
         for plugin in queued.rejectors | queued.pending:
             counts[plugin, queued.info.spec.scheduler_name] += 1
     return counts.items()
+
+
+def _undecodable(scheduler: Scheduler) -> Samples:
+    return [((kind,), float(count)) for kind, count in scheduler.handlers.undecodable_counts().items()]
 
 
 def _in_flight(scheduler: Scheduler) -> Samples:

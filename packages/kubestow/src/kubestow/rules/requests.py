@@ -206,6 +206,56 @@ def _limited(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
 
 
+def without_invalid_quantities(pod: Pod) -> Pod:
+    """The pod without the requests and limits that do not parse; what it has on its node can then be counted."""
+    spec, status = pod.spec, pod.status
+    return msgspec.structs.replace(
+        pod,
+        spec=msgspec.structs.replace(
+            spec,
+            containers=[_with_valid_resources(one) for one in spec.containers],
+            init_containers=[_with_valid_resources(one) for one in spec.init_containers],
+            overhead=_valid(spec.overhead),
+            resources=_valid_resources(spec.resources),
+        ),
+        status=msgspec.structs.replace(
+            status,
+            container_statuses=[_with_valid_resources(one) for one in status.container_statuses],
+            init_container_statuses=[_with_valid_resources(one) for one in status.init_container_statuses],
+            resources=_valid_resources(status.resources),
+            allocated_resources=_valid(status.allocated_resources),
+        ),
+    )
+
+
+_C = TypeVar("_C", Container, ContainerStatus)
+
+
+def _with_valid_resources(container: _C) -> _C:
+    changes: dict[str, Any] = {"resources": _valid_resources(container.resources)}
+    if isinstance(container, ContainerStatus):
+        changes["allocated_resources"] = _valid(container.allocated_resources)
+    return msgspec.structs.replace(container, **changes)
+
+
+def _valid_resources(resources: ResourceRequirements | None) -> ResourceRequirements | None:
+    if resources is None:
+        return None
+    return ResourceRequirements(requests=_valid(resources.requests), limits=_valid(resources.limits))
+
+
+def _valid(quantities: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    return {name: quantity for name, quantity in quantities.items() if _is_valid(quantity)}
+
+
+def _is_valid(quantity: Quantity) -> bool:
+    try:
+        nanos(quantity)
+    except InvalidQuantity:
+        return False
+    return True
+
+
 def scored_requests(pod: Pod) -> Amounts:
     """The requests by which NodeResourcesFit scores a pending pod: CPU and memory with defaults per container.
 

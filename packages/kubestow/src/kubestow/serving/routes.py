@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +23,8 @@ from kubestow.serving.debug import SchedulingDebugger
 from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
 from kubestow.serving.zpages import ZPages
 
+#: A scheduler that has not read a resource for longer than this is not ready; about five attempts to list it.
+_WATCH_GRACE = 60.0
 #: A leader is unhealthy when its lease has been expired for longer than this many seconds.
 _LEASE_GRACE = 20.0
 
@@ -111,7 +114,8 @@ class SchedulerRoutes:
         election = [HealthCheck("leaderElection", self._lease_problem)] if leader_elect else []
         shutdown = HealthCheck("shutdown", self._shutdown_problem)
         synced = HealthCheck("sched-handler-sync", self._sync_problem)
-        return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced]}
+        watches = HealthCheck("watches", self._watch_problem)
+        return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced, watches]}
 
     def _lease_problem(self) -> str | None:
         leadership = self._observability.leadership
@@ -119,6 +123,11 @@ class SchedulerRoutes:
         if overdue <= _LEASE_GRACE:
             return None
         return f"failed election to renew leadership on lease, {overdue:.0f} s overdue"
+
+    def _watch_problem(self) -> str | None:
+        broken = self._observability.broken_watches()
+        resource, seconds = max(broken.items(), key=itemgetter(1), default=("", 0.0))
+        return None if seconds <= _WATCH_GRACE else f"{resource} not read for {seconds:.0f} s"
 
     def _shutdown_problem(self) -> str | None:
         return "process is shutting down" if self._observability.is_shutting_down() else None

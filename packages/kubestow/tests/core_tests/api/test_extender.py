@@ -86,7 +86,6 @@ def test_null_decodes_as_the_zero_value() -> None:
         (FilterResult, b'{"failednodes": {"a": 1}}', "FailedNodes[...]: Expected `str`, got `int`"),
         (list[HostPriority], b'[{"host": "a", "score": "5"}]', "[0].Score: Expected `int`, got `str`"),
         (list[HostPriority], b'[{"Host": "a", "Score": 9223372036854775808}]', "[0].Score: Expected `int` <= "),
-        (FilterResult, b'{"Error": "\xff"}', "invalid JSON"),
         (FilterResult, b"{} {}", "invalid JSON"),
     ],
 )

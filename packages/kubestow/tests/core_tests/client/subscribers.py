@@ -10,6 +10,8 @@ from typing import Any
 
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow.api.core import Namespace, Node, Pod
+from kubestow.api.resource import ResourceClaim
+from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.transport import Transport
 from kubestow.scheduling.interfaces import Clock, Resource
@@ -18,9 +20,13 @@ PODS = Resource("/api/v1", "pods", "Pod", Pod, field_selector="status.phase!=Suc
 NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
 SLICES = Resource("/apis/resource.k8s.io/v1", "resourceslices", "ResourceSlice", Namespace, optional=True)
 
+RESOURCE_CLAIMS = Resource("/apis/resource.k8s.io/v1", "resourceclaims", "ResourceClaim", ResourceClaim, optional=True)
+
 
 class RecordingSubscriber:
     """``seen`` lists ("replace", names), (event type, name) and ("unreadable", subject, problem) in order."""
+
+    reflector: Reflector
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -82,11 +88,23 @@ def error_event(code: int, reason: str, message: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def reflecting(
-    transport: Transport, clock: Clock, resource: Resource = PODS, idle_timeout: float = 150.0
+    transport: Transport,
+    clock: Clock,
+    resource: Resource = PODS,
+    idle_timeout: float = 150.0,
+    raw_objects: RawObjectCache | None = None,
 ) -> AsyncIterator[RecordingSubscriber]:
     """The subscriber of a reflector that runs until the block ends."""
     subscriber = RecordingSubscriber()
-    reflector = Reflector(transport, resource, subscriber, clock=clock, random=Random(1), idle_timeout=idle_timeout)
+    subscriber.reflector = reflector = Reflector(
+        transport,
+        resource,
+        subscriber,
+        clock=clock,
+        random=Random(1),
+        idle_timeout=idle_timeout,
+        raw_objects=raw_objects,
+    )
     task = asyncio.create_task(reflector.run())
     try:
         yield subscriber

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core_tests.client.subscribers import PODS, pod
-from kubestow.api.meta import UNDECODABLE
+from core_tests.client.subscribers import PODS, RESOURCE_CLAIMS, pod
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.watch_decoding import LineSplitter, ObjectDecoder, WatchLine
 
 chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))
@@ -85,6 +87,52 @@ def test_the_deletion_of_an_object_without_a_name_is_only_reported(
 ) -> None:
     assert decoder.decode_deleted(raw({"spec": 5})) is None
     assert len(reports) == 1
+
+
+ASSIGNED: dict[str, Any] = {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("priority", "high"),
+        ("tolerations", 5),
+        ("nodeSelector", {"a": 1, "b": "2"}),
+        ("affinity", {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [5]}}),
+        ("volumes", [{"name": "v"}, 7]),
+    ],
+)
+def test_a_pod_on_a_node_counts_without_the_fields_that_do_not_decode(
+    decoder: ObjectDecoder, reports: list[tuple[str, str]], field: str, value: object
+) -> None:
+    for _ in range(2):
+        decoded = decoder.decode(raw(pod("a", **(ASSIGNED | {field: value}))))
+        assert decoded is not None
+        assert (decoded.spec.node_name, decoded.spec.containers[0].resources.requests) == ("n", {"cpu": "2"})
+    ((subject, problem),) = reports
+    assert subject == "default/a"
+    assert problem.startswith(f"spec.{field}") and problem.endswith("the rest of it counts")
+
+
+def test_only_the_values_that_do_not_decode_are_left_out(decoder: ObjectDecoder) -> None:
+    containers = [{"name": "x", "image": 5, "resources": {"requests": {"cpu": "1", "memory": []}}}, "y", {"name": "z"}]
+    decoded = decoder.decode(raw(pod("a", nodeName="n", containers=containers, nodeSelector={"a": 1, "b": "2"})))
+    assert decoded is not None
+    assert [container.name for container in decoded.spec.containers] == ["x", "z"]
+    assert decoded.spec.containers[0].resources.requests == {"cpu": "1"}
+    assert decoded.spec.node_selector == {"b": "2"}
+
+
+def test_an_allocated_claim_is_never_dropped(reports: list[tuple[str, str]]) -> None:
+    decoder = ObjectDecoder(RESOURCE_CLAIMS, lambda subject, problem: reports.append((subject, problem)))
+    allocation = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}]}}
+    metadata = {"name": "c", "namespace": "n", "uid": "u"}
+    claim = {"metadata": metadata, "spec": {"devices": 5}, "status": {"reservedFor": {}}}
+    assert decoder.decode(raw(claim)) is None
+    decoded = decoder.decode(raw(claim | {"status": {"allocation": allocation, "reservedFor": {}}}))
+    assert decoded is not None
+    assert decoded.status.allocation.devices.results[0].device == "gpu-0"
+    assert [subject for subject, _ in reports] == ["n/c", "n/c"]
 
 
 def test_pods_of_a_list_have_equal_fields_in_common() -> None:

@@ -141,6 +141,18 @@ def test_an_object_that_cannot_be_decoded_does_not_block_others() -> None:
     in_virtual_time(scenario, node("n"))
 
 
+def test_a_pod_on_a_node_with_an_invalid_request_takes_the_room_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(harness: SchedulerHarness) -> None:
+        harness.cluster.put(pod("placed", node="n", cpu="3", memory="1.5.2"))
+        harness.cluster.put(pod("large", cpu="2"))
+        harness.cluster.put(pod("small", cpu="1"))
+        await harness.settle()
+        assert (harness.node_of("large"), harness.node_of("small")) == ("", "n")
+        assert caplog.text.count("Pod default/placed cannot be decoded: spec.containers[0]") == 1
+
+    in_virtual_time(scenario, node("n", cpu="4"))
+
+
 @pytest.mark.parametrize("watch_is_down", [False, True])
 def test_an_object_that_cannot_be_decoded_is_logged_once_in_its_lifetime(
     watch_is_down: bool, caplog: pytest.LogCaptureFixture
@@ -148,14 +160,14 @@ def test_an_object_that_cannot_be_decoded_is_logged_once_in_its_lifetime(
     async def scenario(harness: SchedulerHarness) -> None:
         harness.cluster.put(pod("broken", cpu="1.5.2"))
         harness.cluster.relist()
-        assert caplog.text.count("Pod default/broken cannot be decoded and is ignored") == 1
+        assert caplog.text.count("Pod default/broken cannot be decoded") == 1
         if watch_is_down:
             harness.cluster._subscribers.clear()
         harness.cluster.remove(harness.cluster.pod("broken"))
         harness.cluster._subscribers[:] = [harness.scheduler.handlers]
         harness.cluster.relist()
         harness.cluster.put(pod("broken", cpu="1.5.2"))
-        assert caplog.text.count("Pod default/broken cannot be decoded and is ignored") == 2
+        assert caplog.text.count("Pod default/broken cannot be decoded") == 2
 
     in_virtual_time(scenario)
 

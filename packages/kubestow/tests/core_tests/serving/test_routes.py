@@ -29,7 +29,8 @@ async def test_a_process_with_unsynced_caches_is_alive_and_not_ready() -> None:
         unready = await server.get("/readyz")
         assert unready.status == 500
         assert unready.text == (
-            "[+]leaderElection ok\n[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n"
+            "[+]leaderElection ok\n[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n"
+            "[+]watches ok\nreadyz check failed\n"
         )
         check = await server.get("/readyz/sched-handler-sync")
         assert (check.status, check.text) == (500, "internal server error: handlers are not fully synchronized\n")
@@ -47,6 +48,20 @@ async def test_a_scheduler_with_synced_caches_is_ready() -> None:
     async with secure_port() as server, running_scheduler([node("n")]) as harness:
         server.observability.attach(harness.scheduler)
         assert (await server.get("/readyz")).text == "ok"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0.0, 200), (59.0, 200), (61.0, 500)])
+async def test_a_scheduler_with_a_broken_watch_is_not_ready(seconds: float, status: int) -> None:
+    async with secure_port() as server, running_scheduler([node("n")]) as harness:
+        server.observability.attach(harness.scheduler)
+        server.observability.broken_watches = lambda: {"pods": 0.0, "resourceclaims.resource.k8s.io": seconds}
+        assert (await server.get("/livez")).status == 200
+        assert (await server.get("/readyz")).status == status
+        metric = f'kubestow_watch_broken_seconds{{resource="resourceclaims.resource.k8s.io"}} {seconds}'
+        assert metric in (await server.get("/metrics")).text
+        if status == 500:
+            reason = (await server.get("/readyz/watches")).text
+            assert reason == "internal server error: resourceclaims.resource.k8s.io not read for 61 s\n"
 
 
 async def test_a_process_that_is_shutting_down_is_alive_and_not_ready() -> None:

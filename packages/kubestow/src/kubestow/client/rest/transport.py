@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from multidict import CIMultiDict
 
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection, ServerResponse

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.http_json import JSONServer, query_vector
 from kubestow.client.object_requests import list_pages
 from kubestow.client.rest.credentials import SERVICE_ACCOUNT

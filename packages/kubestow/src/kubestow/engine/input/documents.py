@@ -25,7 +25,7 @@ import msgspec
 import yaml
 
 from kubestow.api.formats.yaml_loader import YAMLLoader
-from kubestow.api.meta import UNDECODABLE
+from kubestow.api.json_text import UNDECODABLE, decode_readable, parse_json, readable_json
 from kubestow.errors import InputError
 from kubestow.files import as_utf8, read_file
 
@@ -47,7 +47,7 @@ class SourceObject:
     @property
     def manifest(self) -> dict[str, Any]:
         """The object as plain data, decoded anew on each access."""
-        decoded: dict[str, Any] = msgspec.json.decode(self.raw)
+        decoded: dict[str, Any] = parse_json(self.raw)
         return decoded
 
 
@@ -57,6 +57,9 @@ class _TypeMeta(msgspec.Struct, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | None = None
+
+
+_TYPE_META = msgspec.json.Decoder(_TypeMeta)
 
 
 def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[SourceObject]:
@@ -110,7 +113,7 @@ def _objects_in(
 ) -> Iterator[SourceObject]:
     """The objects of a document: itself, or the items of a list, at any depth."""
     try:
-        meta = msgspec.json.decode(raw, type=_TypeMeta)
+        meta = decode_readable(_TYPE_META, raw)
     except UNDECODABLE as error:
         problems.report(subject, place, f"not a Kubernetes object: {_text(error)}")
         return
@@ -135,12 +138,20 @@ def _objects_in(
 
 def _json_documents(content: bytes, subject: str) -> list[_Document]:
     try:
-        if content.lstrip().startswith(b"["):
-            array = msgspec.json.decode(content, type=list[msgspec.Raw])
-            return [(f"[{index}]", item, []) for index, item in enumerate(array)]
-        msgspec.json.decode(content, type=msgspec.Raw)
+        return _json_values(content)
     except UNDECODABLE:
-        return list(_concatenated_json(content, subject))
+        content = readable_json(_decoded(content, subject).encode())
+    try:
+        return _json_values(content)
+    except UNDECODABLE:
+        return list(_concatenated_json(content.decode(), subject))
+
+
+def _json_values(content: bytes) -> list[_Document]:
+    if content.lstrip().startswith(b"["):
+        array = msgspec.json.decode(content, type=list[msgspec.Raw])
+        return [(f"[{index}]", item, []) for index, item in enumerate(array)]
+    msgspec.json.decode(content, type=msgspec.Raw)
     return [("", content, [])]
 
 
@@ -153,9 +164,8 @@ def _decoded(content: bytes, subject: str) -> str:
         raise InputError(subject, "not UTF-8 text", place=f"line {line}") from None
 
 
-def _concatenated_json(content: bytes, subject: str) -> Iterator[_Document]:
+def _concatenated_json(text: str, subject: str) -> Iterator[_Document]:
     """JSON documents one after the other. Raises InputError with the line at which the text is not JSON."""
-    text = _decoded(content, subject)
     decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
     while position < len(text):
         try:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kubestow.api.json_text import MAX_DEPTH, is_cut_off
 from kubestow.api.resource import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -300,6 +301,9 @@ def _configuration(resolved: ResolvedClaim, results: Sequence[DeviceResult]) -> 
                 source="FromClass", requests=names if len(names) < len(requests) else [], opaque=config.opaque
             )
     for config in resolved.claim.spec.devices.config:
+        if is_cut_off(config.opaque):
+            what = f"opaque parameters of more than {MAX_DEPTH} levels are not supported"
+            raise AllocationError(f"create configuration for claim {resolved.claim.metadata.name}: {what}")
         users = [user for user in requests if user.request in config.requests or user.result_name in config.requests]
         names = config.requests if len(config.requests) != len(requests) else []
         for _ in users if config.requests else [None]:

@@ -2,12 +2,13 @@
 
 The handlers are level-triggered. They compare each object with its last known state, so a repeated event changes
 nothing and a new list is a set of additions, updates and deletions. An object that cannot be decoded is logged once by
-name and ignored.
+name. It is ignored, unless it is a pod on a node, whose room counts as far as it is known.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidObject
 from kubestow.log_fields import fields
 from kubestow.rules.pods import is_terminal
+from kubestow.rules.requests import without_invalid_quantities
 from kubestow.scheduling.events.cluster_events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -133,12 +135,15 @@ class EventHandlers:
         self._listener.changed()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object that does not decode: logged and ignored, so a state known before stays until the next list."""
+        """An object that does not decode, or not as a whole: logged once.
+
+        Nothing else follows here, so of an ignored object a state known before stays until the next list.
+        """
         key = (resource.kind, subject)
         if self._undecodable.get(key) != problem:
             self._undecodable[key] = problem
             _log.warning(
-                "%s %s cannot be decoded and is ignored: %s",
+                "%s %s cannot be decoded: %s",
                 *key,
                 problem,
                 extra=fields(kind=key[0], object=subject, err=problem),
@@ -169,6 +174,10 @@ class EventHandlers:
         if self._queue.release_nomination(pod, node_name):
             self._raised.append(ASSIGNED_POD_DELETE)
 
+    def undecodable_counts(self) -> Counter[str]:
+        """The number of objects that cannot be decoded, or not as a whole, by kind."""
+        return Counter(kind for kind, _ in self._undecodable)
+
     # -- by kind -------------------------------------------------------------------------------------------------
 
     def _known_keys(self, resource: Resource) -> list[Key]:
@@ -195,7 +204,7 @@ class EventHandlers:
                     action = Action.ADD if old is None else Action.UPDATE
                     self._move(ClusterEvent(catalog.resource, action), old, obj)
         except InvalidObject as error:
-            self.unreadable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), str(error))
+            self.unreadable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), f"{error}; it is ignored")
 
     def _deleted(self, resource: Resource, key: Key) -> None:
         self._undecodable.pop((resource.kind, _subject(key)), None)
@@ -239,9 +248,12 @@ class EventHandlers:
             return
         try:
             info = self._cluster.shapes.info(pod)
-        except InvalidObject:
-            self._delete_pod(key)
-            raise
+        except InvalidObject as error:
+            if not pod.spec.node_name:
+                self._delete_pod(key)
+                raise
+            self.unreadable(PODS, _subject(key), f"{error}; the rest of it counts")
+            info = self._cluster.shapes.info(without_invalid_quantities(pod))
         self._pods.put(info)
         if info.terminating and (old is None or not old.terminating):
             self._listener.pod_terminating(info.uid)

@@ -17,7 +17,8 @@ from core_tests.plugins.dynamic_resources.devices import (
     slice_of,
     subrequests,
 )
-from kubestow.api.resource import AllocationResult
+from kubestow.api.meta import decode
+from kubestow.api.resource import AllocationResult, ResourceClaim
 from kubestow.testing import node
 
 NODE = node("n", labels={"side": "north", "floor": "1"})
@@ -106,6 +107,18 @@ def config(name: str, *requests: str) -> dict[str, Any]:
 
 def config_of(found: AllocationResult) -> list[tuple[str, list[str], Any]]:
     return [(c.source, c.requests, (c.opaque or {})["parameters"]["name"]) for c in found.devices.config]
+
+
+def test_parameters_that_are_not_read_as_a_whole_are_not_passed_on() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    text = msgspec.json.encode(claim("c", config=[config("deep")])).replace(b'"deep"', deep)
+    harness = DeviceHarness(NODE, slice_of("d0"), decode(ResourceClaim, text))
+    decision = harness.schedule(pod_with("c"))
+    status = harness.plugin.reserve(decision.state, decision.pod, "n")
+    assert status is not None
+    assert status.message == (
+        "create configuration for claim c: opaque parameters of more than 200 levels are not supported"
+    )
 
 
 def test_the_configuration_of_a_class_is_added_once_for_all_its_requests() -> None:
