@@ -83,6 +83,11 @@ class ShapeFamily:
         return host_ports(self.spec)
 
     @cached_property
+    def claims(self) -> VolumeClaims:
+        """The claims of the pods' volumes."""
+        return VolumeClaims.of(self.spec.volumes)
+
+    @cached_property
     def node_selection(self) -> bytes:
         """The canonical encoding of ``spec.nodeSelector`` and the pod's node affinity."""
         affinity = self.spec.affinity
@@ -97,6 +102,22 @@ class ShapeFamily:
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
         """The same terms with their kinds, each with the number of times that the pod has it."""
         return self.affinity_terms.carried() if self.spec.affinity is not None else {}
+
+
+class VolumeClaims(NamedTuple):
+    """The claims that volumes name, and the names of ephemeral volumes, whose claims are named after pod and volume."""
+
+    names: frozenset[str]
+    ephemeral: frozenset[str]
+
+    @classmethod
+    def of(cls, volumes: Iterable[Volume]) -> VolumeClaims:
+        """Those of the volumes of a pod."""
+        sources = [(volume.name, volume.persistent_volume_claim, volume.ephemeral) for volume in volumes]
+        names = frozenset(claim.claim_name for _, claim, _ in sources if claim is not None)
+        return cls(
+            names, frozenset(name for name, claim, ephemeral in sources if claim is None and ephemeral is not None)
+        )
 
 
 class ShapeGroup(NamedTuple):
