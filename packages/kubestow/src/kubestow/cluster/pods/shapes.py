@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
+from kubestow.api.formats.int64 import ORDINARY
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
@@ -83,6 +84,11 @@ class ShapeFamily:
         return host_ports(self.spec)
 
     @cached_property
+    def has_extreme_requests(self) -> bool:
+        """Whether a request is negative or beyond 2**53."""
+        return _has_extreme(self.requests, self.nonzero_requests)
+
+    @cached_property
     def claims(self) -> VolumeClaims:
         """The claims of the pods' volumes."""
         return VolumeClaims.of(self.spec.volumes)
@@ -102,6 +108,10 @@ class ShapeFamily:
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
         """The same terms with their kinds, each with the number of times that the pod has it."""
         return self.affinity_terms.carried() if self.spec.affinity is not None else {}
+
+
+def _has_extreme(requests: Amounts, nonzero_requests: tuple[int, int]) -> bool:
+    return any(not 0 <= amount <= ORDINARY for amount in (*requests.values(), *nonzero_requests))
 
 
 class VolumeClaims(NamedTuple):
@@ -275,6 +285,13 @@ class PodInfo(PodFields):
     def priority(self) -> int:
         """``spec.priority``, 0 if unset."""
         return self.pod.spec.priority or 0
+
+    @property
+    def has_extreme_requests(self) -> bool:
+        """Whether a request is negative or so large that sums and products of it may not fit into 64 bits."""
+        if self.requests is self.shape.requests:
+            return self.shape.family.has_extreme_requests
+        return _has_extreme(self.requests, self.nonzero_requests)
 
     @property
     def is_assigned_or_nominated(self) -> bool:
