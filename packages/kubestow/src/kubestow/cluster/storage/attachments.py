@@ -170,7 +170,7 @@ class _PodAttachments:
     found: list[CSIVolume | str | None]
     depends_on: list[Sequence[Dependency]]
     counted: int = 0
-    volumes: Counter[CSIVolume] = field(default_factory=Counter)
+    volumes: dict[CSIVolume, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -401,11 +401,11 @@ class AttachedVolumes:
         if not isinstance(volume, CSIVolume):
             return
         node_name, volumes = attachments.node_name, attachments.volumes
-        volumes[volume] += sign
-        if not volumes[volume]:
+        uses = volumes[volume] = volumes.get(volume, 0) + sign
+        if not uses:
             del volumes[volume]
             self._uncount_volume(node_name, volume)
-        elif sign > 0 and volumes[volume] == 1:
+        elif sign > 0 and uses == 1:
             self._count(node_name, self._nodes[node_name].by_pods, volume, +1)
             self._nodes_with.setdefault(volume, set()).add(node_name)
 
