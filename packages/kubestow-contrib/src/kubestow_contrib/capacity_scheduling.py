@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.custom import CustomObject
+from kubestow.api.formats.int64 import exact_sum, saturated
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.api.meta import APIObject
 from kubestow.cluster.cache import Cluster
@@ -239,11 +240,13 @@ def using_borrowed(quotas: ElasticQuotas, pods: PodChanges, *, lender: str) -> N
     is_first[1:] = (rows[1:] != rows[:-1]) | (numbers_of[1:] != numbers_of[:-1])
     run_of = np.cumsum(is_first) - 1
     for resource in {name for amounts in above.values() for name in amounts}:
-        requested = pods.table.requested(resource)[slots]
+        requested: NDArray[Any] = pods.table.requested(resource)[slots]
+        if pods.table.extreme_pods:
+            requested = requested.astype(object)  # Python's integers: sums may not fit into 64 bits
         evicted_before = np.cumsum(requested) - requested
         evicted_before -= evicted_before[is_first][run_of]
-        amounts = np.array([0, *(amounts.get(resource, 0) for amounts in above.values())], np.int64)
-        found[positions] |= amounts[numbers_of] > evicted_before
+        most = [0, *(saturated(amounts.get(resource, 0)) for amounts in above.values())]
+        found[positions] |= np.greater(np.array(most, np.int64)[numbers_of], evicted_before).astype(np.bool_)
     return found
 
 
@@ -334,7 +337,7 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         for resource in nominated.resources:
             requested = nominated.requested(resource)[pods.slots]
             for amounts, counted in ((in_quota, own), (in_total, own | (kinds == _OTHER))):
-                if amount := int(requested[counted].sum()):
+                if amount := exact_sum(requested[counted]):
                     amounts[resource] += amount
         return _Requests(in_quota, in_total)
 

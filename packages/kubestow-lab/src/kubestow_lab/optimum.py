@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Pod
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import OfflineScheduler, SchedulerOptions, unbound
@@ -220,8 +221,8 @@ class _Search:
         nodes = cache.all_nodes()
         utilisation = {}
         for resource in sorted(cache.nodes.allocatable):
-            total = int(nodes.allocatable(resource).sum())
-            utilisation[resource] = int(nodes.requested(resource).sum()) / total if total else 0.0
+            total = exact_sum(nodes.allocatable(resource))
+            utilisation[resource] = exact_sum(nodes.requested(resource)) / total if total else 0.0
         return Figures(
             name=name,
             placed=len(placement),

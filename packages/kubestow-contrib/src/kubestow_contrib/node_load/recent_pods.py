@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.formats.int64 import saturated
 from kubestow.cluster.nodes.views import HypotheticalNodes, NodeRow, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
 from kubestow.framework.interface import Handle
@@ -37,7 +38,7 @@ class RecentPods:
     ) -> None:
         self._handle, self._estimate, self._shown_until = handle, estimate, shown_until
         self._estimates: WeakKeyDictionary[Shape, Estimate] = WeakKeyDictionary()
-        self._columns = [handle.cluster.nodes.columns.new(np.int64) for _ in range(width)]
+        self._columns = [handle.cluster.nodes.columns.new_sums() for _ in range(width)]
         #: When pods were placed, for all that may count.
         self._placed_at: dict[str, float] = {}
         #: What is included in the columns, by pod.
@@ -56,7 +57,7 @@ class RecentPods:
                     amounts += [(+1, self._of(info)) for info in change.added]
                 for sign, estimate in amounts:
                     for column, amount in zip(sums, estimate or (), strict=False):
-                        column[position] += sign * amount
+                        column[position] = saturated(column.item(position) + sign * amount)
         return sums
 
     def sums_of_row(self, node: NodeRow) -> list[int]:
@@ -110,7 +111,7 @@ class RecentPods:
 
     def _add(self, row: int, estimate: Estimate, sign: int) -> None:
         for column, amount in zip(self._columns, estimate, strict=True):
-            column.add(row, sign * amount)
+            column.add_part(row, sign * amount, self._handle.cluster.nodes.columns)
 
     def _of(self, info: PodInfo) -> Estimate:
         estimate = self._estimates.get(info.shape)

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import InvalidQuantity
@@ -164,7 +165,7 @@ class QueueAccounts:
         nodes = self._cluster.nodes
         if self._total_version != (version := (nodes.structure, nodes.allocatable.version)):
             self._total_version = version
-            total = {name: int(nodes.allocatable[name].readonly.sum()) for name in nodes.allocatable}
+            total = {name: exact_sum(nodes.allocatable[name].readonly) for name in nodes.allocatable}
             self.total = {**total, PODS: int(nodes.allowed_pods.readonly.sum())}
             changed = True
         if changed:

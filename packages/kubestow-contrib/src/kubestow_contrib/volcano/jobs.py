@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Collection, Hashable
 from typing import Any
 
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import SubqueueOrder
@@ -194,7 +195,7 @@ class Enqueueing:
                 return f"Queue {queue.name} has no room for spec.minResources of PodGroup {job.key}: {', '.join(full)}"
         if self._limits_cluster:
             table, unused = self._cluster.nodes, self._accounts.queues.unused_minimum
-            used = {name: int(table.requested[name].readonly.sum()) + unused.get(name, 0) for name in least}
+            used = {name: exact_sum(table.requested[name].readonly) + unused.get(name, 0) for name in least}
             total = self._accounts.queues.total
             full = [name for name in least if least[name] + used[name] > self._factor * total.get(name, 0)]
             if full:

@@ -17,6 +17,7 @@ import msgspec
 
 from kubestow import config
 from kubestow.api.core import Node, Pod
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.api.meta import convert
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.object_requests import list_pages
@@ -251,6 +252,6 @@ def _update(scheduler: Scheduler, submission: WorkloadSubmission, progress: Demo
     nodes = scheduler.cluster.all_nodes()
     progress.nodes_used = int((nodes.pod_count > 0).sum())
     for resource in ("cpu", "memory", "nvidia.com/gpu", "kubestow.dev/gpu-milli"):
-        allocatable = int(nodes.allocatable(resource).sum())
+        allocatable = exact_sum(nodes.allocatable(resource))
         if allocatable:
-            progress.utilisation[resource] = int(nodes.requested(resource).sum()) / allocatable
+            progress.utilisation[resource] = exact_sum(nodes.requested(resource)) / allocatable

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.cache import Cluster as ClusterCache
 from kubestow.cluster.nodes.views import Nodes
 
@@ -47,7 +48,7 @@ class TypicalPods:
         free = {name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in resources}
         has_slot = nodes.pod_count < nodes.allowed_pods
         unusable, weights = Counter[str](), Counter[str]()
-        totals = {name: int(amounts.sum()) for name, amounts in free.items()}
+        totals = {name: exact_sum(amounts) for name, amounts in free.items()}
         for shape, share in self._shapes:
             fits = has_slot.copy()
             for name, amount in shape.items():
@@ -129,8 +130,8 @@ class Timeline:
             pods=int(nodes.pod_count.sum()),
             pending=self._pending(),
             nodes_used=int((nodes.pod_count > 0).sum()),
-            requested=tuple(int(nodes.requested(name).sum()) for name in self.resources),
-            allocatable=tuple(int(nodes.allocatable(name).sum()) for name in self.resources),
+            requested=tuple(exact_sum(nodes.requested(name)) for name in self.resources),
+            allocatable=tuple(exact_sum(nodes.allocatable(name)) for name in self.resources),
             fragmentation=tuple(self._typical_pods.fragmentation(nodes, self.resources).tolist()),
         )
         if self.samples and self.samples[-1].time == time:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kubestow import gc_tuning
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.engine.cluster_api.volume_controller import with_bound_volumes
 from kubestow.engine.input.cluster_objects import ClusterObjects
@@ -277,7 +278,7 @@ class _Bounds:
         #: Amounts by resource: requested by all pods, free on the nodes of the cluster, and on a node of each pool.
         self.requested = np.array([sum(info.requests.get(name, 0) for info in pods) for name in names], np.float64)
         free = [np.maximum(nodes.allocatable(name) - nodes.requested(name), 0) for name in names]
-        self.free = np.array([amounts.sum() for amounts in free], np.float64)
+        self.free = np.array([exact_sum(amounts) for amounts in free], np.float64)
         amounts = [pool.amounts() for pool in pools]
         unit = [1000 if name == "cpu" else 1 for name in names]
         self.per_node = np.array(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kubestow.api.meta import OwnerReference
 from kubestow.api.selectors import EVERYTHING, Selector
+from kubestow.cluster.nodes.columns import Columns, SumColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodFields, Shape, Shapes
@@ -109,7 +110,11 @@ class ClusterState:
         self._by_shape: dict[Shape, list[AssignedPod]] = {}
         #: How many pods have an owner, by its uid; pods without a node included.
         self._owned: Counter[str] = Counter()
-        self._requested: dict[str, NDArray[np.int64]] = {}
+        #: One row per node.
+        self._columns = Columns()
+        for _ in snapshot.nodes:
+            self._columns.append_row()
+        self._requested: dict[str, SumColumn] = {}
         self.pod_count = np.zeros(len(snapshot.nodes), np.int64)
         self._load(snapshot.pods)
 
@@ -125,12 +130,20 @@ class ClusterState:
             assigned = self._on_node[row][pod.metadata.uid] = AssignedPod(pod, shape, row)
             if not assigned.finished:
                 self._by_shape.setdefault(shape, []).append(assigned)
-        for shape, unfinished in self._by_shape.items():
+        # Sums that saturate come last: whole columns are added as long as all amounts are small.
+        by_shape = sorted(self._by_shape.items(), key=lambda item: item[0].family.has_extreme_requests)
+        for shape, unfinished in by_shape:
             counts = np.bincount([pod.row for pod in unfinished], minlength=len(self.nodes))
             self.pod_count += counts
             for resource, amount in shape.requests.items():
-                requested = self._requested.setdefault(resource, np.zeros(len(self.nodes), np.int64))
-                requested += counts * amount
+                requested = self._requested.get(resource)
+                if requested is None:
+                    requested = self._requested[resource] = self._columns.new_sums()
+                if shape.family.has_extreme_requests:
+                    for row in np.flatnonzero(counts).tolist():
+                        requested.add_part(row, int(counts[row]) * amount, self._columns)
+                else:
+                    requested.values += counts * amount
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +166,8 @@ class ClusterState:
 
     def requested(self, resource: str) -> NDArray[np.int64]:
         """What the unfinished pods on each node request of a resource (millicores, bytes or counts), int64."""
-        return self._requested.get(resource, np.zeros(len(self.nodes), np.int64))
+        requested = self._requested.get(resource)
+        return np.zeros(len(self.nodes), np.int64) if requested is None else requested.readonly
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +203,7 @@ class ClusterState:
         if not pod.finished:
             self.pod_count[pod.row] -= 1
             for resource, amount in pod.shape.requests.items():
-                self._requested[resource][pod.row] -= amount
+                self._requested[resource].add_part(pod.row, -amount, self._columns)
         self.evicted.append(pod)
 
 

@@ -16,7 +16,7 @@ from kubestow.api.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.pod_volumes import claim_keys, claim_names, disks_of, is_claim_named, key_of_claim
+from kubestow.cluster.storage.pod_volumes import Disk, claim_keys, claim_names, disks_of, is_claim_named, key_of_claim
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
@@ -119,7 +119,12 @@ def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> 
     """Whether the deleted pod used a claim of the pod or a disk that conflicts with one of the pod's."""
     if old.namespace != pod.namespace:
         return False
-    released = disks_of(old.shape)
-    return any(disk.conflicts_with(other) for disk in disks_of(pod.shape) for other in released) or not set(
-        claim_names(pod.shape)
-    ).isdisjoint(claim_names(old.shape))
+    if not pod.shape.family.claims.names.isdisjoint(old.shape.family.claims.names):
+        return True
+    disks = disks_of(old.shape)
+    if not disks:
+        return False
+    released: dict[tuple[str, ...], set[Disk]] = {}
+    for disk in disks:
+        released.setdefault(disk.key, set()).add(disk)
+    return any(disk.conflicts_with(other) for disk in disks_of(pod.shape) for other in released.get(disk.key, ()))

@@ -121,7 +121,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             if volume is not None:
                 labels = _topology_labels(volume)
                 topologies += [(key, values) for key, value in labels.items() if (values := _zones(value))]
-        return _VolumeTopologies(tuple(topologies))
+        return _VolumeTopologies(tuple(dict.fromkeys(topologies)))
 
     def _bound_volume(self, namespace: str, claim_name: str) -> PersistentVolume | Status | None:
         """The volume of a claim; None for an unbound claim of a WaitForFirstConsumer class."""

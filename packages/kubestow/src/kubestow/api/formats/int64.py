@@ -1,8 +1,15 @@
-"""Whole numbers in 64 bits, as in Go."""
+"""Whole numbers in 64 bits: those that wrap around as in Go, and those that saturate."""
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 _LIMIT = 2**63
+_MOST = _LIMIT - 1
+
+#: Sums and percentages of a few amounts from 0 to this one are exact in 64 bits: 9 PB, or so many millicores.
+ORDINARY = 2**53
 
 
 def as_int64(number: int) -> int:
@@ -10,3 +17,16 @@ def as_int64(number: int) -> int:
     if -_LIMIT <= number < _LIMIT:
         return number
     return (number + _LIMIT) % (2 * _LIMIT) - _LIMIT
+
+
+def saturated(number: int) -> int:
+    """The number itself, or the nearest of -(2**63 - 1) and 2**63 - 1."""
+    return max(-_MOST, min(number, _MOST))
+
+
+def exact_sum(amounts: NDArray[np.int64]) -> int:
+    """The sum of int64 amounts, which may need more than 64 bits."""
+    if not len(amounts):
+        return 0
+    largest = max(int(amounts.max()), -int(amounts.min()))
+    return int(amounts.sum()) if largest * len(amounts) <= _MOST else sum(amounts.tolist())

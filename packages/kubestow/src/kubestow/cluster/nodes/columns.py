@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kubestow.api.core import ContainerImage
-from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.int64 import ORDINARY, as_int64, saturated
 
 T = TypeVar("T", bound=Hashable)
 
@@ -70,6 +70,44 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+class SumColumn(Column):
+    """A column of sums (int64) that saturate at 2**63 - 1 and its negative, and are exact again when parts leave."""
+
+    __slots__ = ("_carries", "_remainders")
+
+    def __init__(self, size: int, capacity: int) -> None:
+        super().__init__(size, capacity, np.int64, 0)
+        #: While any sum is beyond 64 bits, the sums are ``_carries`` * 2**64 + ``_remainders``.
+        self._carries: Column | None = None
+        self._remainders: Column | None = None
+
+    def exact(self, row: int) -> int:
+        """The sum of a row, which may need more than 64 bits."""
+        if self._carries is None or self._remainders is None:
+            return int(self.values.item(row))
+        return int(self._carries.values.item(row)) * 2**64 + int(self._remainders.values.item(row))
+
+    def add_part(self, row: int, amount: int, columns: Columns) -> bool:
+        """Add to the sum of a row; whether it is now negative or beyond :data:`ORDINARY`."""
+        total = self.values.item(row) + amount
+        if self._carries is None and total == saturated(total):
+            self.values[row] = total
+        else:
+            total = self.exact(row) + amount
+            self._set(row, total, columns)
+        return not 0 <= total <= ORDINARY
+
+    def _set(self, row: int, total: int, columns: Columns) -> None:
+        if self._carries is None or self._remainders is None:
+            self._carries, self._remainders = columns.new(np.int64), columns.new(np.int64)
+            self._remainders.values[:] = self.values
+        remainder, had_carry = as_int64(total), self._carries.values.item(row) != 0
+        self._remainders.values[row], self._carries.values[row] = remainder, (total - remainder) // 2**64
+        self.values[row] = saturated(total)
+        if had_carry and not self._carries.values.any() and (self._remainders.values == self.values).all():
+            self._carries = self._remainders = None
+
+
 class Columns:
     """All columns over one set of rows; ``size`` is the number of rows."""
 
@@ -86,6 +124,12 @@ class Columns:
     def new(self, dtype: DTypeLike, fill: int | float | bool = 0) -> Column:
         """A new column, filled with its fill value. It is dropped when nothing else refers to it."""
         column = Column(self.size, self._capacity, dtype, fill)
+        self._columns.add(column)
+        return column
+
+    def new_sums(self) -> SumColumn:
+        """A new column of sums, filled with zeros."""
+        column = SumColumn(self.size, self._capacity)
         self._columns.add(column)
         return column
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.int64 import ORDINARY
 from kubestow.cluster.changes.events import Action
-from kubestow.cluster.nodes.columns import Column, Columns, Images, InternedColumn, LabelColumn
+from kubestow.cluster.nodes.columns import Column, Columns, Images, InternedColumn, LabelColumn, SumColumn
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.pods.table import PodTable
 from kubestow.rules.pods import HostPort
@@ -31,7 +31,7 @@ _REVISING = Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 _FEW_RESOURCES = 64
 
 
-class _AmountColumns(dict[str, Column]):
+class _AmountColumns(dict[str, SumColumn]):
     """One int64 column per resource: millicores, bytes or counts; to be read only. Other resources are 0 everywhere.
 
     A resource that only pending pods request has none, and columns of zeros are dropped as their number grows, so that
@@ -41,7 +41,7 @@ class _AmountColumns(dict[str, Column]):
     def __init__(self, columns: Columns) -> None:
         super().__init__()
         self._columns = columns
-        self._zeros = columns.new(np.int64)
+        self._zeros = columns.new_sums()
         self._most = _FEW_RESOURCES
         #: Incremented whenever a row is set.
         self.version = 0
@@ -49,7 +49,7 @@ class _AmountColumns(dict[str, Column]):
         self._repeated: dict[str, NDArray[np.int64]] = {}
         self._repeated_of = (0, 0)
 
-    def __missing__(self, resource: str) -> Column:
+    def __missing__(self, resource: str) -> SumColumn:
         return self._zeros
 
     def repeated(self, resource: str) -> NDArray[np.int64]:
@@ -69,12 +69,12 @@ class _AmountColumns(dict[str, Column]):
             return values
         return found
 
-    def _append(self, resource: str) -> Column:
+    def _append(self, resource: str) -> SumColumn:
         if len(self) >= self._most:
             for name in [name for name, column in self.items() if not column.values.any()]:
                 del self[name]
             self._most = max(_FEW_RESOURCES, 2 * len(self))
-        column = self[resource] = self._columns.new(np.int64)
+        column = self[resource] = self._columns.new_sums()
         return column
 
     def at(self, row: int) -> Amounts:
@@ -88,10 +88,17 @@ class _AmountColumns(dict[str, Column]):
         for name in amounts.keys() - self.keys():
             self._append(name).values[row] = amounts[name]
 
-    def add(self, row: int, amounts: Amounts, sign: int) -> None:
+    def add(self, row: int, amounts: Amounts, sign: int) -> bool:
+        """Add to the sums of a row; whether one of them is now negative or beyond ORDINARY."""
+        is_extreme = False
         for name, amount in amounts.items():
-            values = (self.get(name) or self._append(name)).values
-            values[row] = as_int64(values.item(row) + sign * amount)
+            column = self.get(name) or self._append(name)
+            is_extreme |= column.add_part(row, sign * amount, self._columns)
+        return is_extreme
+
+    def has_extreme(self, row: int) -> bool:
+        """Whether an amount of a row is negative or beyond ORDINARY."""
+        return any(not 0 <= column.values.item(row) <= ORDINARY for column in self.values())
 
 
 class PodsOnNode(NamedTuple):
@@ -123,8 +130,12 @@ class NodeTable:
         self.nominated_count = self.columns.new(np.int64)
         self.allocatable = _AmountColumns(self.columns)
         self.requested = _AmountColumns(self.columns)
-        self.nonzero_cpu = self.columns.new(np.int64)
-        self.nonzero_memory = self.columns.new(np.int64)
+        self.nonzero_cpu = self.columns.new_sums()
+        self.nonzero_memory = self.columns.new_sums()
+        #: Where an amount is negative or so large that sums and products of it may not fit into 64 bits, bool.
+        self.extreme = self.columns.new(np.bool_)
+        #: Whether that may be so anywhere.
+        self.has_extreme = False
         self.allowed_pods = self.columns.new(np.int64)
         self.pod_count = self.columns.new(np.int64)
         self.unschedulable = self.columns.new(np.bool_)
@@ -205,12 +216,15 @@ class NodeTable:
         self.nominated.remove_row(row)
         if row != last:
             self.rows[self.names[row]] = row
+        self.has_extreme = self.has_extreme and bool(self.extreme.values.any())
         self._drop_labels(node)
         return pods
 
     def _describe(self, row: int, node: Node, amounts: Amounts) -> None:
         self.allowed_pods.values[row] = amounts.pop(PODS, 0)
         self.allocatable.set_row(row, amounts)
+        if self.extreme.values.item(row) or any(not 0 <= amount <= ORDINARY for amount in amounts.values()):
+            self._mark_extreme(row)
         self.unschedulable.values[row] = node.spec.unschedulable
         self.taints.set(row, tuple(node.spec.taints))
         self.declared_features.set(row, frozenset(node.status.declared_features))
@@ -279,11 +293,22 @@ class NodeTable:
         self.nominated_count.values[row] -= 1
 
     def _account(self, row: int, info: PodInfo, sign: int) -> None:
-        self.requested.add(row, info.requests, sign)
         cpu, memory = info.nonzero_requests
-        cpus, memories = self.nonzero_cpu.values, self.nonzero_memory.values
-        cpus[row], memories[row] = as_int64(cpus.item(row) + sign * cpu), as_int64(memories.item(row) + sign * memory)
+        is_extreme = self.requested.add(row, info.requests, sign)
+        is_extreme |= self.nonzero_cpu.add_part(row, sign * cpu, self.columns)
+        is_extreme |= self.nonzero_memory.add_part(row, sign * memory, self.columns)
         self.pod_count.values[row] += sign
+        if is_extreme != self.extreme.values.item(row):
+            self._mark_extreme(row)
+
+    def _mark_extreme(self, row: int) -> None:
+        """Find out whether any amount of a row is extreme."""
+        scored = (self.nonzero_cpu.values.item(row), self.nonzero_memory.values.item(row))
+        is_extreme = any(not 0 <= amount <= ORDINARY for amount in scored)
+        is_extreme = is_extreme or self.requested.has_extreme(row) or self.allocatable.has_extreme(row)
+        if is_extreme != self.extreme.values.item(row):
+            self.extreme.values[row] = is_extreme
+            self.has_extreme = bool(is_extreme or self.extreme.values.any())
 
     # -- columns made on demand ----------------------------------------------------------------------------------
 

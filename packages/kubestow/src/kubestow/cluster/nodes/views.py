@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node, Taint
-from kubestow.cluster.nodes.columns import LabelColumn
+from kubestow.api.formats.int64 import saturated
+from kubestow.cluster.nodes.columns import LabelColumn, SumColumn
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.pods.table import PodChanges
+from kubestow.cluster.pods.table import PodChanges, PodTable
 from kubestow.rules.pods import HostPort
 
 #: Row numbers (intp), or a slice with start and stop.
@@ -115,6 +116,15 @@ class Nodes:
         return self._table.pod_count.readonly[self.rows]
 
     @property
+    def extreme(self) -> NDArray[np.intp]:
+        """The positions of rows with amounts that are negative or beyond 2**53, intp.
+
+        Sums of such amounts and percentages of them may not fit into int64. They are computed in Python's integers.
+        """
+        table = self._table
+        return np.flatnonzero(table.extreme.readonly[self.rows]) if table.has_extreme else _NO_POSITIONS
+
+    @property
     def resources(self) -> Sequence[str]:
         """The resources that some node or pod of the cluster has."""
         return self._table.resources()
@@ -174,6 +184,9 @@ class Nodes:
         """
         image = self._table.images.get(name)
         return None if image is None else (image.size, image.nodes, image.on.readonly[self.rows])
+
+
+_NO_POSITIONS = np.empty(0, np.intp)
 
 
 class NodeRow:
@@ -314,23 +327,42 @@ class HypotheticalNodes(Nodes):
         removed = {info.uid for info in self._removed(position)}
         return [info for info in super().pods(position) if info.uid not in removed] + self._added(position)
 
+    @cached_property
+    def extreme(self) -> NDArray[np.intp]:
+        """The same, after the changes; rows that lose or gain a pod with such a request are among them."""
+        positions = [super().extreme]
+        for changes in self._pod_changes:
+            if changes.table.extreme_pods:
+                pods = np.array([info.has_extreme_requests for info in changes.infos], np.bool_)
+                positions.append(changes.row_of[pods])
+        return positions[0] if len(positions) == 1 else np.unique(np.concatenate(positions))
+
+    def _changed(self, column: SumColumn, of_pods: Callable[[PodTable], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """A column of sums after the changes by what the pods of a table add (int64 by slot), int64; saturates."""
+        sums: NDArray[np.int64] = column.readonly[self.rows] + self._sum(
+            changes.sums(of_pods(changes.table)) for changes in self._pod_changes
+        )
+        for position in self.extreme.tolist():
+            exact = column.exact(int(self.row_numbers[position]))
+            for changes in self._pod_changes:
+                slots = changes.slots[changes.offsets[position] : changes.offsets[position + 1]]
+                exact += changes.sign * sum(of_pods(changes.table)[slots].tolist())
+            sums[position] = saturated(exact)
+        return sums
+
     def requested(self, resource: str) -> NDArray[np.int64]:
         """The pods' requests of a resource after the changes, int64."""
-        return super().requested(resource) + self._sum(
-            changes.sums(changes.table.requested(resource)) for changes in self._pod_changes
-        )
+        return self._changed(self._table.requested[resource], lambda pods: pods.requested(resource))
 
     @property
     def nonzero_cpu(self) -> NDArray[np.int64]:
         """The pods' CPU requests (millicores) with defaults after the changes, int64."""
-        return super().nonzero_cpu + self._sum(changes.sums(changes.table.nonzero_cpu) for changes in self._pod_changes)
+        return self._changed(self._table.nonzero_cpu, lambda pods: pods.nonzero_cpu)
 
     @property
     def nonzero_memory(self) -> NDArray[np.int64]:
         """The pods' memory requests (bytes) with defaults after the changes, int64."""
-        return super().nonzero_memory + self._sum(
-            changes.sums(changes.table.nonzero_memory) for changes in self._pod_changes
-        )
+        return self._changed(self._table.nonzero_memory, lambda pods: pods.nonzero_memory)
 
     @property
     def pod_count(self) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
+from kubestow.api.formats.int64 import ORDINARY
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
@@ -83,6 +84,16 @@ class ShapeFamily:
         return host_ports(self.spec)
 
     @cached_property
+    def has_extreme_requests(self) -> bool:
+        """Whether a request is negative or beyond 2**53."""
+        return _has_extreme(self.requests, self.nonzero_requests)
+
+    @cached_property
+    def claims(self) -> VolumeClaims:
+        """The claims of the pods' volumes."""
+        return VolumeClaims.of(self.spec.volumes)
+
+    @cached_property
     def node_selection(self) -> bytes:
         """The canonical encoding of ``spec.nodeSelector`` and the pod's node affinity."""
         affinity = self.spec.affinity
@@ -97,6 +108,26 @@ class ShapeFamily:
     def carried_terms(self) -> Mapping[CarriedTerm, int]:
         """The same terms with their kinds, each with the number of times that the pod has it."""
         return self.affinity_terms.carried() if self.spec.affinity is not None else {}
+
+
+def _has_extreme(requests: Amounts, nonzero_requests: tuple[int, int]) -> bool:
+    return any(not 0 <= amount <= ORDINARY for amount in (*requests.values(), *nonzero_requests))
+
+
+class VolumeClaims(NamedTuple):
+    """The claims that volumes name, and the names of ephemeral volumes, whose claims are named after pod and volume."""
+
+    names: frozenset[str]
+    ephemeral: frozenset[str]
+
+    @classmethod
+    def of(cls, volumes: Iterable[Volume]) -> VolumeClaims:
+        """Those of the volumes of a pod."""
+        sources = [(volume.name, volume.persistent_volume_claim, volume.ephemeral) for volume in volumes]
+        names = frozenset(claim.claim_name for _, claim, _ in sources if claim is not None)
+        return cls(
+            names, frozenset(name for name, claim, ephemeral in sources if claim is None and ephemeral is not None)
+        )
 
 
 class ShapeGroup(NamedTuple):
@@ -254,6 +285,13 @@ class PodInfo(PodFields):
     def priority(self) -> int:
         """``spec.priority``, 0 if unset."""
         return self.pod.spec.priority or 0
+
+    @property
+    def has_extreme_requests(self) -> bool:
+        """Whether a request is negative or so large that sums and products of it may not fit into 64 bits."""
+        if self.requests is self.shape.requests:
+            return self.shape.family.has_extreme_requests
+        return _has_extreme(self.requests, self.nonzero_requests)
 
     @property
     def is_assigned_or_nominated(self) -> bool:

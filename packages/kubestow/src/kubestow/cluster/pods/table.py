@@ -61,6 +61,8 @@ class PodTable:
         #: The number of the pod's shape, intp by slot; see :attr:`shapes`.
         self.shape_number = np.zeros(_FIRST_CAPACITY, np.intp)
         self.shapes = _NumberedShapes()
+        #: The number of pods with requests that are negative or beyond 2**53.
+        self.extreme_pods = 0
         self._requested: dict[str, NDArray[np.int64]] = {}
         self._zeros = np.zeros(_FIRST_CAPACITY, np.int64)
         self._most_resources = _FEW_RESOURCES
@@ -129,6 +131,7 @@ class PodTable:
         self.start_time[slot] = _microseconds(info.status.start_time)
         self.nonzero_cpu[slot], self.nonzero_memory[slot] = info.nonzero_requests
         self.shape_number[slot] = self.shapes.add(info.shape)
+        self.extreme_pods += info.has_extreme_requests
         requests = info.requests
         for resource, column in self._requested.items():
             column[slot] = requests.get(resource, 0)
@@ -162,6 +165,7 @@ class PodTable:
         info = self._infos[slot]
         assert info is not None
         self.shapes.remove(info.shape)
+        self.extreme_pods -= info.has_extreme_requests
         self._infos[slot] = None
         self._free.append(slot)
 

@@ -1,8 +1,9 @@
 """Volumes attached to nodes, counted per CSI driver (semantics 8.11).
 
 A volume counts once per node, however many pods mount it there; one with a VolumeAttachment counts even if no pod does.
-The volumes of a pod are resolved when the pod is placed, and again only when one of its claims, their volumes or
-storage classes, or the node's CSINode changes. Placing or removing a pod costs as much as its own volumes.
+The volumes of a pod are resolved when the pod is placed, and each again only when its claim, the claim's volume or
+storage class, or the node's CSINode changes. Placing or removing a pod costs as much as its own volumes, and a change
+of a claim as much as the pods that use it, however many other claims they have.
 
 The CSI volumes of a pod: for each of its volumes the driver that attaches it, and the driver's handle.
 
@@ -13,7 +14,7 @@ an in-tree volume through the CSI driver that its plugin has been migrated to (s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +35,10 @@ from kubestow.rules.claims import ownership_problem
 
 #: An object that a result depends on: ("claim", namespace, name), ("volume", name) or ("class", name).
 Dependency = tuple[str, ...]
+
+
+#: A volume of a pod, or the claim that it names.
+VolumeUse = Volume | PodClaim
 
 
 class CSIVolume(NamedTuple):
@@ -57,6 +62,15 @@ class ResolvedVolume:
     missing: bool = False
 
 
+def volume_uses(pod: PodInfo) -> Sequence[VolumeUse]:
+    """The volumes of a pod, in order, each claim once however many volumes name it."""
+    if not pod.spec.volumes:
+        return ()
+    claims = (claim_of(pod, volume) for volume in pod.spec.volumes)
+    uses = (volume if claim is None else claim for volume, claim in zip(pod.spec.volumes, claims, strict=True))
+    return list({id(use) if isinstance(use, Volume) else use: use for use in uses}.values())
+
+
 class PodVolumeResolver:
     """Resolves the volumes of pods."""
 
@@ -68,18 +82,22 @@ class PodVolumeResolver:
     ) -> None:
         self._claims, self._volumes, self._classes = claims, volumes, classes
 
-    def resolve(
-        self, pod: PodInfo, record_dependency: Callable[[Dependency], None] = lambda _: None
-    ) -> Iterator[ResolvedVolume]:
+    def resolve(self, pod: PodInfo) -> Iterator[ResolvedVolume]:
         """The volumes of a pod, in order, without those that are never attached."""
-        for volume in pod.spec.volumes:
-            claim = claim_of(pod, volume)
-            resolved = _resolve_inline(volume) if claim is None else self._resolve_claim(pod, claim, record_dependency)
+        for use in volume_uses(pod):
+            resolved, _ = self.resolve_use(pod, use)
             if resolved is not None:
                 yield resolved
 
+    def resolve_use(self, pod: PodInfo, use: VolumeUse) -> tuple[ResolvedVolume | None, Sequence[Dependency]]:
+        """One of the volumes of a pod, None if it is never attached; and the objects that the result depends on."""
+        if isinstance(use, Volume):
+            return _resolve_inline(use), ()
+        depends_on: list[Dependency] = []
+        return self._resolve_claim(pod, use, depends_on.append), depends_on
+
     def _resolve_claim(
-        self, pod: PodInfo, pod_claim: PodClaim, record_dependency: Callable[[Dependency], None]
+        self, pod: PodInfo, pod_claim: PodClaim, record_dependency: Callable[[Dependency], object]
     ) -> ResolvedVolume | None:
         if not pod_claim.name:
             return ResolvedVolume(problem="PersistentVolumeClaim had no name")
@@ -139,12 +157,20 @@ Mask = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class _PodAttachments:
-    """A pod on a node, its attached volumes, and the objects that they were resolved from."""
+    """A pod on a node, the volumes that it uses, and what was found of each.
+
+    The lists have an entry per use: ``found`` is the volume that is attached, None for none, or the text of a problem;
+    ``depends_on`` are the objects that it was resolved from. Only what is found before the first problem counts: the
+    first ``counted`` uses, which have these ``volumes``, each with the number of uses.
+    """
 
     node_name: str
     pod: PodInfo
-    volumes: set[CSIVolume] = field(default_factory=set)
-    depends_on: list[Dependency] = field(default_factory=list)
+    uses: Sequence[VolumeUse]
+    found: list[CSIVolume | str | None]
+    depends_on: list[Sequence[Dependency]]
+    counted: int = 0
+    volumes: dict[CSIVolume, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -180,7 +206,8 @@ class AttachedVolumes:
         self._nodes: dict[str, _NodeAttachments] = {}
         self._nodes_with: dict[CSIVolume, set[str]] = {}
         self._nodes_with_problems: set[str] = set()
-        self._dependents: dict[Dependency, dict[str, _PodAttachments]] = {}
+        #: By the uid of the pod and the position of the use that depends on an object.
+        self._dependents: dict[Dependency, dict[tuple[str, int], _PodAttachments]] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -255,13 +282,11 @@ class AttachedVolumes:
 
     def add_pod(self, node_name: str, pod: PodInfo) -> None:
         """Count the volumes of a pod that was added to a node."""
-        attachments = _PodAttachments(node_name, pod)
-        self._nodes.setdefault(node_name, _NodeAttachments()).pods[pod.uid] = attachments
-        self._attach(attachments)
+        self._attach(node_name, pod)
 
     def remove_pod(self, node_name: str, pod: PodInfo) -> None:
         """Stop counting the volumes of a pod that was removed from its node."""
-        self._detach(self._nodes[node_name].pods.pop(pod.uid))
+        self._detach(self._nodes[node_name].pods[pod.uid])
         self._drop_if_empty(node_name)
 
     def refresh_node(self, row: int) -> None:
@@ -270,12 +295,13 @@ class AttachedVolumes:
         for driver, column in self._counts.items():
             column.values[row] = on_node.distinct(driver)
         for attachments in list(on_node.pods.values()):
-            self._resolve_again(attachments)
+            self._detach(attachments)
+            self._attach(attachments.node_name, attachments.pod)
 
     def refresh_dependents(self, dependency: Dependency) -> None:
         """Resolve the volumes again that depend on an object that has changed."""
-        for attachments in list(self._dependents.get(dependency, {}).values()):
-            self._resolve_again(attachments)
+        for (_, position), attachments in list(self._dependents.get(dependency, {}).items()):
+            self._resolve_again(attachments, position)
 
     def count_attachment(self, node_name: str, volume: CSIVolume, sign: int) -> None:
         """Count a VolumeAttachment that was added (+1) or removed (-1)."""
@@ -283,55 +309,125 @@ class AttachedVolumes:
         self._count(node_name, on_node.by_attachments, volume, sign)
         self._drop_if_empty(node_name)
 
-    def _attach(self, attachments: _PodAttachments) -> None:
-        row = self._table.rows[attachments.node_name]
-        uid, on_node = attachments.pod.uid, self._nodes[attachments.node_name]
-        attachments.volumes, problem = self._attached_by(attachments.pod, row, attachments.depends_on)
-        for dependency in attachments.depends_on:
-            self._dependents.setdefault(dependency, {})[uid] = attachments
-        if problem:
-            on_node.problems[uid] = problem
-            self._nodes_with_problems.add(attachments.node_name)
-        for volume in attachments.volumes:
-            self._count(attachments.node_name, on_node.by_pods, volume, +1)
-            self._nodes_with.setdefault(volume, set()).add(attachments.node_name)
+    def _attach(self, node_name: str, pod: PodInfo) -> None:
+        uses, row = volume_uses(pod), self._table.rows[node_name]
+        attachments = _PodAttachments(node_name, pod, uses, [], [])
+        self._nodes.setdefault(node_name, _NodeAttachments()).pods[pod.uid] = attachments
+        for position, use in enumerate(uses):
+            resolved, depends_on = self._resolver.resolve_use(pod, use)
+            attachments.found.append(self._found(resolved, row))
+            attachments.depends_on.append(depends_on)
+            self._add_dependent(attachments, position)
+        self._count_on(attachments)
 
     def _detach(self, attachments: _PodAttachments) -> None:
         uid, on_node = attachments.pod.uid, self._nodes[attachments.node_name]
-        on_node.problems.pop(uid, None)
-        if not on_node.problems:
-            self._nodes_with_problems.discard(attachments.node_name)
+        del on_node.pods[uid]
+        self._set_problem(attachments, None)
         for volume in attachments.volumes:
-            self._count(attachments.node_name, on_node.by_pods, volume, -1)
-            if volume not in on_node.by_pods:
-                self._nodes_with[volume].discard(attachments.node_name)
-                if not self._nodes_with[volume]:
-                    del self._nodes_with[volume]
-        for dependency in attachments.depends_on:
-            dependents = self._dependents.get(dependency, {})
-            if dependents.pop(uid, None) is not None and not dependents:
+            self._uncount_volume(attachments.node_name, volume)
+        for position in range(len(attachments.uses)):
+            self._remove_dependent(attachments, position)
+
+    def _resolve_again(self, attachments: _PodAttachments, position: int) -> None:
+        """Resolve one use of a pod again."""
+        row = self._table.rows[attachments.node_name]
+        resolved, depends_on = self._resolver.resolve_use(attachments.pod, attachments.uses[position])
+        if depends_on != attachments.depends_on[position]:
+            self._remove_dependent(attachments, position)
+            attachments.depends_on[position] = depends_on
+            self._add_dependent(attachments, position)
+        before, now = attachments.found[position], self._found(resolved, row)
+        if now == before:
+            return
+        attachments.found[position] = now
+        if position > attachments.counted:
+            return  # behind a problem
+        if isinstance(now, str):
+            counted, attachments.counted = attachments.counted, position
+            uncounted = [before, *attachments.found[position + 1 : counted]] if position < counted else []
+            for volume in uncounted:
+                self._count_use(attachments, volume, -1)
+            self._set_problem(attachments, now)
+        elif position == attachments.counted:  # the problem is solved
+            self._set_problem(attachments, None)
+            self._count_on(attachments)
+        else:
+            self._count_use(attachments, before, -1)
+            self._count_use(attachments, now, +1)
+
+    def _add_dependent(self, attachments: _PodAttachments, position: int) -> None:
+        for dependency in attachments.depends_on[position]:
+            self._dependents.setdefault(dependency, {})[attachments.pod.uid, position] = attachments
+
+    def _remove_dependent(self, attachments: _PodAttachments, position: int) -> None:
+        for dependency in attachments.depends_on[position]:
+            dependents = self._dependents[dependency]
+            del dependents[attachments.pod.uid, position]
+            if not dependents:
                 del self._dependents[dependency]
-        attachments.depends_on.clear()
 
-    def _resolve_again(self, attachments: _PodAttachments) -> None:
-        self._detach(attachments)
-        self._attach(attachments)
+    def _found(self, resolved: ResolvedVolume | None, row: int) -> CSIVolume | str | None:
+        """What counts on a row of a resolved volume: the volume, a problem, or nothing."""
+        if resolved is None or resolved.missing or (resolved.in_tree and not self._csi_nodes.present[row]):
+            return None
+        return resolved.problem or resolved.volume
 
-    def _attached_by(
-        self, pod: PodInfo, row: int, depends_on: list[Dependency] | None = None
-    ) -> tuple[set[CSIVolume], str]:
+    def _attached_by(self, pod: PodInfo, row: int) -> tuple[set[CSIVolume], str]:
         """The volumes that a pod attaches to a node, and the problem that ends the list, if there is one."""
         volumes: set[CSIVolume] = set()
-        for resolved in self._resolver.resolve(pod, (lambda _: None) if depends_on is None else depends_on.append):
-            if resolved.missing or (resolved.in_tree and not self._csi_nodes.present[row]):
-                continue
-            if resolved.problem:
-                return volumes, resolved.problem
-            if resolved.volume is not None:
-                volumes.add(resolved.volume)
+        for resolved in self._resolver.resolve(pod):
+            found = self._found(resolved, row)
+            if isinstance(found, str):
+                return volumes, found
+            if found is not None:
+                volumes.add(found)
         return volumes, ""
 
     # -- counting ------------------------------------------------------------------------------------------------
+
+    def _count_on(self, attachments: _PodAttachments) -> None:
+        """Count the uses of a pod that are not counted yet, up to the next problem."""
+        while attachments.counted < len(attachments.found):
+            found = attachments.found[attachments.counted]
+            if isinstance(found, str):
+                self._set_problem(attachments, found)
+                return
+            self._count_use(attachments, found, +1)
+            attachments.counted += 1
+
+    def _count_use(self, attachments: _PodAttachments, volume: CSIVolume | str | None, sign: int) -> None:
+        """Count one use of a volume by a pod; nothing if ``volume`` is not one."""
+        if not isinstance(volume, CSIVolume):
+            return
+        node_name, volumes = attachments.node_name, attachments.volumes
+        uses = volumes[volume] = volumes.get(volume, 0) + sign
+        if not uses:
+            del volumes[volume]
+            self._uncount_volume(node_name, volume)
+        elif sign > 0 and uses == 1:
+            self._count(node_name, self._nodes[node_name].by_pods, volume, +1)
+            self._nodes_with.setdefault(volume, set()).add(node_name)
+
+    def _uncount_volume(self, node_name: str, volume: CSIVolume) -> None:
+        """Count one pod less that uses a volume."""
+        by_pods = self._nodes[node_name].by_pods
+        self._count(node_name, by_pods, volume, -1)
+        if volume not in by_pods:
+            self._nodes_with[volume].discard(node_name)
+            if not self._nodes_with[volume]:
+                del self._nodes_with[volume]
+
+    def _set_problem(self, attachments: _PodAttachments, problem: str | None) -> None:
+        problems, node_name = self._nodes[attachments.node_name].problems, attachments.node_name
+        if problem is None:
+            problems.pop(attachments.pod.uid, None)
+        else:
+            problems[attachments.pod.uid] = problem
+        if problems:
+            self._nodes_with_problems.add(node_name)
+        else:
+            self._nodes_with_problems.discard(node_name)
 
     def _count(self, node_name: str, counter: Counter[CSIVolume], volume: CSIVolume, sign: int) -> None:
         on_node = self._nodes[node_name]

@@ -2,8 +2,8 @@
 
 A claim that waits for its first consumer is bound to an unbound volume that satisfies it and is accessible from the
 pod's node, the smallest first. Unbound volumes are kept by storage class. For each distinct set of requirements (class,
-size, modes, selector) the volumes that satisfy it are sorted once and grouped by node affinity. Matching a volume for
-every node is then a few array operations, independent of the number of bound volumes.
+modes, selector) the volumes that satisfy it are sorted once, by size, and grouped by node affinity. Matching a volume
+for every node is then a few array operations, independent of the number of bound volumes.
 
 Cached masks of nodes: those that can access a volume, those of a storage class's topologies.
 
@@ -13,6 +13,7 @@ so it is kept until the labels of a node change.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -88,6 +89,8 @@ NO_VOLUME = -1
 
 #: The most sets of requirements per storage class whose volumes are cached.
 _MOST_REQUIREMENTS = 64
+#: The most sizes per set of requirements for which matches are cached.
+_MOST_SIZES = 4
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -95,7 +98,7 @@ Terms = Sequence[NodeSelectorTerm]
 
 
 class VolumeMatch(NamedTuple):
-    """A volume for every node: ``numbers`` (int64 over all rows) are indexes into ``volumes``, or NO_VOLUME."""
+    """A volume per row of a view: ``numbers`` (int64) are indexes into ``volumes``, or NO_VOLUME."""
 
     volumes: Sequence[PersistentVolume]
     numbers: NDArray[np.int64]
@@ -126,24 +129,12 @@ class AvailableVolumes:
             return self._masks.get("everywhere", lambda nodes: np.ones(len(nodes), np.bool_))
         return self._masks.get(("terms", _encode(terms)), lambda nodes: matches_any_term(nodes, terms))
 
-    def match(
-        self, claim: PersistentVolumeClaim, requirements: ClaimRequirements, taken: Sequence[VolumeMatch]
-    ) -> VolumeMatch:
-        """The best volume for a claim on each node; ``taken`` are the matches of the pod's other claims."""
-        prebound = self._prebound_to(claim, requirements)
-        unbound = self._sorted_for(requirements).match(taken)
-        if not prebound:
-            return unbound
-        numbers = np.where(unbound.numbers == NO_VOLUME, NO_VOLUME, unbound.numbers + len(prebound))
-        decided = np.zeros(len(numbers), np.bool_)
-        for number, volume in enumerate(prebound):
-            # The first pre-bound volume decides for a node, even if it is not accessible from there.
-            here = ~decided & ~_taken_at(taken, volume, len(numbers))
-            numbers[here] = np.where(self.accessible_from(node_terms(volume)).where[here], number, NO_VOLUME)
-            decided |= here
-        return VolumeMatch([*prebound, *unbound.volumes], numbers)
+    def matching(self, nodes: Nodes) -> VolumeMatching:
+        """Matches the claims of a pod, one after the other, on the rows of a view."""
+        return VolumeMatching(self, nodes)
 
-    def _prebound_to(self, claim: PersistentVolumeClaim, requirements: ClaimRequirements) -> list[PersistentVolume]:
+    def prebound_to(self, claim: PersistentVolumeClaim, requirements: ClaimRequirements) -> list[PersistentVolume]:
+        """The volumes that are reserved for a claim and satisfy it, by name."""
         claimed = self._claimed.get((claim.metadata.namespace, claim.metadata.name))
         if not claimed:
             return []
@@ -155,10 +146,12 @@ class AvailableVolumes:
             and satisfies(volume, requirements)
         ]
 
-    def _sorted_for(self, requirements: ClaimRequirements) -> _SortedVolumes:
+    def sorted_for(self, requirements: ClaimRequirements) -> _SortedVolumes | None:
+        """The unbound volumes for claims with these requirements, whatever their size; None for a class without any."""
         unbound = self._unbound.get(requirements.storage_class)
         if unbound is None:
-            return _SortedVolumes([], [], self._masks)
+            return None
+        requirements = requirements._replace(size=min(requirements.size, 0))
         cached = self._sorted.setdefault(requirements.storage_class, {})
         sorted_volumes = cached.get(requirements)
         if sorted_volumes is None or not sorted_volumes.is_current(self._masks.revision):
@@ -201,25 +194,30 @@ class AvailableVolumes:
 class _SortedVolumes:
     """The volumes that satisfy one set of requirements, smallest first, then by name; some may be bound by now.
 
-    ``accessible_from`` are the nodes of each volume. Volumes with the same nodes form a group.
+    ``accessible_from`` are the nodes of each volume. Volumes with the same nodes form a group. ``group_of`` (int64) is
+    the group of each volume, ``available`` (bool) whether it is unbound. ``groups`` and ``rows`` (intp) are the pairs
+    of a group and a row from which its volumes are accessible, ascending; there are ``group_count`` groups and
+    ``total`` rows in the node table.
     """
 
     def __init__(self, volumes: list[PersistentVolume], accessible_from: list[NodeMask], masks: NodeMasks) -> None:
-        order = sorted(range(len(volumes)), key=lambda i: (capacity_of(volumes[i]), volumes[i].metadata.name))
+        sizes = list(map(capacity_of, volumes))
+        order = sorted(range(len(volumes)), key=lambda i: (sizes[i], volumes[i].metadata.name))
         self.volumes = [volumes[i] for i in order]
+        self.total = masks.total
+        self.available = np.ones(len(order), np.bool_)
+        self._sizes = [sizes[i] for i in order]
         self._revision = masks.revision
-        self._total = masks.total
         self._numbers = {volume.metadata.name: number for number, volume in enumerate(self.volumes)}
-        self._available = np.ones(len(order), np.bool_)
-        self._first_match: VolumeMatch | None = None
+        #: The latest results of :meth:`first_match`.
+        self._first_matches: dict[int, NDArray[np.int64]] = {}
         groups: dict[int, int] = {}
-        self._group_of = np.array([groups.setdefault(id(accessible_from[i]), len(groups)) for i in order], np.int64)
+        self.group_of = np.array([groups.setdefault(id(accessible_from[i]), len(groups)) for i in order], np.int64)
         rows_of_group = {groups[id(mask)]: mask.rows for mask in accessible_from}
         rows = [rows_of_group[group] for group in range(len(groups))]
-        #: The pairs of a group of volumes and a row from which they are accessible.
-        self._rows = np.concatenate([*rows, np.empty(0, np.intp)])
-        self._groups = np.repeat(np.arange(len(groups)), np.array(list(map(len, rows)), np.intp))
-        self._group_count = len(groups)
+        self.group_count = len(groups)
+        self.rows = np.concatenate([*rows, np.empty(0, np.intp)])
+        self.groups = np.repeat(np.arange(len(groups)), np.array(list(map(len, rows)), np.intp))
 
     def is_current(self, revision: int) -> bool:
         return self._revision == revision
@@ -228,8 +226,8 @@ class _SortedVolumes:
         """A volume is not available any more."""
         number = self._numbers.get(volume.metadata.name)
         if number is not None:
-            self._available[number] = False
-            self._first_match = None
+            self.available[number] = False
+            self._first_matches.clear()
 
     def add(self, volume: PersistentVolume) -> bool:
         """A volume is available again; False when it was not, or was different, when the volumes were sorted."""
@@ -237,52 +235,223 @@ class _SortedVolumes:
         if number is None or not _sorts_alike(self.volumes[number], volume):
             return False
         self.volumes[number] = volume
-        self._available[number] = True
-        self._first_match = None
+        self.available[number] = True
+        self._first_matches.clear()
         return True
 
-    def match(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
-        """For each row the first available volume that is accessible from there and not taken there."""
-        if taken:
-            return self._matched(taken)
-        if self._first_match is None:
-            self._first_match = self._matched(taken)
-        return self._first_match
+    def first_of_size(self, size: int) -> int:
+        """The number of the first volume that has a size, in nano bytes."""
+        return bisect_left(self._sizes, size)
 
-    def _matched(self, taken: Sequence[VolumeMatch]) -> VolumeMatch:
-        none = len(self.volumes)
-        first = self._first_of_groups(len(taken) + 1)
-        found = first[0][self._groups]
-        if taken:
-            taken_here = [self._renumbered(match)[self._rows] for match in taken]
-            found = np.full(len(self._groups), none)
-            for by_group in first[::-1]:  # in reverse, so that the first ones prevail
-                here = by_group[self._groups]
-                is_free = np.all([here != other for other in taken_here], axis=0)
-                found = np.where(is_free, here, found)
-        best = np.full(self._total, none)
-        np.minimum.at(best, self._rows, found)
-        return VolumeMatch(self.volumes, np.where(best == none, NO_VOLUME, best))
+    def first_match(self, size: int) -> NDArray[np.int64]:
+        """For each row of the table the first available volume of a size that is accessible from there, or NO_VOLUME.
 
-    def _first_of_groups(self, count: int) -> list[NDArray[np.int64]]:
-        """The first available volume of each group, the second, and so on; ``len(volumes)`` where there is none."""
-        available = self._available.copy()
-        first = []
-        for _ in range(count):
-            numbers = np.flatnonzero(available)[::-1]
-            by_group = np.full(self._group_count, len(self.volumes))
-            by_group[self._group_of[numbers]] = numbers  # the last write prevails: the first in order
-            first.append(by_group)
-            available[by_group[by_group < len(available)]] = False
-        return first
+        An int64 array that is not to be changed.
+        """
+        start = self.first_of_size(size)
+        match = self._first_matches.get(start)
+        if match is None:
+            none = len(self.volumes)
+            numbers = (np.flatnonzero(self.available[start:]) + start)[::-1]
+            by_group = np.full(self.group_count, none)
+            by_group[self.group_of[numbers]] = numbers  # the last write prevails: the first in order
+            best = np.full(self.total, none)
+            np.minimum.at(best, self.rows, by_group[self.groups])
+            match = np.where(best == none, NO_VOLUME, best)
+            if len(self._first_matches) >= _MOST_SIZES:
+                self._first_matches.clear()
+            self._first_matches[start] = match
+        return match
 
-    def _renumbered(self, match: VolumeMatch) -> NDArray[np.int64]:
-        """A match of other sorted volumes in the numbers of these, NO_VOLUME where its volume is not among them."""
-        if match.volumes is self.volumes:
-            return match.numbers
-        matched, where = np.unique(match.numbers, return_inverse=True)
-        names = (match.volumes[number].metadata.name if number >= 0 else "" for number in matched.tolist())
-        return np.array([self._numbers.get(name, NO_VOLUME) for name in names], np.int64)[where]
+
+# -- the claims of a pod ------------------------------------------------------------------------------------------
+
+
+class VolumeMatching:
+    """The matches of a pod's claims on the rows of a view, where no claim gets a volume that an earlier one has.
+
+    Costs a few array operations per claim if the claims of a storage class differ in their sizes only. Claims that
+    differ otherwise may also walk over what the others have taken of the same volumes.
+    """
+
+    def __init__(self, available: AvailableVolumes, nodes: Nodes) -> None:
+        self._available = available
+        self._nodes = nodes
+        self._none = np.full(len(nodes), NO_VOLUME, np.int64)
+        self._taken: dict[str, _TakenVolumes] = {}
+        #: Where pre-bound volumes are taken, bool per row of the view, by name.
+        self._prebound_taken: dict[str, Mask] = {}
+
+    def match(self, claim: PersistentVolumeClaim, requirements: ClaimRequirements) -> VolumeMatch:
+        """The best volume for the next claim on each row. Claims must come smallest first."""
+        prebound = self._available.prebound_to(claim, requirements)
+        unbound = self._available.sorted_for(requirements)
+        if unbound is None and not prebound:
+            return VolumeMatch((), self._none)
+        name = requirements.storage_class
+        taken = self._taken.get(name)
+        if unbound is None:
+            numbers = self._none
+        elif taken is None:
+            numbers = unbound.first_match(requirements.size)[self._nodes.rows]
+        else:
+            numbers = taken.first_free(unbound, requirements.size)
+        if not prebound:
+            assert unbound is not None
+            self._take(name, unbound, numbers)
+            return VolumeMatch(unbound.volumes, numbers)
+        decided, chosen = self._choose_prebound(prebound)
+        if unbound is not None:
+            self._take(name, unbound, np.where(decided, NO_VOLUME, numbers))
+        others = np.where(numbers == NO_VOLUME, NO_VOLUME, numbers + len(prebound))
+        volumes = [] if unbound is None else unbound.volumes
+        return VolumeMatch([*prebound, *volumes], np.where(decided, chosen, others))
+
+    def _choose_prebound(self, prebound: Sequence[PersistentVolume]) -> tuple[Mask, NDArray[np.int64]]:
+        """Where pre-bound volumes decide (bool), and the number of the chosen one there (int64), or NO_VOLUME."""
+        decided, chosen = np.zeros(len(self._nodes), np.bool_), self._none.copy()
+        for number, volume in enumerate(prebound):
+            # The first pre-bound volume decides for a node, even if it is not accessible from there.
+            taken = self._prebound_taken.setdefault(volume.metadata.name, np.zeros(len(decided), np.bool_))
+            here = ~decided & ~taken
+            accessible: Mask = self._available.accessible_from(node_terms(volume)).where[self._nodes.rows] & here
+            chosen[accessible] = number
+            taken |= accessible
+            decided |= here
+        return decided, chosen
+
+    def _take(self, storage_class: str, volumes: _SortedVolumes, numbers: NDArray[np.int64]) -> None:
+        taken = self._taken.get(storage_class)
+        if taken is None:
+            taken = self._taken[storage_class] = _TakenVolumes(self._nodes)
+        taken.take(volumes, numbers)
+
+
+class _TakenVolumes:
+    """The unbound volumes of one storage class that claims of a pod have taken, per row of a view.
+
+    A volume that any row has taken has one flag per row that it is accessible from, so that a look-up costs the same
+    however many volumes are taken.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._walks: dict[int, _Walk] = {}
+        #: The numbers of the volumes by name, made when a second walk begins; until then those of the first walk.
+        self._numbers: dict[str, int] = {}
+        #: The start of each volume's flags by number, -1 while it is not taken on any row.
+        self._starts = np.zeros(0, np.int64)
+        self._flags = np.zeros(64, np.bool_)
+        self._used = 0
+        #: What was taken last and is not recorded yet: most pods have no other claim of the class.
+        self._latest: tuple[_SortedVolumes, NDArray[np.int64]] | None = None
+
+    def take(self, volumes: _SortedVolumes, numbers: NDArray[np.int64]) -> None:
+        """Take a volume, or NO_VOLUME, per row of the view (``numbers``, int64)."""
+        self._record()
+        self._latest = volumes, numbers
+
+    def first_free(self, volumes: _SortedVolumes, size: int) -> NDArray[np.int64]:
+        """The first volume of a size that is accessible from each row and not taken there, int64, or NO_VOLUME."""
+        self._record()
+        return self._walk(volumes).first(volumes.first_of_size(size), self._is_taken)
+
+    def _walk(self, volumes: _SortedVolumes) -> _Walk:
+        walk = self._walks.get(id(volumes))
+        if walk is None:
+            numbers = np.arange(len(volumes.volumes))
+            if self._walks and not self._numbers:
+                (first,) = self._walks.values()
+                self._numbers = {volume.metadata.name: number for number, volume in enumerate(first.volumes.volumes)}
+            if self._walks:
+                known = self._numbers
+                named = (known.setdefault(volume.metadata.name, len(known)) for volume in volumes.volumes)
+                numbers = np.fromiter(named, np.int64, len(volumes.volumes))
+            walk = self._walks[id(volumes)] = _Walk(volumes, self._nodes, numbers)
+            missing = len(self._numbers or numbers) - len(self._starts)
+            self._starts = np.concatenate([self._starts, np.full(missing, -1)])
+        return walk
+
+    def _is_taken(self, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> Mask:
+        """Whether volumes are taken at their places among the rows that they are accessible from."""
+        starts = self._starts[numbers]
+        return (starts >= 0) & self._flags[np.where(starts >= 0, starts + places, 0)]
+
+    def _record(self) -> None:
+        if self._latest is None:
+            return
+        (volumes, chosen), self._latest = self._latest, None
+        rows = np.flatnonzero(chosen != NO_VOLUME)
+        if not len(rows):
+            return
+        walk = self._walk(volumes)
+        numbers, places, sizes = walk.flags_of(chosen[rows], rows)
+        distinct, first = np.unique(numbers, return_index=True)
+        is_new = self._starts[distinct] < 0
+        new, new_sizes = distinct[is_new], sizes[first[is_new]]
+        self._starts[new] = self._used + np.cumsum(new_sizes) - new_sizes
+        self._used += int(new_sizes.sum())
+        if self._used > len(self._flags):
+            grown = np.zeros(2 * self._used, np.bool_)
+            grown[: len(self._flags)] = self._flags
+            self._flags = grown
+        self._flags[self._starts[numbers] + places] = True
+
+
+class _Walk:
+    """A walk over sorted volumes, for each pair of a group and a row; what it has passed is taken or too small.
+
+    ``numbers`` (int64) are those by which flags are kept.
+    """
+
+    def __init__(self, volumes: _SortedVolumes, nodes: Nodes, numbers: NDArray[np.int64]) -> None:
+        self.volumes = volumes
+        self._numbers = numbers
+        self._row_numbers, self._row_count = nodes.row_numbers, len(nodes)
+        positions = np.full(volumes.total, -1, np.int64)
+        positions[nodes.rows] = np.arange(len(nodes))
+        in_view = positions[volumes.rows] >= 0
+        table_rows, self._groups = volumes.rows[in_view], volumes.groups[in_view]
+        self._positions = positions[table_rows]
+        #: One key per pair, ascending.
+        self._pairs = self._groups * volumes.total + table_rows
+        self._group_sizes = np.bincount(self._groups, minlength=volumes.group_count)
+        self._group_starts = np.cumsum(self._group_sizes) - self._group_sizes
+        self._places = np.arange(len(self._groups)) - self._group_starts[self._groups]
+        available = np.flatnonzero(volumes.available)
+        by_group = np.argsort(volumes.group_of[available], kind="stable")
+        #: The available volumes by group, in order, and one key per volume, ascending.
+        self._order = np.append(available[by_group], len(numbers))
+        self._scale = len(numbers) + 1
+        self._keys = volumes.group_of[self._order[:-1]] * self._scale + self._order[:-1]
+        self._next = np.searchsorted(self._keys, self._groups * self._scale)
+        self._end = np.searchsorted(self._keys, (self._groups + 1) * self._scale)
+        self._start = 0
+
+    def first(self, start: int, is_taken: Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]) -> NDArray[np.int64]:
+        """The first volume from number ``start`` on that is not taken, int64 per row of the view, or NO_VOLUME."""
+        if start > self._start:
+            self._start = start
+            self._next = np.maximum(self._next, np.searchsorted(self._keys, self._groups * self._scale + start))
+        walking = np.flatnonzero(self._next < self._end)
+        while len(walking):
+            numbers = self._numbers[self._order[self._next[walking]]]
+            walking = walking[is_taken(numbers, self._places[walking])]
+            self._next[walking] += 1
+            walking = walking[self._next[walking] < self._end[walking]]
+        none = len(self._numbers)
+        found = np.where(self._next < self._end, self._order[self._next], none)
+        best = np.full(self._row_count, none)
+        np.minimum.at(best, self._positions, found)
+        return np.where(best == none, NO_VOLUME, best)
+
+    def flags_of(
+        self, chosen: NDArray[np.int64], positions: NDArray[np.intp]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of a volume on each of some rows: its number, the place of the row among its rows, and how many it has."""
+        groups = self.volumes.group_of[chosen]
+        pairs = np.searchsorted(self._pairs, groups * self.volumes.total + self._row_numbers[positions])
+        return self._numbers[chosen], pairs - self._group_starts[groups], self._group_sizes[groups]
 
 
 def node_terms(volume: PersistentVolume) -> Terms | None:
@@ -293,11 +462,3 @@ def node_terms(volume: PersistentVolume) -> Terms | None:
 
 def _sorts_alike(one: PersistentVolume, other: PersistentVolume) -> bool:
     return capacity_of(one) == capacity_of(other) and node_terms(one) == node_terms(other)
-
-
-def _taken_at(taken: Sequence[VolumeMatch], volume: PersistentVolume, total: int) -> NDArray[np.bool_]:
-    where = np.zeros(total, np.bool_)
-    for match in taken:
-        numbers = [n for n, other in enumerate(match.volumes) if other.metadata.name == volume.metadata.name]
-        where |= np.isin(match.numbers, numbers)
-    return where

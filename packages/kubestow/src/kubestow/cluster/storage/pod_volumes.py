@@ -64,12 +64,15 @@ def claim_names(shape: Shape) -> list[str]:
 
 def is_claim_named(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """A queueing hint: whether a volume of the pod names a claim that was added or updated."""
-    return new.metadata.namespace == pod.namespace and new.metadata.name in claim_names(pod.shape)
+    return new.metadata.namespace == pod.namespace and new.metadata.name in pod.shape.family.claims.names
 
 
 def is_claim_of_pod(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """A queueing hint: the same, where claims of ephemeral volumes count too."""
-    return key_of_claim(old, new) in claim_keys(pod)
+    claims, name, prefix = pod.shape.family.claims, new.metadata.name, ephemeral_claim_name(pod.name, "")
+    if new.metadata.namespace != pod.namespace:
+        return False
+    return name in claims.names or (name.startswith(prefix) and name[len(prefix) :] in claims.ephemeral)
 
 
 # -- disks that pods on one node may not share -----------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Taint
+from kubestow.api.formats.int64 import exact_sum
 from kubestow.cluster.pods.shapes import ShapeFamily
 from kubestow.descheduling.cluster_state import AssignedPod, ClusterState
 from kubestow.descheduling.eviction import EvictionOutcome, eviction_order
@@ -47,7 +48,7 @@ class Balancing:
         self._cluster, self._evictor, self._usage = cluster, evictor, usage
         self._why, self._excluded, self._node_limit = why, excluded_namespaces, node_limit
         #: The room that is left in all destinations together.
-        self._room = {name: int((capacity[name] - usage.used[name])[destinations].sum()) for name in usage.resources}
+        self._room = {name: exact_sum((capacity[name] - usage.used[name])[destinations]) for name in usage.resources}
         rows = usage.rows[destinations].tolist()
         self._taints = {tuple(cluster.nodes[row].spec.taints) for row in rows}
         self._tolerating: dict[ShapeFamily, bool] = {}

@@ -39,6 +39,7 @@ from kubestow.plugins.dynamic_resources.cel import SelectorCache
 from kubestow.plugins.dynamic_resources.pools import AccessibleDevices, DevicesByNode, PooledDevice
 from kubestow.plugins.dynamic_resources.requests import (
     AllocationError,
+    AllocationTimeout,
     Features,
     ResolvedClaim,
     ResolvedRequest,
@@ -105,13 +106,16 @@ class _Results:
     solutions: _Solutions = field(default_factory=dict)
     #: By the number of a device state, int8, grown on demand.
     outcomes: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    #: The texts of searches that reached the limit of steps, by device state.
+    timeouts: dict[int, str] = field(default_factory=dict)
     #: The names of the allocated requests of each claim, by device state.
     allocated_requests: dict[int, list[set[str]]] = field(default_factory=dict)
 
     @property
     def cost(self) -> int:
         """The size, in solutions."""
-        return 1 + len(self.solutions) + len(self.allocated_requests) + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
+        known = len(self.solutions) + len(self.allocated_requests) + len(self.timeouts)
+        return 1 + known + len(self.outcomes) // _OUTCOMES_PER_SOLUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +184,18 @@ class Allocator:
         return results.outcomes[states]
 
     def determine(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices, state: int) -> None:
-        """Find out about devices that have a state not known yet. Raises AllocationError or SelectorError."""
-        solution = self.allocate(to_allocate, devices)
+        """Find out about devices that have a state not known yet. Raises AllocationError or SelectorError.
+
+        A search takes the same steps whenever the state is the same, so one that reached the limit is not repeated.
+        """
+        timeouts = to_allocate.results.timeouts
+        if state in timeouts:
+            raise AllocationTimeout(timeouts[state])
+        try:
+            solution = self.allocate(to_allocate, devices)
+        except AllocationTimeout as error:
+            timeouts[state] = str(error)
+            raise
         if solution is not None:
             outcome = Outcome.SOLVED
             to_allocate.results.allocated_requests[state] = solution.allocated_requests

@@ -45,6 +45,7 @@ from kubestow.plugins.dynamic_resources.extended_resources import IN_MEMORY_CLAI
 from kubestow.plugins.dynamic_resources.filtering import (
     ClaimFilter,
     ClaimNotUsable,
+    ClaimUsability,
     DynamicResourcesState,
     claim_names,
     pod_resource_claims,
@@ -91,6 +92,7 @@ class DynamicResources(
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._tracker = handle.cluster.resource_claims
+        self._usability = ClaimUsability(self._tracker)
         self._features = Features.from_gates(handle)
         self._classes = handle.cluster.catalog(DeviceClass)
         self._extended_resources = ExtendedResources(self._classes)
@@ -309,22 +311,23 @@ class DynamicResources(
         return new.uid == pod.uid and self.pre_enqueue(new).ok
 
     def _is_schedulable_after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
-        try:
-            claims = pod_resource_claims(pod, self._tracker)
-        except ClaimNotUsable:
+        # What is cheap comes first: a pod may have thousands of claims, and each of them thousands of events.
+        if not _is_deallocated(old, new):
+            if old is not None and old.status == new.status:
+                return False
+            if self._usability.are_usable(pod):
+                return any(claim.metadata.uid == new.metadata.uid for claim in pod_resource_claims(pod, self._tracker))
             return False
-        if old is not None and old.status.allocation is not None and new.status.allocation is None:
-            return True
-        if all(claim.metadata.uid != new.metadata.uid for claim in claims):
-            return False
-        return old is None or old.status != new.status
+        return self._usability.are_usable(pod)
 
 
 def _key_of_claim(old: ResourceClaim | None, new: ResourceClaim) -> Hashable | None:
     """Devices of a deallocated claim may go to any pod; any other change helps only pods that use the claim."""
-    if old is not None and old.status.allocation is not None and new.status.allocation is None:
-        return None
-    return new.metadata.namespace, new.metadata.name
+    return None if _is_deallocated(old, new) else (new.metadata.namespace, new.metadata.name)
+
+
+def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    return old is not None and old.status.allocation is not None and new.status.allocation is None
 
 
 # -- requests ------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ Drivers report binding conditions in ``status.devices`` of a claim; allocation r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from kubestow.api.resource import (
     ResourceSlice,
 )
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.cluster.resource_claims import ResourceClaimTracker
 from kubestow.framework.interface import Handle
@@ -45,6 +47,9 @@ _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
 _NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 _STALE_EXTENDED_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 _CANNOT_FIT = Status.unresolvable("cannot fit resource")
+
+#: So many names of claims of pending pods are kept.
+_KEPT_NAMES = 100_000
 
 #: The keys of a verdict beyond those of outcomes; 0 passes.
 _FAILED_KEY, _CANNOT_FIT_KEY = len(Outcome), len(Outcome) + 1
@@ -107,45 +112,88 @@ class ClaimNotUsable(Exception):
 
 def pod_resource_claims(pod: PodInfo, tracker: ResourceClaimTracker) -> list[ResourceClaim]:
     """The claims in ``spec.resourceClaims``, in this order. Raises ClaimNotUsable."""
-    claims = []
-    for reference in pod.spec.resource_claims:
-        name = _claim_name(pod, reference)
-        if name is None:
-            continue
-        claim = tracker.get(pod.namespace, name)
-        if claim is None:
-            raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if claim.metadata.deletion_timestamp is not None:
-            raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
-        owner = claim.metadata.controller
-        if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-            raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
-        claims.append(claim)
-    return claims
+    generated = _generated_names(pod)
+    claims = (_usable_claim(pod, reference, generated, tracker) for reference in pod.spec.resource_claims)
+    return [claim for claim in claims if claim is not None]
 
 
 def claim_names(pod: PodInfo) -> Iterator[str]:
     """The names of the claims in ``spec.resourceClaims``, as far as they are known."""
+    generated = _generated_names(pod)
     for reference in pod.spec.resource_claims:
         try:
-            name = _claim_name(pod, reference)
+            name = _claim_name(pod, reference, generated)
         except ClaimNotUsable:
             continue
         if name is not None:
             yield name
 
 
-def _claim_name(pod: PodInfo, reference: PodResourceClaim) -> str | None:
+class ClaimUsability:
+    """Whether the claims of pending pods are all usable, with one look-up as long as the same claim is not."""
+
+    def __init__(self, tracker: ResourceClaimTracker) -> None:
+        self._tracker = tracker
+        self._by_uid: BoundedCache[str, _KnownClaims] = BoundedCache(_KEPT_NAMES)
+
+    def are_usable(self, pod: PodInfo) -> bool:
+        """Whether all claims of a pod are usable."""
+        references = pod.spec.resource_claims
+        known = self._by_uid.get(pod.uid)
+        if known is None or known.pod is not pod:
+            known = self._by_uid.put(pod.uid, _KnownClaims(pod, _generated_names(pod)), cost=1 + len(references))
+        for position in chain(range(known.unusable, len(references)), range(known.unusable)):
+            try:
+                _usable_claim(pod, references[position], known.generated, self._tracker)
+            except ClaimNotUsable:
+                known.unusable = position
+                return False
+        return True
+
+
+@dataclass(slots=True)
+class _KnownClaims:
+    """What is known about a pod's claims: those generated for it, and the position of one that was not usable."""
+
+    pod: PodInfo
+    generated: Mapping[str, str | None]
+    unusable: int = 0
+
+
+def _usable_claim(
+    pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None], tracker: ResourceClaimTracker
+) -> ResourceClaim | None:
+    """The claim of one entry of ``spec.resourceClaims``; None if the pod needs none for it. Raises ClaimNotUsable."""
+    name = _claim_name(pod, reference, generated)
+    if name is None:
+        return None
+    claim = tracker.get(pod.namespace, name)
+    if claim is None:
+        raise ClaimNotUsable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+    if claim.metadata.deletion_timestamp is not None:
+        raise ClaimNotUsable(f'resourceclaim "{name}" is being deleted')
+    owner = claim.metadata.controller
+    if reference.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
+        raise ClaimNotUsable(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+    return claim
+
+
+def _generated_names(pod: PodInfo) -> dict[str, str | None]:
+    """The names of the claims generated from templates by the name of the entry; None for an entry without a claim."""
+    # The first status of an entry prevails.
+    return {status.name: status.resource_claim_name for status in reversed(pod.status.resource_claim_statuses)}
+
+
+def _claim_name(pod: PodInfo, reference: PodResourceClaim, generated: Mapping[str, str | None]) -> str | None:
     """The name of the claim; None if the pod needs no claim for this entry."""
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name
     if reference.resource_claim_template_name is None:
         problem = "none of the supported fields are set"
         raise ClaimNotUsable(f'pod "{pod.key}", spec.resourceClaim "{reference.name}": {problem}')
-    for status in pod.status.resource_claim_statuses:
-        if status.name == reference.name:
-            return status.resource_claim_name
-    raise ClaimNotUsable(f'pod "{pod.key}": ResourceClaim not created yet')
+    if reference.name not in generated:
+        raise ClaimNotUsable(f'pod "{pod.key}": ResourceClaim not created yet')
+    return generated[reference.name]
 
 
 class ClaimFilter:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.int64 import ORDINARY
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.changes.journal import FEW_ROWS, NEVER, Generation, InvalidationMask
@@ -36,6 +36,9 @@ from kubestow.plugins.node_resources.fit import is_unrequested_scalar
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+#: Used amounts are negative if pods request negative amounts, so deviations have no bound; these fit into 64 bits.
+_LARGEST = 2.0**53
 
 #: Pods that request different scalar resources have different resources scored; balances are kept for so many.
 _KEPT = 4
@@ -90,21 +93,29 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not self._requests_any(pod):
                 return np.zeros(len(nodes), np.int64)
             pre_score = self._pre_score_state(pod)
-        balances, used = self._without_pod(nodes, [name for name, _ in pre_score.requests])
+        names = [name for name, _ in pre_score.requests]
+        balances, usages = self._without_pod(nodes, names)
         requests = [request for _, request in pre_score.requests]
-        score = balances.with_use([before + request for before, request in zip(used, requests, strict=True)])
+        score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
         score -= balances.balance
         score += MAX_SCORE + MAX_SCORE // 2
         score >>= 1  # rounds down, as // does
+        is_ordinary = all(0 <= request <= ORDINARY for request in requests)
+        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
+            of_node = zip(usages, requests, strict=True)
+            score[position] = _score_of_node(
+                [(c.item(position), u.item(position), request) for (c, u), request in of_node]
+            )
         return score
 
-    def _without_pod(self, nodes: Nodes, names: Sequence[str]) -> tuple[NodeBalances, Sequence[Int64s]]:
-        """The balances of nodes by some resources, and the used amounts (int64 per node)."""
+    def _without_pod(self, nodes: Nodes, names: Sequence[str]) -> tuple[NodeBalances, Sequence[tuple[Int64s, Int64s]]]:
+        """The balances of nodes by some resources, and the capacity and used amount (int64 per node) of each."""
         used_by_pods = self._device_resources.isdisjoint(names)
         if used_by_pods and not isinstance(nodes, HypotheticalNodes):
-            return self._balances.of(tuple(names), nodes.rows), [nodes.requested(name) for name in names]
+            usages = [(nodes.allocatable(name), nodes.requested(name)) for name in names]
+            return self._balances.of(tuple(names), nodes.rows), usages
         usages = [self._devices.usage(name, nodes) for name in names]
-        return NodeBalances.of(usages), [used for _, used in usages]
+        return NodeBalances.of(usages), usages
 
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         """The same for a single node."""
@@ -119,9 +130,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 usages.append((*self._devices.usage_of_row(name, node), request))
             else:
                 usages.append((node.allocatable(name), node.requested(name), request))
-        before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
-        after = balance_of_node([(c, as_int64(used + request)) for c, used, request in usages if c > 0])
-        return (after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2
+        return _score_of_node(usages)
 
     def _requests_any(self, pod: PodInfo) -> bool:
         return any(pod.shape.requests.get(name, 0) for name in self._resources)
@@ -232,6 +241,8 @@ def _balance_with(amounts: Sequence[Int64s], divisors: Sequence[Floats], present
         whole = np.array(fractions)
         deviation = _deviation(whole, np.ones(whole.shape, np.bool_) if present is None else np.array(present))
     np.subtract(1.0, deviation, out=deviation)
+    if len(deviation) and deviation[deviation.argmin()] < -_LARGEST:
+        np.maximum(deviation, -_LARGEST, out=deviation)
     deviation *= MAX_SCORE
     return deviation.astype(np.int64)
 
@@ -258,6 +269,13 @@ def _deviation(fractions: Floats, present: Mask) -> Floats:
 # -- a single node ----------------------------------------------------------------------------------------------------
 
 
+def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
+    """The score of a node by the capacity, the used amount and the pod's request of each resource, of any size."""
+    before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
+    after = balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
+    return max(0, min((after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2, MAX_SCORE))
+
+
 def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:
     """The balance of a node by capacity (above 0) and used amount of each resource that it has."""
     fractions = [min(used / capacity, 1.0) for capacity, used in usages]
@@ -272,4 +290,4 @@ def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:
         for fraction in fractions:
             squares += (fraction - mean) * (fraction - mean)
         deviation = sqrt(squares / len(fractions))
-    return int((1.0 - deviation) * MAX_SCORE)
+    return int(max(1.0 - deviation, -_LARGEST) * MAX_SCORE)

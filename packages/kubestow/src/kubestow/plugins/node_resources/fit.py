@@ -3,9 +3,10 @@
 Resources that DeviceClasses back are left to DynamicResources on nodes that do not offer them themselves. Among the
 placements of a gang the most allocated one scores highest, so that small gaps are filled first.
 
-The arithmetic of the scorers is kube-scheduler's: 64-bit integers, division truncating toward zero. Each scorer has a
-form for arrays of nodes and one for a single node: after a pod is placed only one node is scored again, and Python
-integers are several times faster there than arrays of length one. A property test checks that both forms agree.
+The arithmetic of the scorers is kube-scheduler's: integers, division truncating toward zero. Each scorer has a form for
+arrays of nodes and one for a single node: after a pod is placed only one node is scored again, and Python integers are
+several times faster there than arrays of length one. A property test checks that both forms agree. Nodes with amounts
+whose percentages may not fit into 64 bits are scored one by one, where kube-scheduler's wrap around.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.int64 import as_int64
+from kubestow.api.formats.int64 import ORDINARY, exact_sum, saturated
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.changes.events import Action, EventResource
@@ -140,12 +141,16 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """All insufficient resources of a node are among its reasons."""
         fit = state[_FitPreFilterState]
         keys = np.zeros(len(nodes), np.int32)
+        extreme = nodes.extreme.tolist()
         full = nodes.pod_count >= nodes.allowed_pods
         if len(full) and full[full.argmax()]:
             keys |= full * np.int32(_PODS_BIT)
         for name, amount, bit in fit.requests:
             allocatable = nodes.allocatable(name)
-            free = allocatable - nodes.requested(name)
+            requested = nodes.requested(name)
+            free = allocatable - requested
+            for position in extreme:  # a difference of negative amounts may not fit into 64 bits
+                free[position] = saturated(allocatable.item(position) - requested.item(position))
             if not len(free) or free[free.argmin()] >= amount:
                 continue
             insufficient = free < amount
@@ -161,7 +166,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         key = _PODS_BIT if node.pod_count >= node.allowed_pods else 0
         for name, amount, bit in state[_FitPreFilterState].requests:
             allocatable = node.allocatable(name)
-            insufficient = as_int64(allocatable - node.requested(name)) < amount
+            insufficient = allocatable - node.requested(name) < amount
             if insufficient and (allocatable > 0 or not self._devices.is_backed(name)):
                 key |= bit | _UNRESOLVABLE_BIT if allocatable < amount else bit
         return key
@@ -176,9 +181,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if not pre_score.resources or not len(nodes):
             return np.zeros(len(nodes), np.int64)
         usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
-        return self._scorer.score_nodes(
+        scores = self._scorer.score_nodes(
             [(capacity, used + request, weight) for capacity, used, request, weight in usages]
         )
+        is_ordinary = all(0 <= request <= ORDINARY for _, request, _ in pre_score.resources)
+        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
+            scores[position] = self._scorer.score_node(
+                [(c.item(position), used.item(position) + request, weight) for c, used, request, weight in usages]
+            )
+        return scores
 
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
         """The same for a single node."""
@@ -191,7 +202,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 capacity, used = node.allocatable(name), node.nonzero_memory
             else:
                 capacity, used = self._devices.usage_of_row(name, node)
-            usages.append((capacity, as_int64(used + request), weight))
+            usages.append((capacity, used + request, weight))
         return self._scorer.score_node(usages) if usages else 0
 
     def score_placement(self, gang: Gang, proposal: Proposal) -> int:
@@ -203,7 +214,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 continue
             capacity, used = self._usage(proposal.placement.nodes, spec.name)
             requested = sum(of_pod.get(spec.name, 0) for of_pod in requests)
-            usages.append((int(capacity.sum()), int(used.sum()) + requested, spec.weight or 1))
+            usages.append((exact_sum(capacity), exact_sum(used) + requested, spec.weight or 1))
         return _PLACEMENT_SCORER.score_node(usages)
 
     def checked_requests(self, requests: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -341,9 +352,9 @@ class _AllocationScorer(ResourceScorer):
         for capacity, used, weight in usages:
             if capacity > 0:
                 amount = max(capacity - used, 0) if self._scores_free else min(used, capacity)
-                total += as_int64(amount * MAX_SCORE) // capacity * weight
+                total += amount * MAX_SCORE // capacity * weight
                 weights += weight
-        return total // max(weights, 1)
+        return _clamped(total // max(weights, 1))
 
 
 class _RequestedToCapacityRatio(ResourceScorer):
@@ -364,8 +375,17 @@ class _RequestedToCapacityRatio(ResourceScorer):
         return rounded
 
     def score_node(self, usages: Sequence[NodeResourceUsage]) -> int:
-        arrays = [(np.array([capacity]), np.array([used]), weight) for capacity, used, weight in usages]
-        return int(self.score_nodes(arrays)[0])
+        total = weights = 0
+        for capacity, used, weight in usages:
+            score = self._shape.score(used, capacity) if capacity > 0 else 0
+            total += score * weight
+            weights += (score > 0) * weight
+        return _clamped(int(total / max(weights, 1) + 0.5))  # half away from zero, as no score is negative
+
+
+def _clamped(score: int) -> int:
+    """A score from 0 to MAX_SCORE. Of amounts that are not negative no other results."""
+    return max(0, min(score, MAX_SCORE))
 
 
 class UtilizationShape:
@@ -373,6 +393,17 @@ class UtilizationShape:
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._points = [(point.utilization, point.score * _SHAPE_SCALE) for point in shape]
+
+    def score(self, used: int, capacity: int) -> int:
+        """The score of one pair of amounts of any size."""
+        utilization = MAX_SCORE if used > capacity or not capacity else used * MAX_SCORE // max(capacity, 1)
+        if utilization <= self._points[0][0]:
+            return self._points[0][1]
+        for (low, low_score), (high, high_score) in zip(self._points, self._points[1:], strict=False):
+            if utilization <= high:
+                rise = (high_score - low_score) * (utilization - low)
+                return low_score + (abs(rise) // (high - low)) * (1 if rise >= 0 else -1)  # truncates toward zero
+        return self._points[-1][1]
 
     def scores(self, used: Int64s, capacity: Int64s) -> Int64s:
         """The score of each pair of amounts, int64; utilization is 100 without capacity and above it."""

@@ -33,7 +33,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.nodes.selectors import matches_any_term
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch, node_terms
+from kubestow.cluster.storage.available_volumes import NO_VOLUME, node_terms
 from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
 from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of
@@ -252,13 +252,10 @@ class _Finder:
         if requirements is None:
             return
         to_provision = self._claims_with_selected_node()
-        chosen: list[VolumeMatch] = []
+        matching = self._cluster.volumes.available.matching(self._nodes)
         for want, claim in requirements:
             if SELECTED_NODE not in claim.metadata.annotations:
-                choice = self._cluster.volumes.available.match(claim, want, chosen)
-                chosen.append(choice)
-                binding = StaticBinding(claim, choice.volumes, choice.numbers[self._nodes.rows])
-                self._found.static_bindings.append(binding)
+                self._found.static_bindings.append(StaticBinding(claim, *matching.match(claim, want)))
         to_provision += [(binding.claim, binding.numbers == NO_VOLUME) for binding in self._found.static_bindings]
         for claim, where in to_provision:
             self._check_provisioning(claim, where & self._passing)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -264,9 +263,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             await assumed.write(self.handle)
         except (APIError, Unreachable) as error:
             return Status.error(str(error))
-        cluster = self.handle.cluster
-        check = partial(_check_bindings, cluster, assumed, pod, node_name)
-        status = await self.handle.wait_for(check, self._bind_timeout)
+        check = _BindingCheck(self.handle.cluster, assumed, pod, node_name)
+        status = await self.handle.wait_for(check.status, self._bind_timeout)
         return _binding_error(_DEADLINE_EXCEEDED) if status is None else status
 
 
@@ -340,25 +338,42 @@ def _binding_error(error: str) -> Status:
     return Status.error(f"binding volumes: {error}")
 
 
-def _check_bindings(cluster: Cluster, assumed: AssumedVolumes, pod: PodInfo, node_name: str) -> Status | None:
-    """SUCCESS once all claims are bound, an error once a binding has failed, None until then.
+class _BindingCheck:
+    """Whether the claims of a pod are bound, asked again after every change of the cluster.
 
     Volumes come before claims to provision. As in kube-scheduler, those after the first that is not bound yet are not
-    checked. A claim to provision must also be in phase Bound.
+    checked. Those before it are checked again once all others are bound, so that a change costs one check, not n.
     """
-    if node_name not in cluster.nodes.rows:
-        return _binding_error(f'failed to get node "{node_name}": node "{node_name}" not found')
-    if cluster.placed_pod(pod.uid) is None:
-        return _binding_error(f'pod does not exist any more: pod "{pod.name}" not found')
-    for volume, claim in assumed.static_bindings:
-        status = _check_binding(cluster, assumed, volume, claim, node_name)
-        if status is not SUCCESS:
-            return status
-    for claim in assumed.claims_to_provision:
-        status = _check_provisioning(cluster, assumed, claim, node_name)
-        if status is not SUCCESS:
-            return status
-    return SUCCESS
+
+    def __init__(self, cluster: Cluster, assumed: AssumedVolumes, pod: PodInfo, node_name: str) -> None:
+        self._cluster, self._assumed, self._pod, self._node_name = cluster, assumed, pod, node_name
+        self._bound = 0
+
+    def status(self) -> Status | None:
+        """SUCCESS once all claims are bound, an error once a binding has failed, None until then."""
+        if self._node_name not in self._cluster.nodes.rows:
+            name = self._node_name
+            return _binding_error(f'failed to get node "{name}": node "{name}" not found')
+        if self._cluster.placed_pod(self._pod.uid) is None:
+            return _binding_error(f'pod does not exist any more: pod "{self._pod.name}" not found')
+        start = self._bound
+        status = self._first_not_bound(start)
+        if status is SUCCESS and start:
+            status = self._first_not_bound(0)
+        return status
+
+    def _first_not_bound(self, start: int) -> Status | None:
+        """The status of the first claim from ``start`` on that is not bound; SUCCESS if all are."""
+        bindings, provisions = self._assumed.static_bindings, self._assumed.claims_to_provision
+        for self._bound in range(start, len(bindings) + len(provisions)):
+            if self._bound < len(bindings):
+                status = _check_binding(self._cluster, self._assumed, *bindings[self._bound], self._node_name)
+            else:
+                claim = provisions[self._bound - len(bindings)]
+                status = _check_provisioning(self._cluster, self._assumed, claim, self._node_name)
+            if status is not SUCCESS:
+                return status
+        return SUCCESS
 
 
 def _check_binding(
@@ -459,15 +474,16 @@ def _storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CS
 def _static_resources(volumes: PodVolumes) -> list[_StorageResource]:
     by_class: dict[str, _StorageResource] = {}
     for binding in volumes.static_bindings:
-        # NO_VOLUME, -1, indexes the last entry.
-        sizes = np.array([*(_bytes(v.spec.capacity.get(STORAGE)) for v in binding.volumes), 0], np.int64)
-        classes = [volume.spec.storage_class_name for volume in binding.volumes]
-        for name in dict.fromkeys(classes):
-            of_class = np.array([*(other == name for other in classes), False], np.bool_)[binding.numbers]
+        chosen, which = np.unique(binding.numbers, return_inverse=True)
+        found = [None if number == NO_VOLUME else binding.volumes[number].spec for number in chosen.tolist()]
+        sizes = np.array([0 if spec is None else _bytes(spec.capacity.get(STORAGE)) for spec in found], np.int64)
+        for name in dict.fromkeys(spec.storage_class_name for spec in found if spec is not None):
+            is_of_class = [spec is not None and spec.storage_class_name == name for spec in found]
+            of_class: Mask = np.array(is_of_class, np.bool_)[which]
             resource = by_class.setdefault(name, _StorageResource.empty(len(volumes.keys)))
             resource.where |= of_class
             resource.requested += of_class * _bytes(binding.claim.spec.resources.requests.get(STORAGE))
-            resource.capacity += np.where(of_class, sizes[binding.numbers], 0)
+            resource.capacity += np.where(of_class, sizes[which], 0)
     return list(by_class.values())
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubestow.api.formats.quantity import Quantity, millis, units
 from kubestow.errors import InvalidQuantity
@@ -88,32 +91,142 @@ def test_a_negative_request_takes_nothing_and_counts_as_negative_on_its_node() -
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_the_sums_of_a_node_wrap_around_and_recover_when_pods_leave(others: int) -> None:
-    """QUIRK: as in Go. ``others`` are further nodes, with which the plugins compute in arrays."""
+def test_the_sums_of_a_node_saturate_and_are_exact_again_when_pods_leave(others: int) -> None:
+    """``others`` are further nodes, with which the plugins compute in arrays."""
     small = [node(f"n{number}", cpu="4", memory="8Gi") for number in range(others)]
     harness = PluginHarness([node("a", cpu="4", memory="8Gi"), *small])
     row = harness.cluster.nodes.rows["a"]
-    sums, rejected = [], []
+    victim = pod("p", cpu="1", memory="1Gi")
     hostile = [harness.info(pod(f"h{number}", cpu="0", memory=str(MOST), node="a")) for number in range(3)]
+    harness.cluster.put_pod(harness.info(pod("kept", cpu="1", memory="1Gi", node="a")))
     for info in hostile:
         harness.cluster.put_pod(info)
-        sums.append(harness.cluster.nodes.requested["memory"].values.item(row))
-        rejected.append("a" not in harness.feasible(pod("p", cpu="1", memory="1Gi")))
-        harness.scores(pod("p", cpu="1", memory="1Gi"), "NodeResourcesBalancedAllocation")
-    assert sums == [MOST, -2, MOST - 2]
-    assert rejected == [True, False, True]
+        assert harness.cluster.nodes.requested["memory"].values.item(row) == MOST
+        assert "a" not in harness.feasible(victim)
+        for plugin in ("NodeResourcesFit", "NodeResourcesBalancedAllocation"):
+            assert all(0 <= score <= 100 for score in harness.scores(victim, plugin).values())
     for info in hostile:
         harness.cluster.remove_pod(info.uid)
-    assert harness.cluster.nodes.requested["memory"].values.item(row) == 0
-    assert "a" in harness.feasible(pod("p", cpu="1", memory="8Gi"))
+    assert harness.cluster.nodes.requested["memory"].values.item(row) == 2**30
+    assert not harness.cluster.nodes.has_extreme
+    assert "a" in harness.feasible(pod("p", cpu="1", memory="7Gi"))
+    assert "a" not in harness.feasible(pod("p", cpu="1", memory="8Gi"))
 
 
-def test_a_subtraction_beyond_64_bits_wraps_around_for_one_node_as_for_many() -> None:
-    """A node with 2**63 - 1 bytes of which -2 are requested has a negative rest in 64 bits."""
+def test_two_pods_with_8e_of_memory_do_not_make_other_pods_fail() -> None:
+    harness = PluginHarness([node("a", cpu="4", memory="8Gi"), node("b", cpu="4", memory="8Gi")])
+    for number in range(2):
+        hostile = pod(f"h{number}", requests={"memory": "8E", "ephemeral-storage": "8E"}, node="a")
+        harness.cluster.put_pod(harness.info(hostile))
+    best_effort = pod("p")  # NodeResourcesFit's filter does not look at memory
+    assert harness.feasible(best_effort) == {"a", "b"}
+    assert harness.scores(best_effort, "NodeResourcesFit")["a"] < harness.scores(best_effort, "NodeResourcesFit")["b"]
+
+
+AMOUNTS = st.sampled_from([0, 1, 2**30, 2**53 - 1, 2**53 + 1, 2**62, 8 * 10**18, MOST, 10**30])
+STRATEGIES: list[dict[str, Any]] = [
+    {"type": "LeastAllocated"},
+    {"type": "MostAllocated"},
+    {
+        "type": "RequestedToCapacityRatio",
+        "requestedToCapacityRatio": {
+            "shape": [
+                {"utilization": 0, "score": 3},
+                {"utilization": 40, "score": 10},
+                {"utilization": 100, "score": 1},
+            ]
+        },
+    },
+]
+
+
+def _plain_score(strategy: str, usages: Sequence[tuple[int, int, int]]) -> int:
+    """The rule (semantics 8.8) by capacity, use with the pod, and weight of each resource; no integer has a limit."""
+    values = []
+    for capacity, used, weight in usages:
+        if not capacity:
+            continue
+        if strategy == "LeastAllocated":
+            values.append((max(capacity - used, 0) * 100 // capacity, weight))
+        elif strategy == "MostAllocated":
+            values.append((min(used, capacity) * 100 // capacity, weight))
+        else:
+            utilization = 100 if used > capacity else used * 100 // capacity
+            values.append(
+                (30 + 70 * utilization // 40 if utilization <= 40 else 100 - 90 * (utilization - 40) // 60, weight)
+            )
+    total, weights = sum(value * weight for value, weight in values), sum(weight for _, weight in values)
+    if strategy == "RequestedToCapacityRatio":
+        return (2 * total + weights) // (2 * weights) if weights else 0
+    return total // weights if weights else 0
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), AMOUNTS, AMOUNTS, st.booleans()), max_size=6),
+    st.tuples(AMOUNTS, AMOUNTS),
+    st.sampled_from(STRATEGIES),
+)
+def test_filter_and_scores_are_those_of_exact_integers(
+    nodes: list[tuple[int, int]],
+    placed: list[tuple[int, int, int, bool]],
+    request: tuple[int, int],
+    strategy: dict[str, Any],
+) -> None:
+    """Whatever is added and removed: as if sums and products had no limit, amounts of one pod or node saturating."""
+    resources = [{"name": "memory", "weight": 1}, {"name": "ephemeral-storage", "weight": 3}]
+    args = {"scoringStrategy": {**strategy, "resources": resources}}
+    harness = PluginHarness(profile={"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]})
+    names = [f"n{number}" for number in range(len(nodes))]
+    for name, (memory, disk) in zip(names, nodes, strict=True):
+        allocatable = {"ephemeral-storage": str(disk)}
+        harness.cluster.add_node(node(name, cpu="4", memory=str(memory), allocatable=allocatable))
+    sums = {name: [0, 0, 0] for name in names}  # memory, memory with defaults, disk
+    removed = []
+    for number, (where, memory, disk, stays) in enumerate(placed):
+        name = names[where % len(names)]
+        requests = {"memory": str(memory), "ephemeral-storage": str(disk)}
+        info = harness.info(pod(f"x{number}", requests=requests, node=name))
+        harness.cluster.put_pod(info)
+        if stays:
+            added = (
+                info.requests.get("memory", 0),
+                info.nonzero_requests[1],
+                info.requests.get("ephemeral-storage", 0),
+            )
+            sums[name] = [before + more for before, more in zip(sums[name], added, strict=True)]
+        else:
+            removed.append(info.uid)
+    for uid in removed:
+        harness.cluster.remove_pod(uid)
+    for amounts in (request, (0, 0)):
+        requests = {"memory": str(amounts[0]), "ephemeral-storage": str(amounts[1])}
+        wanted = harness.info(pod("p", requests=requests))
+        asked = [wanted.shape.requests.get(name, 0) for name in ("memory", "ephemeral-storage")]
+        scored = [wanted.shape.scored_requests.get(name, 0) for name in ("memory", "ephemeral-storage")]
+        feasible = harness.feasible(wanted.pod)
+        scores = harness.scores(wanted.pod, "NodeResourcesFit")
+        balanced = harness.scores(wanted.pod, "NodeResourcesBalancedAllocation")
+        for name, capacities in zip(names, nodes, strict=True):
+            capacity = [min(each, MOST) for each in capacities]
+            memory, memory_with_defaults, disk = sums[name]
+            fits = zip(capacity, (memory, disk), asked, strict=True)
+            assert (name in feasible) == all(more == 0 or have - before >= more for have, before, more in fits)
+            if name in feasible:
+                used = (min(memory_with_defaults, MOST), min(disk, MOST))
+                usages = zip(capacity, used, scored, (1, 3), strict=True)
+                plain = [(have, before + more, weight) for have, before, more, weight in usages]
+                assert scores[name] == _plain_score(strategy["type"], plain)
+                assert 0 <= balanced.get(name, 0) <= 100  # it skips pods without requests
+
+
+def test_a_node_with_as_much_as_64_bits_hold_can_be_negative_in_use() -> None:
+    """A node with 2**63 - 1 bytes of which -2 are requested has room for 2**63 - 1 more."""
     huge, other = node("a", cpu="4", memory=str(MOST)), node("b", cpu="0", memory="0")
     for nodes in ([huge], [huge, other]):
         harness = PluginHarness(nodes)
-        for number in range(2):
-            info = harness.info(pod(f"h{number}", cpu="0", memory=str(MOST), node="a"))
-            harness.cluster.put_pod(info)
-        assert "a" not in harness.feasible(pod("p", cpu="1", memory="1Gi"))
+        harness.cluster.put_pod(harness.info(pod("x", cpu="0", memory="-2", node="a")))
+        assert "a" in harness.feasible(pod("p", cpu="1", memory=str(MOST)))
+        scores = harness.scores(pod("p", cpu="1", memory="1Gi"), "NodeResourcesFit")
+        assert all(0 <= score <= 100 for score in scores.values())

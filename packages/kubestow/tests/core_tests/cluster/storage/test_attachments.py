@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from kubestow.cluster.cache import Cluster
 from kubestow.testing import node, pod
-from kubestow.testing.storage import DRIVER, attachment, claim, csi_node, mounting, storage_class, volume
+from kubestow.testing.storage import (
+    DRIVER,
+    attachment,
+    claim,
+    csi_node,
+    ephemeral_claim,
+    mounting,
+    storage_class,
+    volume,
+)
 
 NAMES = st.sampled_from(["x", "y", "z"])
 NODES = st.sampled_from(["a", "b"])
@@ -96,3 +105,64 @@ class AttachmentsMachine(RuleBasedStateMachine):
 
 AttachmentsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestAttachmentsMachine = AttachmentsMachine.TestCase
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["x", "y", "z", "e", "f"]), st.sampled_from(["absent", "unowned", "unbound", "bound"])),
+    max_size=12,
+)
+
+
+@given(st.permutations(["x", "y", "z", "y", "e", "f"]), CHANGES)
+def test_changes_of_single_claims_have_the_result_of_resolving_all(
+    order: list[str], changes: list[tuple[str, str]]
+) -> None:
+    """``e`` and ``f`` are ephemeral volumes, whose claims are a problem unless the pod owns them."""
+    spec = {
+        "volumes": [
+            {"name": name, "ephemeral": {}} if name in "ef" else {"name": f"v{number}", **_naming(name)}
+            for number, name in enumerate(order)
+        ]
+    }
+    changed = _cluster_with(spec)
+    for step, (name, state) in enumerate(changes):
+        fresh = _cluster_with(None)
+        for cluster, history in ((changed, [(name, state)]), (fresh, changes[: step + 1])):
+            for of_claim, as_state in history:
+                _change_claim(cluster, of_claim, as_state)
+        fresh.put_pod(fresh.shapes.info(pod("p", node="a", spec=spec)))
+        both = [cluster.volumes.attached for cluster in (changed, fresh)]
+        counted, recounted = (
+            (each.count(cluster.all_nodes(), DRIVER).tolist(), list(each.problems(cluster.all_nodes())))
+            for cluster, each in zip((changed, fresh), both, strict=True)
+        )
+        assert counted == recounted
+    changed.remove_pod("uid-default-p")
+    assert changed.volumes.attached.count(changed.all_nodes(), DRIVER).tolist() == [0]
+
+
+def _naming(name: str) -> dict[str, object]:
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def _cluster_with(spec: dict[str, object] | None) -> Cluster:
+    cluster = Cluster()
+    cluster.add_node(node("a"))
+    cluster.catalog(type(storage_class())).put(storage_class("fast", provisioner=DRIVER))
+    for name in "xyzef":
+        cluster.catalog(PersistentVolume).put(volume(f"pv-{name}"))
+    if spec is not None:
+        cluster.put_pod(cluster.shapes.info(pod("p", node="a", spec=spec)))
+    return cluster
+
+
+def _change_claim(cluster: Cluster, name: str, state: str) -> None:
+    claims = cluster.catalog(PersistentVolumeClaim)
+    full_name = f"p-{name}" if name in "ef" else name
+    bound = {"volume": f"pv-{name}" if state == "bound" else "", "storage_class": "fast"}
+    if state == "absent":
+        claims.remove("default", full_name)
+    elif name in "ef" and state != "unowned":
+        claims.put(ephemeral_claim("p", name, **bound))
+    else:
+        claims.put(claim(full_name, **bound))

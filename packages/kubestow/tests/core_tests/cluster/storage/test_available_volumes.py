@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -11,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.formats.quantity import nanos
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.storage.available_volumes import NO_VOLUME, VolumeMatch
+from kubestow.cluster.nodes.views import Nodes
+from kubestow.cluster.storage.available_volumes import NO_VOLUME
 from kubestow.rules.volumes import requirements_of
 from kubestow.testing import node
 from kubestow.testing.storage import claim, volume
@@ -32,9 +34,14 @@ volumes = st.builds(
     storage_class=st.sampled_from(["slow", "slow", "fast"]),
 )
 claims = st.lists(
-    st.builds(lambda name, size: claim(name, size=size), st.sampled_from(["x", "y", "z"]), SIZES),
+    st.builds(
+        lambda name, size, mode: claim(name, size=size, modes=[mode]),
+        st.sampled_from(["x", "y", "z"]),
+        SIZES,
+        st.sampled_from(["ReadWriteOnce", "ReadOnlyMany"]),
+    ),
     min_size=1,
-    max_size=3,
+    max_size=6,
 )
 
 
@@ -73,13 +80,21 @@ def _reaches(pv: PersistentVolume, zone: str) -> bool:
 
 def agree(cluster: Cluster, wanted: Sequence[PersistentVolumeClaim]) -> None:
     offered = list(cluster.catalog(PersistentVolume))
-    taken: list[VolumeMatch] = []
-    for one in wanted:
-        taken.append(cluster.volumes.available.match(one, requirements_of(one), taken))
-    for row, name in enumerate(cluster.nodes.names):
+    wanted = sorted(wanted, key=lambda one: requirements_of(one).size)
+    order = np.roll(np.arange(len(cluster.nodes)), 1)
+    for nodes in (cluster.all_nodes(), Nodes(cluster.nodes, order), Nodes(cluster.nodes, slice(0, 1))):
+        _agree(cluster, nodes, offered, wanted)
+
+
+def _agree(
+    cluster: Cluster, nodes: Nodes, offered: Sequence[PersistentVolume], wanted: Sequence[PersistentVolumeClaim]
+) -> None:
+    matching = cluster.volumes.available.matching(nodes)
+    taken = [matching.match(one, requirements_of(one)) for one in wanted]
+    for row, name in enumerate(nodes.names):
         mine: set[str] = set()
         for one, choice in zip(wanted, taken, strict=True):
-            expected = plainly_chosen(one, offered, cluster.nodes.objects[row].metadata.labels[ZONE], mine)
+            expected = plainly_chosen(one, offered, nodes.node(row).metadata.labels[ZONE], mine)
             number = int(choice.numbers[row])
             assert (None if number == NO_VOLUME else choice.volumes[number].metadata.name) == expected, (name, one)
             mine |= {expected} if expected else set()

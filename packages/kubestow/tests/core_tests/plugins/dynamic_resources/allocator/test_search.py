@@ -18,6 +18,7 @@ from core_tests.plugins.dynamic_resources.devices import (
     slice_of,
     subrequests,
 )
+from kubestow.plugins.dynamic_resources.search import AllocationSearch
 
 CANNOT = "cannot allocate all claims"
 
@@ -185,6 +186,19 @@ def test_a_search_ends_after_the_filter_timeout() -> None:
     halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
     harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
     assert harness.reason(pod_with("c")).endswith("node n: timed out trying to allocate devices")
+
+
+def test_a_search_that_reached_its_limit_is_not_repeated_for_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "10ms"}}]}
+    together = [{"matchAttribute": f"{DRIVER}/half"}]
+    halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
+    harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
+    searches = []
+    run = AllocationSearch.run
+    monkeypatch.setattr(AllocationSearch, "run", lambda *given: searches.append(1) or run(*given))
+    reasons = {harness.reason(pod_with("c")) for _ in range(3)}
+    assert len(reasons) == 1 and reasons.pop().endswith("node n: timed out trying to allocate devices")
+    assert len(searches) == 1
 
 
 def test_claims_for_more_devices_than_the_search_supports_are_an_error() -> None:
