@@ -64,7 +64,7 @@ class Engine:
 
     def place(self, info: PodInfo) -> None:
         """Decide about a pod that fits, and assume it."""
-        decision = self.pipeline.decide(info)
+        decision = self.pipeline.decide_by_plugins(info)
         assert decision.node_name is not None, decision.message
         self.cluster.assume(info, decision.node_name)
 

@@ -112,7 +112,7 @@ def passes(nodes: int = 5000, pods: int = 2000) -> Rows:
                     np.add(left, right)
                 timed.append((thread_time() - began) / _PASSES)
             began = thread_time()
-            node_name = engine.pipeline.decide(info).node_name
+            node_name = engine.pipeline.decide_by_plugins(info).node_name
             decided = thread_time()
             engine.cluster.assume(info, node_name)
             decisions.append(decided - began)
@@ -160,7 +160,7 @@ class _TopologyEngine(Engine):
         """Schedule one pod after another; the number of placed pods."""
         placed = 0
         for info in infos:
-            decision = self.pipeline.decide(info)
+            decision = self.pipeline.decide_by_plugins(info)
             if decision.node_name is not None:
                 self.cluster.assume(info, decision.node_name)
                 placed += 1
@@ -271,7 +271,7 @@ class _ChangingEngine(Engine):
     def decision_us(self, info: PodInfo) -> float:
         """Decide about a pod; the CPU time in microseconds."""
         began = process_time()
-        self.harness.pipeline.decide(info)
+        self.harness.pipeline.decide_by_plugins(info)
         return (process_time() - began) * 1e6
 
     def place_on_many(self, entries: int) -> None:

@@ -343,7 +343,7 @@ def churn(nodes: int = 100, pods: int = 20_000) -> Rows:
         for number in range(part * fifth, (part + 1) * fifth):
             fits, pending = engine.infos(_distinct_pods(number))
             engine.place(fits)
-            engine.pipeline.decide(pending)
+            engine.pipeline.decide_by_plugins(pending)
             engine.cluster.forget(fits.uid)
         gc.collect()
         table = engine.cluster.nodes

@@ -109,9 +109,9 @@ def _preempt(engine: Engine, preemptors: list[PodInfo], *, at_once: bool) -> Ite
     """Place the preemptors; yields the CPU seconds each took."""
     for info in preemptors:
         began = process_time()
-        decision = engine.pipeline.decide(info)
+        decision = engine.pipeline.decide_by_plugins(info)
         assert isinstance(decision, Unschedulable)
-        nomination = decision.post_filter.nomination
+        nomination = decision.post_filter.nominating_result
         assert nomination is not None and nomination.nominated_node_name, decision.message
         engine.cluster.nominate(info, nomination.nominated_node_name)
         if at_once:
@@ -203,10 +203,10 @@ class _QuotaEngine(Engine):
                 self.seconds_of_rejected += seconds
 
     def _schedule(self, info: PodInfo) -> None:
-        decision = self.pipeline.decide(info)
+        decision = self.pipeline.decide_by_plugins(info)
         if isinstance(decision, Unschedulable):
             self.rejected += 1
-            nomination = decision.post_filter.nomination
+            nomination = decision.post_filter.nominating_result
             if nomination is None or not nomination.nominated_node_name:
                 return
             self.preempted += 1

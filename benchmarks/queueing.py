@@ -134,7 +134,9 @@ class _World:
         for info in self._infos:
             self.queue.add(info)
         while (queued := self.queue.pop()) is not None:
-            self.queue.requeue(queued, rejectors=rejectors, pending=frozenset(), now=self.clock.seconds)
+            self.queue.return_after_failure(
+                queued, rejectors=rejectors, pending_plugins=frozenset(), now=self.clock.seconds
+            )
         return process_time() - began
 
     def start_evictions(self) -> None:

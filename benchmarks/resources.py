@@ -125,7 +125,7 @@ class _VolumeEngine(Engine):
         spent = 0.0
         for info in infos:
             began = perf_counter()
-            decision = self.pipeline.decide(info)
+            decision = self.pipeline.decide_by_plugins(info)
             assert decision.node_name is not None, decision.message
             self.cluster.assume(info, decision.node_name)
             status = profile.runtime.run_reserve_plugins(decision.state, info, decision.node_name)

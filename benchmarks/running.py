@@ -244,7 +244,7 @@ async def extender(nodes: int = 5000, pods: int = 200) -> AsyncIterator[Row]:
             yield case, _per_pod(await _extended(url, nodes, count, is_cached=is_cached), count)
     engine = Engine(nodes)
     infos = engine.infos(map(pod, range(pods)))
-    engine.pipeline.decide(infos[0])
+    engine.pipeline.decide_by_plugins(infos[0])
     yield "no extender", _per_pod(engine.schedule(infos), pods)
 
 
@@ -269,10 +269,10 @@ async def _extended(url: str, nodes: int, pods: int, *, is_cached: bool) -> Spen
     async with HTTPExtender(settings, cache) as client:
         extenders = Extenders(engine.cluster, [client])
         pipeline = DecisionPipeline(engine.cluster, engine.pipeline.profiles, FirstByName(), extenders)
-        await pipeline.decide_with_extenders(infos[0])
+        await pipeline.decide(infos[0])
         with measured() as spent:
             for info in infos:
-                decision = await pipeline.decide_with_extenders(info)
+                decision = await pipeline.decide(info)
                 assert decision.node_name is not None, decision.message
                 engine.cluster.assume(info, decision.node_name)
     return spent

@@ -312,8 +312,8 @@ class CapacityScheduling(PreFilterPlugin, ReservePlugin, DefaultPreemption):
         cluster, kept = self.handle.cluster, self._kept
         if not cluster.has_nominations:
             return _Requests(pod.requests, pod.requests)
-        if kept is None or kept[0] is not pod or kept[1] != cluster.cycle.begin():
-            kept = self._kept = pod, cluster.cycle.generation, self._requests_with_nominated(pod)
+        if kept is None or kept[0] is not pod or kept[1] != cluster.change_window.begin():
+            kept = self._kept = pod, cluster.change_window.generation, self._requests_with_nominated(pod)
         return kept[2]
 
     def _requests_with_nominated(self, pod: PodInfo) -> _Requests:

@@ -23,6 +23,8 @@ The packages, from the bottom up (import contracts in pyproject.toml enforce the
 
 The laboratory, the development cluster and the plugins of other projects are distributions of their own.
 
+In docstrings and comments, "semantics N.N" refers to a section of docs/semantics.md.
+
 A program with plugins of its own calls :func:`kubestow.run`. Importing this package imports none of the others.
 """
 

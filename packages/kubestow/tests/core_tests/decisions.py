@@ -16,7 +16,7 @@ def rejectors_of(decision: Decision) -> frozenset[str]:
 
 def preemption_of(decision: Decision) -> PostFilterResult | None:
     """The result of PostFilter that sets or clears the pod's nomination."""
-    return decision.post_filter.nomination if isinstance(decision, Unschedulable) else None
+    return decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
 
 
 def post_filter_actions(decision: Decision) -> list[Callable[[], Coroutine[Any, Any, None]]]:

@@ -209,11 +209,11 @@ class DeviceTable:
     # -- keeping up to date ------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        cycle = self._cluster.cycle
-        if self._generation == cycle.begin() and not self._stale:
+        window = self._cluster.change_window
+        if self._generation == window.begin() and not self._stale:
             return
         nodes = self._cluster.nodes
-        rows = cycle.invalid_rows(self._generation, self._mask)
+        rows = window.invalid_rows(self._generation, self._mask)
         if rows is not None:
             rows += [nodes.rows[name] for name in self._stale]
             if any(self._nodes[row] is not nodes.objects[row] for row in rows):
@@ -228,7 +228,7 @@ class DeviceTable:
                 idle.total[row], idle.most[row] = sum(amounts), max(amounts, default=0)
                 idle.whole[row] = amounts.count(WHOLE)
         self._stale.clear()
-        self._generation = cycle.generation
+        self._generation = window.generation
 
     def _refresh_all(self) -> None:
         table, nodes, names = self._cluster.nodes, self._cluster.all_nodes(), self._resources

@@ -157,12 +157,12 @@ class ChangedNodes:
 
     def rows(self) -> list[int]:
         """The rows that have changed; all of them in the first call."""
-        cycle = self._cluster.cycle
-        if self._generation == cycle.begin():
+        window = self._cluster.change_window
+        if self._generation == window.begin():
             return []
         table = self._cluster.nodes
-        rows = cycle.invalid_rows(self._generation, self._mask)
-        self._generation = cycle.generation
+        rows = window.invalid_rows(self._generation, self._mask)
+        self._generation = window.generation
         if rows is None:
             rows = [row for row, node in enumerate(table.objects) if self._known.get(table.names[row]) is not node]
             if len(self._known) > len(table):

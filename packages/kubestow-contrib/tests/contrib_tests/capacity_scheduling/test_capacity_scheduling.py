@@ -104,9 +104,9 @@ def test_nominations_count_when_a_pod_is_tried_again() -> None:
     found = harness([of_memory("ns1", 1000, 1000)], [])
     subject = found.info(sized("p", "ns1", 500, MID))
     found.cluster.nominate(found.info(sized("nominated", "ns1", 300, HIGH)), "n")
-    assert found.pipeline.decide(subject).node_name == "n"
+    assert found.pipeline.decide_by_plugins(subject).node_name == "n"
     found.cluster.nominate(found.info(sized("another", "ns1", 300, HIGH)), "n")
-    assert found.pipeline.decide(subject).node_name is None
+    assert found.pipeline.decide_by_plugins(subject).node_name is None
 
 
 def test_usage_follows_pods() -> None:

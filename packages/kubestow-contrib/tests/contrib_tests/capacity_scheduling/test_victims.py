@@ -223,7 +223,7 @@ def test_victims_are_those_that_each_node_by_itself_has(
     reference = Reference(harness, limits, decision.pod)
     expected = {name: victims for name in NODES if (victims := reference.victims(name))}
 
-    nomination = decision.post_filter.nomination
+    nomination = decision.post_filter.nominating_result
     assert nomination is not None
     found = nomination.extender_candidates
     selected = {} if found is None else found.victims_by_node()

@@ -156,7 +156,7 @@ class _Replay:
             return {"result": "gated", "preenqueue": _status(admission)}
         if info.status.nominated_node_name:
             self.cluster.nominate(info, info.status.nominated_node_name)
-        decision = self._pipeline.decide(info)
+        decision = self._pipeline.decide_by_plugins(info)
         result = _result(self.cluster, decision)
         if isinstance(decision, Scheduled):
             self.cluster.assume(info, decision.node_name)
@@ -177,7 +177,7 @@ class _Replay:
         """Delete the victims that PostFilter chose and nominate the pod, which stays pending."""
         for action in decision.post_filter.actions:
             run_synchronously(action())
-        pod, result = decision.pod, decision.post_filter.nomination
+        pod, result = decision.pod, decision.post_filter.nominating_result
         if result is None or result.nominated_node_name is None:
             return
         for other in (*result.victims, *result.lower_priority_nominated):
@@ -216,7 +216,7 @@ def _result(cluster: Cluster, decision: Decision) -> Object:
     if isinstance(decision, Unschedulable):
         outcome: Object = {"result": "unschedulable", "message": decision.message}
         outcome |= _filter_statuses(cluster, decision) | {"feasible": []}
-        found = decision.post_filter.nomination
+        found = decision.post_filter.nominating_result
         if found is not None and found.nominated_node_name:
             victims = sorted(info.key for info in found.victims)
             outcome["preemption"] = {"nominatedNodeName": found.nominated_node_name, "victims": victims}

@@ -156,7 +156,7 @@ def formulate(
 
 def _relaxed(found: Feasibility, total: int) -> Mask:
     """The nodes that pass the filters that read nothing but the node and its pods, bool."""
-    candidates = found.walked_candidates
+    candidates = None if found.tried_nominated_node_only else found.candidates
     if candidates is None:
         return np.zeros(total, np.bool_)
     local = {

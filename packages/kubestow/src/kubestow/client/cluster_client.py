@@ -43,7 +43,8 @@ _BACKOFF = Backoff(initial=0.5, factor=2.0, jitter=0.5, limit=10.0)
 
 
 class ClusterClient(PodClient):
-    """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`. Use as ``async with``.
+    """Implements :class:`kubestow.scheduling.interfaces.ClusterAPI`, requests about one pod as a
+    :class:`~kubestow.client.object_requests.PodClient`. Use as ``async with``.
 
     ``rate_limit`` is that of ``clientConnection``; ``host`` (default: the host name) is part of the
     ``reportingInstance`` of events. ``raw_objects`` caches JSON for extenders, ``on_response`` is called after each

@@ -16,7 +16,7 @@ from kubestow.api.custom import CustomObject
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.changes.catalog import Catalog, KubernetesObject
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource, notify
-from kubestow.cluster.changes.journal import EVERY_ROW, Cycle, Journal, UndoLog
+from kubestow.cluster.changes.journal import EVERY_ROW, ChangeWindow, Journal, UndoLog
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.placed_pods import CHANGED, Nominations, PlacedPod, PlacedPods, PlacementListener
@@ -72,7 +72,7 @@ class Cluster:
         self.nodes = NodeTable()
         self.journal = Journal()
         #: What has changed since cached results were computed.
-        self.cycle = Cycle(self.journal, self.nodes)
+        self.change_window = ChangeWindow(self.journal, self.nodes)
         self.shapes = Shapes()
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -227,7 +227,7 @@ class Cluster:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def assume(self, info: PodInfo, node_name: str) -> None:
-        """Place a pod ahead of the API server. Raises KubestowError when the pod is placed already."""
+        """Place a pod ahead of the API server; its nomination ends. Raises KubestowError if it is placed already."""
         self._placed_pods.place(PlacedPod(info, node_name, assumed=True))
 
     def forget(self, uid: str) -> None:

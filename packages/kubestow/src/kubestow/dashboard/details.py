@@ -79,7 +79,7 @@ class PodDetails:
         queued = self._scheduler.queue.pods.get(info.uid)
         if queued is None:
             return {}
-        events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
+        events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending_plugins)
         retry = self._scheduler.queue.moves.retry_time(queued)
         epoch = self._clock.now().timestamp() - self._clock.monotonic()
         return {

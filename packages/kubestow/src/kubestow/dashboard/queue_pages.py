@@ -92,7 +92,7 @@ class QueueRows:
         attempt = None if queued.gated_by else self._states.last_attempt(queued.info)
         message = "" if attempt is None else attempt.message[:_MOST_CHARACTERS]
         scheduler_name = queued.info.spec.scheduler_name
-        return Reason(queued.place, scheduler_name, queued.gated_by, queued.rejectors, queued.pending, message)
+        return Reason(queued.place, scheduler_name, queued.gated_by, queued.rejectors, queued.pending_plugins, message)
 
     def describe(self, reason: Reason) -> dict[str, Any]:
         """A reason in the scheduler's and in plain words, and the events after which its pods are tried again."""

@@ -80,7 +80,7 @@ class _NoQueue:
     def move_all_to_active_or_backoff(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         pass
 
-    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+    def requeue_for_freed_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
         return False
 
 
@@ -121,7 +121,7 @@ class ExtenderBinder:
             cluster.assume(info, args.node)
         try:
             reference = ObjectReference("Pod", args.pod_namespace, args.pod_name, args.pod_uid)
-            await self._binder.bind(reference, args.node)
+            await self._binder.post_binding(reference, args.node)
         except BaseException:
             if assumed and cluster.is_assumed(args.pod_uid):
                 cluster.forget(args.pod_uid)

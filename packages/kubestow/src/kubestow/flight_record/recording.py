@@ -257,7 +257,7 @@ def decided(decision: Decision) -> Decided:
     if isinstance(decision, Scheduled):
         return Decided(pod.key, pod.uid, decision.node_name, "", decision.candidate_count, "", [])
     nominated, victims = "", []
-    if isinstance(decision, Unschedulable) and (result := decision.post_filter.nomination) is not None:
+    if isinstance(decision, Unschedulable) and (result := decision.post_filter.nominating_result) is not None:
         nominated, victims = result.nominated_node_name or "", [victim.uid for victim in result.victims]
     return Decided(pod.key, pod.uid, "", decision.message, 0, nominated, victims)
 

@@ -2,12 +2,6 @@
 
 It is typed: a plugin stores one value of its own class and looks it up by that class, without string keys and casts.
 What PreFilter has prepared from a pod's shape is shared by all pods of that shape; later writes belong to one cycle.
-
-Pods to activate once another pod has been scheduled (semantics 4.8, pods-to-activate).
-
-From Reserve on, a plugin adds them to the cycle state of the pod that is being scheduled. They are moved to the active
-queue at the end of a successful scheduling cycle, and those added later after PostBind; when the pod fails on the way
-they stay where they are. To activate pods at once, use the handle.
 """
 
 from __future__ import annotations
@@ -51,7 +45,12 @@ class CycleState:
 
 
 class PodsToActivate:
-    """The pods to activate after one cycle: ``PodsToActivate.of(state).add(sibling)``."""
+    """Pods to activate once another pod has been scheduled (semantics 4.8): ``PodsToActivate.of(state).add(sibling)``.
+
+    From Reserve on, a plugin adds them to the cycle state of the pod that is being scheduled. They are moved to activeQ
+    at the end of a successful scheduling cycle, and those added later after PostBind; when the pod fails on the way
+    they stay where they are. To activate pods at once, use the handle.
+    """
 
     __slots__ = ("_pods",)
 

@@ -4,10 +4,17 @@ Pods of one group of shapes share an evaluation (:mod:`.evaluation_cache`); eval
 with all shapes of the same signature (:mod:`.result_cache`). Bringing an evaluation up to date takes a few plugin calls
 for the rows that have changed; the feasible nodes are then an AND of masks, and their totals a weighted sum of arrays.
 
-The mask and the totals are kept from one cycle to the next. A pod that is placed changes one row, so one entry of
-either is computed again. After more than a few changes both are put together from the results of all rows, which takes
-less time than to find out which rows have changed. Both hold for cycles in which all nodes are candidates and no pod is
-nominated.
+The mask and the totals are kept from one cycle to the next. Take three cycles with pods of the same shape:
+
+1. The first pod: no result has been computed, so every plugin is called for all rows (``refresh_filter``,
+   ``refresh_scores``), and the mask and the totals are put together from the arrays.
+2. A copy, before anything has changed: the generation is that of every result, so no plugin is called, and the mask and
+   the best rows are those of the first pod.
+3. A copy, after the first pod was assumed: one row has changed. Plugins with an event of pods in their mask are called
+   for that row, and one entry of the mask and of the totals is computed again.
+
+After more than a few changes both are put together from the results of all rows, which takes less time than to find out
+which rows have changed. Both hold for cycles in which all nodes are candidates and no pod is nominated.
 """
 
 from __future__ import annotations
@@ -87,7 +94,7 @@ class FeasibleRows:
 
     def update(self, cluster: Cluster) -> None:
         """Take over the verdicts of the filters, which have to be up to date."""
-        rows = cluster.cycle.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
+        rows = cluster.change_window.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
         masks = [results.passes for results in self._filters if results.passes is not None]
         if rows is None:
             self.passing = masks[0].copy() if masks else np.ones(len(cluster.nodes), np.bool_)
@@ -100,7 +107,7 @@ class FeasibleRows:
                 if passes != self.passing[row]:
                     self.passing[row] = passes
                     self.count += 1 if passes else -1
-        self._generation = cluster.cycle.generation
+        self._generation = cluster.change_window.generation
 
 
 class ScoreSums:
@@ -118,10 +125,10 @@ class ScoreSums:
 
         ``rows`` are those that may have been invalidated since ``before``, None if these are many.
         """
-        if self._generation == cluster.cycle.generation:
+        if self._generation == cluster.change_window.generation:
             return
         if self._generation != before:
-            rows = cluster.cycle.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
+            rows = cluster.change_window.invalid_rows(self._generation, self._invalidation_mask, FEW_ROWS)
         scores = [(r.scores, weight) for r, weight in self._scores if r.scores is not None and not r.scores_are_zero]
         if rows is None:
             weighted = [of_plugin if weight == 1 else of_plugin * weight for of_plugin, weight in scores]
@@ -131,7 +138,7 @@ class ScoreSums:
         else:
             for row in rows:
                 self.sums[row] = sum([of_plugin.item(row) * weight for of_plugin, weight in scores])
-        self._generation = cluster.cycle.generation
+        self._generation = cluster.change_window.generation
 
 
 class Ranking:
@@ -157,7 +164,7 @@ class Ranking:
     def update(self, cluster: Cluster, pod: PodInfo, feasibility: Feasibility) -> None:
         """Take over the raw scores of the plugins, which have to be up to date. Raises PluginError."""
         before, self._generation = self._generation, NEVER  # should a plugin fail
-        rows = cluster.cycle.invalid_rows(before, self._invalidation_mask, FEW_ROWS)
+        rows = cluster.change_window.invalid_rows(before, self._invalidation_mask, FEW_ROWS)
         self._sums.update(cluster, before, rows)
         if self._normalize(cluster, pod, feasibility, before) or rows is None:
             sums = self._sums.sums
@@ -183,7 +190,7 @@ class Ranking:
                     self._best = best[:-1]
                 else:
                     self._best = None
-        self._generation = cluster.cycle.generation
+        self._generation = cluster.change_window.generation
 
     def find_best(self) -> NDArray[np.intp]:
         """The rows with the highest total, intp, in order; valid until the next update."""
@@ -208,7 +215,7 @@ class Ranking:
             return changed
         if (
             self._normalized is not None
-            and not cluster.cycle.bits(before) & self._normalizing_bits
+            and not cluster.change_window.bits(before) & self._normalizing_bits
             and np.array_equal(self._totals != _INFEASIBLE, feasibility.passing)
         ):
             return False
@@ -247,9 +254,8 @@ class ScoreResult(NamedTuple):
 class Evaluation:
     """The results of the plugins that apply to pods of one group of shapes.
 
-    ``results`` are by plugin, in the order of the plan; ``sums`` are those of the scores that are not normalized; the
-    ``similar`` is an evaluation that has all of the results that
-    have been computed before.
+    ``results`` are by plugin, in the order of the plan; ``sums`` are those of the scores that are not normalized.
+    ``similar`` is an evaluation that has all of the results that have been computed before.
     """
 
     def __init__(
@@ -284,8 +290,8 @@ class Evaluation:
         self._changes = ANY_CHANGE
         #: How many PreFilter plugins were called in the last cycle; a rejection ends it early.
         self._pre_filters_called = 0
-        #: How many cycles have begun, for any pods of the group. Each one replaces the uncached results.
-        self.cycle_count = 0
+        #: How many times PreFilter has run, for any pods of the group. Each run replaces the uncached results.
+        self.run_count = 0
 
     def state(self) -> CycleState:
         """A cycle state that reads what the plugins have prepared in this cycle, and keeps later writes to itself."""
@@ -324,7 +330,7 @@ class Evaluation:
             if pre_filtered.rejection is not None:
                 timer.ended_with(pre_filtered.rejection)
                 return _rejected(len(cluster.nodes), filters, pre_filtered, within)
-        with ExtensionPointTimer(self._runtime, "Filter", began=timer.ended) as timer:
+        with ExtensionPointTimer(self._runtime, "Filter", began=timer.last_reading) as timer:
             candidates = cluster.nodes.every.readonly if pre_filtered.node_names is None else pre_filtered.mask(cluster)
             if within is not None:
                 candidates = candidates & within
@@ -335,6 +341,7 @@ class Evaluation:
                 alone = np.zeros(len(cluster.nodes), np.bool_)
                 alone[nominated] = True
                 found = self._run_filters(pod, filters, alone)
+                found.tried_nominated_node_only = True
                 candidates = candidates | alone  # it has been filtered, so its status is its own
             if found is None or not found.count:
                 every_node = within is None and pre_filtered.node_names is None and not nomination
@@ -343,7 +350,7 @@ class Evaluation:
                 found.pre_filtered, found.within = pre_filtered, within
             if found.error is not None:
                 timer.ended_with(found.error)
-        found.ended = timer.ended
+        found.ended = timer.last_reading
         return found
 
     def capacity(self, pod: PodInfo, most: int, within: Mask | None = None) -> PodCapacity | None:
@@ -365,16 +372,16 @@ class Evaluation:
 
         Only UnschedulableAndUnresolvable and errors end it at once (semantics 4.3).
         """
-        self.cycle_count += 1
+        self.run_count += 1
         for results in self._uncached:
             results.invalidate()
-        self._cluster.cycle.begin()
-        self._changes = self._cluster.cycle.bits(self._filtered)
+        self._cluster.change_window.begin()
+        self._changes = self._cluster.change_window.bits(self._filtered)
         rejection: Status | None = None
         names: frozenset[str] | None = None
         plugins: tuple[str, ...] = ()
         for position, results in enumerate(self._pre_filters, 1):
-            if self._changes & results.filter_bits:
+            if self._changes & results.filter_refresh_bits:
                 results.refresh_pre_filter(self._cluster, pod)
             self._pre_filters_called = position
             result = results.pre_filter_result
@@ -383,7 +390,9 @@ class Evaluation:
                 names = result.node_names if names is None else names & result.node_names
                 plugins = tuple(sorted((*plugins, plugin)))
                 if not names:
-                    return PreFiltered(_no_nodes_left(plugins), names, plugins)
+                    several = f"plugin(s) [{' '.join(plugins)}] simultaneously"
+                    text = f"node(s) didn't satisfy {several if len(plugins) > 1 else f'plugin {plugins[0]}'}"
+                    return PreFiltered(Status.unresolvable(text), names, plugins)
             elif result.code is Code.UNSCHEDULABLE:
                 rejection = result.by(plugin)
             elif result.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -412,8 +421,9 @@ class Evaluation:
             if among_passing:
                 if results.skips_filter:
                     continue
-            elif self._changes & results.filter_bits:
+            elif self._changes & results.filter_refresh_bits:
                 results.refresh_filter(cluster, pod)
+            # What is kept is of no use once a filter has to know which nodes have passed those before it.
             if kept is not None and (among_passing or (results.verdict is not None and results.verdict.has_errors)):
                 for _, _, passes in verdicts:
                     passing = passing & passes
@@ -430,16 +440,16 @@ class Evaluation:
             ):
                 return _failed(cluster, filters, error)
             verdicts.append((results.plugin.name, verdict, passes_filter))
-            if kept is None:
+            if kept is None:  # else the passing rows of all filters are kept, and a few of them updated at the end
                 passing = passing & passes_filter
-        self._filtered = cluster.cycle.generation
+        self._filtered = cluster.change_window.generation
         if kept is not None:
             kept.update(cluster)
         return Feasibility(
             passing if kept is None else kept.passing,
             int(np.count_nonzero(passing)) if kept is None else kept.count,
             filters,
-            ranked_in=0 if kept is None else self.cycle_count,
+            ranked_in=0 if kept is None else self.run_count,
             candidates=candidates,
             nominated_rejections=nominated_rejections,
             verdicts=verdicts,
@@ -455,7 +465,7 @@ class Evaluation:
             if results.bound_plugin.scores_feasible_set:
                 raw = results.score(pod, nodes)
             else:
-                if changes & results.score_bits:
+                if changes & results.score_refresh_bits:
                     results.refresh_scores(self._cluster, pod)
                 raw = None if results.scores is None else results.scores[rows]
             if raw is not None:
@@ -472,7 +482,7 @@ class Evaluation:
                 if results.bound_plugin.scores_feasible_set:
                     raw = results.score(pod, nodes)
                 else:
-                    if changes & results.score_bits:
+                    if changes & results.score_refresh_bits:
                         results.refresh_scores(self._cluster, pod)
                     if results.scores is not None and results.scores_are_zero:
                         constant += results.normalize_zero(pod, self._cluster).item(0) * weight
@@ -481,21 +491,21 @@ class Evaluation:
                 if raw is not None:
                     scores = results.normalize(pod, raw, nodes)
                     totals += scores if weight == 1 else scores * weight
-            self._scored = self._cluster.cycle.generation
+            self._scored = self._cluster.change_window.generation
             totals += constant
             return totals
 
     def find_best(self, pod: PodInfo, feasibility: Feasibility) -> NDArray[np.intp]:
         """The feasible rows with the highest total, intp, in order; there must be feasible ones. Raises PluginError."""
         ranking = self._ranking
-        if ranking is None or feasibility.ranked_in != self.cycle_count:
+        if ranking is None or feasibility.ranked_in != self.run_count:
             return best_rows(self.compute_totals(pod, feasibility.rows), feasibility.rows)
         with ExtensionPointTimer(self._runtime, "Score", began=feasibility.ended):
-            changes = self._cluster.cycle.bits(self._scored)
+            changes = self._cluster.change_window.bits(self._scored)
             for results, _ in self._scores:
-                if changes & results.score_bits:
+                if changes & results.score_refresh_bits:
                     results.refresh_scores(self._cluster, pod)
-            self._scored = self._cluster.cycle.generation
+            self._scored = self._cluster.change_window.generation
             ranking.update(self._cluster, pod, feasibility)
         return ranking.find_best()
 
@@ -503,8 +513,8 @@ class Evaluation:
         """Run PreScore of plugins that do not score; the event bits of the changes since the scores were computed."""
         for results in self._pre_scores_alone:
             results.run_pre_score(pod, nodes)
-        self._cluster.cycle.begin()
-        return self._cluster.cycle.bits(self._scored)
+        self._cluster.change_window.begin()
+        return self._cluster.change_window.bits(self._scored)
 
 
 def _filter_passing(results: PluginResults, cluster: Cluster, pod: PodInfo, passing: Mask) -> Verdict | None:
@@ -535,12 +545,6 @@ def _rejected(total: int, filters: CycleFilterRunner, pre_filtered: PreFiltered,
         within=within,
     )
     return Feasibility(nothing, 0, filters, diagnosis=diagnosis)
-
-
-def _no_nodes_left(plugins: tuple[str, ...]) -> Status:
-    if len(plugins) == 1:
-        return Status.unresolvable(f"node(s) didn't satisfy plugin {plugins[0]}")
-    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously")
 
 
 def _first_error(cluster: Cluster, plugin: str, verdict: Verdict, where: Mask) -> Status | None:

@@ -215,12 +215,12 @@ class EvaluationCache:
         return self._dependencies.group(pod)
 
     def _enter_epoch(self) -> None:
-        cycle = self._cluster.cycle
-        if self._epoch_checked != cycle.begin():
-            if cycle.bits(self._epoch_checked) & self._dependencies.bits:
+        window = self._cluster.change_window
+        if self._epoch_checked != window.begin():
+            if window.bits(self._epoch_checked) & self._dependencies.bits:
                 self._epoch += 1
                 self._dependencies.begin_epoch()
-            self._epoch_checked = cycle.generation
+            self._epoch_checked = window.generation
 
     def _new(self, pod: PodInfo, common: _Common, earlier: _Cached | None = None) -> _Cached:
         """An evaluation for pods like this one; the earlier one if it would be made from the same in this epoch."""

@@ -201,8 +201,10 @@ class Feasibility:
     filters: CycleFilterRunner
     error: Status | None = None
     diagnosis: Diagnosis | None = None
-    #: The number of the cycle whose ranking covers these nodes; 0 where their totals have to be computed.
+    #: The number of the evaluation's run whose ranking covers these nodes; 0 where their totals have to be computed.
     ranked_in: int = 0
+    #: Whether the nominated node passed, so that no other was filtered.
+    tried_nominated_node_only: bool = False
     #: What the diagnosis is made from: the nodes that were filtered, the verdicts on them, and where those pass.
     candidates: Mask | None = None
     nominated_rejections: Sequence[Rejection] = ()
@@ -220,11 +222,6 @@ class Feasibility:
             all_pass = self.count == len(self.passing)
             self._rows = slice(0, self.count) if all_pass else np.flatnonzero(self.passing)
         return self._rows
-
-    @property
-    def walked_candidates(self) -> Mask | None:
-        """The nodes among which feasible ones were searched for; None if only the nominated node was tried, or none."""
-        return None if self.pre_filtered is None else self.candidates
 
     def filter_results(self) -> Iterator[FilterResult]:
         """The result of each Filter plugin, in order; none when PreFilter has rejected the pod.

@@ -126,7 +126,9 @@ class GangRuntime(PluginCaller):
     def _score_placements(self, plugin: PlacementScorePlugin, gang: Gang, proposals: Sequence[Proposal]) -> Scores:
         raw = np.zeros(len(proposals), np.int64)
         for position, proposal in enumerate(proposals):
-            raw[position] = self.call(plugin, "PlacementScore", _whole_score, plugin, gang, proposal)
+            raw[position] = self.call(
+                plugin, "PlacementScore", lambda p: index(plugin.score_placement(gang, p)), proposal
+            )
         raw.flags.writeable = False
         point = "NormalizePlacementScore"
         normalized = self.call(plugin, point, plugin.normalize_placements, gang, raw)
@@ -139,7 +141,3 @@ def _listed_placements(
     """The placements of a generator, which may be lazy."""
     placements = plugin.placements(gang, pods, nodes)
     return placements if placements is None or isinstance(placements, Status) else list(placements)
-
-
-def _whole_score(plugin: PlacementScorePlugin, gang: Gang, proposal: Proposal) -> int:
-    return index(plugin.score_placement(gang, proposal))

@@ -49,10 +49,6 @@ _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 _SLOW_CALL = 1.0
 
 
-def _no_clock() -> float:
-    return 0.0
-
-
 class PluginCaller:
     """Calls the plugins of one profile.
 
@@ -68,7 +64,7 @@ class PluginCaller:
     ) -> None:
         self.plugins = plugins
         #: The time of the clock in seconds.
-        self.now = monotonic or _no_clock
+        self.now = monotonic or (lambda: 0.0)
         self.observer = observer
 
     def call(
@@ -135,12 +131,12 @@ class ExtensionPointTimer:
     ``began`` is the time at which it begins, if that has just been read, as at the end of the extension point before.
     """
 
-    __slots__ = ("_began", "_caller", "_code", "_extension_point", "ended")
+    __slots__ = ("_began", "_caller", "_code", "_extension_point", "last_reading")
 
     def __init__(self, caller: PluginCaller, extension_point: str, *, began: float | None = None) -> None:
         self._caller, self._extension_point, self._code = caller, extension_point, Code.SUCCESS
-        #: The end of the extension point, and before that of its latest call, in seconds of the clock.
-        self._began = self.ended = caller.now() if began is None else began
+        #: The latest reading of the clock, in seconds: at the beginning, the end of a call, or the end.
+        self._began = self.last_reading = caller.now() if began is None else began
 
     def __enter__(self) -> Self:
         return self
@@ -150,17 +146,17 @@ class ExtensionPointTimer:
 
         A call begins when the one before it ends.
         """
-        caller, began = self._caller, self.ended
+        caller, began = self._caller, self.last_reading
         try:
             try:
                 result = method(*arguments)
             except _FAILURES as error:
                 caller.raise_failure(plugin, self._extension_point, error, began)
-            self.ended = caller.now()
-            if self.ended - began > _SLOW_CALL:
-                _log_slow_call(plugin, self._extension_point, self.ended - began)
+            self.last_reading = caller.now()
+            if self.last_reading - began > _SLOW_CALL:
+                _log_slow_call(plugin, self._extension_point, self.last_reading - began)
             if caller.observer is not None:
-                caller.observer.plugin_called(plugin.name, self._extension_point, result, self.ended - began)
+                caller.observer.plugin_called(plugin.name, self._extension_point, result, self.last_reading - began)
             if result is None or result is SUCCESS or result is SKIP:
                 return result or SUCCESS
             return as_status(plugin, self._extension_point, result)
@@ -176,14 +172,14 @@ class ExtensionPointTimer:
         observer = self._caller.observer
         if observer is None:
             return
-        if self.ended == self._began:  # else the extension point ends with its latest call
-            self.ended = self._caller.now()
+        if self.last_reading == self._began:  # else the extension point ends with its latest call
+            self.last_reading = self._caller.now()
         extension_point, code = self._extension_point, self._code
         if isinstance(error, PluginError):
             code = Code.ERROR
             if error.extension_point == "PreScore":  # it runs together with Score
                 extension_point = "PreScore"
-        observer.extension_point_ended(extension_point, code, self.ended - self._began)
+        observer.extension_point_ended(extension_point, code, self.last_reading - self._began)
 
 
 def _log_slow_call(plugin: Plugin, extension_point: str, seconds: float) -> None:

@@ -11,7 +11,7 @@ error names the profile, the plugin, the path, and what was expected there.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -118,7 +118,7 @@ class Profile:
     """The plugins of one schedulerName, what calls them, and the cache of their results."""
 
     scheduler_name: str
-    #: The percentage of nodes after which no further feasible nodes are searched for.
+    #: The percentage of nodes to score if so many are feasible; all nodes are filtered.
     percentage_of_nodes_to_score: int
     #: Whether 0 is kube-scheduler's adaptive percentage; else it means all nodes.
     samples_adaptively: bool
@@ -215,15 +215,14 @@ def _by_extension_point(instances: _Instances) -> ProfilePlugins:
         post_bind=instances.at(ExtensionPoint.POST_BIND, PostBindPlugin),
         placement_generate=next(iter(generators), None),
         placement_score=instances.weighted(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
-        gang_source=_gang_source(instances.by_name.values()),
+        # The first that defines and gates gangs, or else the first that only defines them.
+        gang_source=min(
+            (plugin for plugin in instances.by_name.values() if isinstance(plugin, GangSource)),
+            key=lambda plugin: not isinstance(plugin, GangPlugin),
+            default=None,
+        ),
         gang_preemption=next((plugin for plugin in post_filters if isinstance(plugin, GangPreemptionPlugin)), None),
     )
-
-
-def _gang_source(plugins: Iterable[Plugin]) -> GangSource | None:
-    """The first plugin that defines and gates gangs, or else the first that only defines them."""
-    sources = [plugin for plugin in plugins if isinstance(plugin, GangSource)]
-    return next((plugin for plugin in sources if isinstance(plugin, GangPlugin)), next(iter(sources), None))
 
 
 def _construct(kind: type[Plugin], configured: config.KubeSchedulerProfile, handle: Handle) -> Plugin:
@@ -242,16 +241,12 @@ def _construct(kind: type[Plugin], configured: config.KubeSchedulerProfile, hand
         )
         raise PluginError(kind.name, "construction", problem)
     for watched in plugin.watched_kinds():
-        _check_address(kind, watched)
+        if issubclass(watched, CustomObject):
+            try:
+                watched.address()
+            except ValueError as error:
+                raise PluginError(kind.name, "construction", str(error)) from None
     return plugin
-
-
-def _check_address(plugin: type[Plugin], watched: type) -> None:
-    if issubclass(watched, CustomObject):
-        try:
-            watched.address()
-        except ValueError as error:
-            raise PluginError(plugin.name, "construction", str(error)) from None
 
 
 def _checked_filter(plugin: FilterPlugin, pre_filters: Sequence[Plugin]) -> FilterPlugin:

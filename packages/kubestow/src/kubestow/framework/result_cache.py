@@ -74,9 +74,9 @@ class PluginResults:
         self.bound_plugin = bound_plugin
         self.plugin = bound_plugin.plugin
         self.cached = cached
-        #: The event bits that may make it necessary to refresh the filter results, and the scores: any change until
-        #: they have been computed, then these.
-        self.filter_bits = self.score_bits = ANY_CHANGE
+        #: The filter results, and the scores, may be outdated if the event bits of the changes meet these: the bits of
+        #: any change until they have been computed, and always if they are not cached. Else no refresh is needed.
+        self.filter_refresh_bits = self.score_refresh_bits = ANY_CHANGE
         self._invalidating_bits = bound_plugin.invalidating_bits if cached else ANY_CHANGE
         #: What PreFilter and PreScore have written.
         self.state = CycleState()
@@ -122,7 +122,7 @@ class PluginResults:
     @property
     def is_new(self) -> bool:
         """Whether nothing has been computed yet, or everything is computed in every cycle."""
-        return self.filter_bits == self.score_bits == ANY_CHANGE
+        return self.filter_refresh_bits == self.score_refresh_bits == ANY_CHANGE
 
     def invalidate(self) -> None:
         """Have everything computed again."""
@@ -132,16 +132,16 @@ class PluginResults:
     def _reset(self, state: CycleState) -> None:
         self.state = state  # a new one, since cycles that are still binding hold the old
         self._filtered = self._scored = NEVER
-        self.filter_bits = self.score_bits = ANY_CHANGE
+        self.filter_refresh_bits = self.score_refresh_bits = ANY_CHANGE
 
     # -- filtering -----------------------------------------------------------------------------------------------
 
     def refresh_pre_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the PreFilter result up to date: PreFilter runs when all filter results have been invalidated."""
-        cycle, bound = cluster.cycle, self.bound_plugin
-        if self._pre_filtered == cycle.generation:
+        window, bound = cluster.change_window, self.bound_plugin
+        if self._pre_filtered == window.generation:
             return
-        rows = cycle.invalid_rows(self._filtered, bound.invalidation_mask)
+        rows = window.invalid_rows(self._filtered, bound.invalidation_mask)
         if rows is None or (rows and not bound.caches_filter):
             state = CycleState()
             if bound.pre_filter_plugin is not None:
@@ -149,16 +149,16 @@ class PluginResults:
                 self.pre_filter_result = result
                 self.skips_filter = isinstance(result, Status) and result.code is Code.SKIP
             self._reset(state)
-        self._invalid_rows, self._pre_filtered = rows, cycle.generation
+        self._invalid_rows, self._pre_filtered = rows, window.generation
         if not bound.caches_filter:
-            self._filtered, self.filter_bits = cycle.generation, self._invalidating_bits
+            self._filtered, self.filter_refresh_bits = window.generation, self._invalidating_bits
 
     def refresh_filter(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the verdict up to date; all rows pass when PreFilter returned a skip.
 
         A few rows are filtered one after another, without arrays, if the plugin has a form for single rows.
         """
-        generation, bound = cluster.cycle.generation, self.bound_plugin
+        generation, bound = cluster.change_window.generation, self.bound_plugin
         if self._filtered == generation:
             return
         if self._pre_filtered != generation:
@@ -176,7 +176,7 @@ class PluginResults:
                     verdict.keys[row], passes[row] = key, not key
             else:
                 self._filter_some(cluster, pod, rows)
-        self._filtered, self.filter_bits = generation, self._invalidating_bits
+        self._filtered, self.filter_refresh_bits = generation, self._invalidating_bits
 
     def run_filter(self, pod: PodInfo, nodes: Nodes) -> Verdict | None:
         """Run the filter on some nodes, real or hypothetical, without the cache; None when all pass."""
@@ -203,8 +203,8 @@ class PluginResults:
 
     def refresh_scores(self, cluster: Cluster, pod: PodInfo) -> None:
         """Bring the raw scores of all rows up to date."""
-        cycle, bound, scores = cluster.cycle, self.bound_plugin, self.scores
-        rows = cycle.invalid_rows(self._scored, bound.invalidation_mask)
+        window, bound, scores = cluster.change_window, self.bound_plugin, self.scores
+        rows = window.invalid_rows(self._scored, bound.invalidation_mask)
         if rows is None:
             self.scores = self.score(pod, cluster.all_nodes())
             self.scores_are_zero = self.scores is not None and not np.count_nonzero(self.scores)
@@ -223,7 +223,7 @@ class PluginResults:
             some = _view(cluster, rows)
             replaced = scores[some.rows] = self._run_score(pod, some)
             self.scores_are_zero = self.scores_are_zero and not replaced.any()
-        self._scored, self.score_bits = cycle.generation, self._invalidating_bits
+        self._scored, self.score_refresh_bits = window.generation, self._invalidating_bits
 
     def run_pre_score(self, pod: PodInfo, nodes: Nodes) -> Status:
         """Run PreScore, if it is enabled: SUCCESS, or SKIP to leave Score out."""

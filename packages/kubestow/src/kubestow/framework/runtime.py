@@ -89,7 +89,7 @@ class FrameworkRuntime(PluginCaller):
 
     def plugin_signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """What of the pod the plugin's results depend on; None when they must not be cached. Raises PluginError."""
-        return self.call(plugin, "signature", _hashable_signature, plugin, pod)
+        return self.call(plugin, "signature", lambda: hashable(plugin.signature(pod)))
 
     # -- filtering and scoring, one plugin at a time ---------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class FrameworkRuntime(PluginCaller):
     async def run_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Call the Bind plugins in order until one does not skip the pod; its status."""
         with ExtensionPointTimer(self, "Bind") as timer:
-            began: float | None = timer.ended
+            began: float | None = timer.last_reading
             for plugin in self.plugins.bind:
                 status = await self._call_async(plugin, "Bind", plugin.bind, state, pod, node_name, began=began)
                 began = None
@@ -343,10 +343,6 @@ def _pre_flight_failure(plugin: Plugin, status: Status) -> Status:
         supported = "It is supposed to return Success, Skip, or Error status"
         text = f'PreBindPreFlight {plugin.name} returned "{status.code.value}", which is unsupported. {supported}'
     return Status(Code.ERROR, (text,), plugin.name)
-
-
-def _hashable_signature(plugin: Plugin, pod: PodInfo) -> Hashable | None:
-    return hashable(plugin.signature(pod))
 
 
 def _label_keys(plugin: Plugin, pod: PodInfo) -> frozenset[str] | None:

@@ -77,6 +77,10 @@ class Status:
         """The status as returned by this plugin."""
         return Status(self.code, self.reasons, plugin)
 
+    def without_plugin(self) -> Status:
+        """The status as if by no plugin, so that no plugin's events requeue the pod: it is retried after a backoff."""
+        return self.by("")
+
 
 SUCCESS = Status(Code.SUCCESS)
 SKIP = Status(Code.SKIP)

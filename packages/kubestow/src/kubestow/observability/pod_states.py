@@ -50,7 +50,7 @@ class PodStates:
         if attempt is not None:
             failed += f": {attempt.message}"
         if queued.place is Place.UNSCHEDULABLE:
-            plugins = ", ".join(sorted(queued.rejectors | queued.pending)) or "any plugin"
+            plugins = ", ".join(sorted(queued.rejectors | queued.pending_plugins)) or "any plugin"
             return f"{failed} It is retried after an event that {plugins} registered for."
         left = max(0.0, queued.backoff_expiration - self._clock.monotonic())
         return f"{failed} It is retried when its backoff expires, in {left:.0f} s at the latest."

@@ -168,7 +168,7 @@ class RecentPreemptions(Observer):
         return self._records.get((uid, number))
 
     def decision_made(self, decision: Decision, seconds: float) -> None:
-        nomination = decision.post_filter.nomination if isinstance(decision, Unschedulable) else None
+        nomination = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
         self._decided = None if nomination is None else (decision.pod.uid, nomination)
 
     def preemption_started(self, preemptors: Sequence[PodInfo], node_name: str, victims: Sequence[PodInfo]) -> None:

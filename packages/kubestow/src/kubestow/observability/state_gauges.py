@@ -130,7 +130,7 @@ def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:
 def _unschedulable(scheduler: Scheduler) -> Samples:
     counts: Counter[tuple[str, ...]] = Counter()
     for queued in scheduler.queue.pods.values():
-        for plugin in queued.rejectors | queued.pending:
+        for plugin in queued.rejectors | queued.pending_plugins:
             counts[plugin, queued.info.spec.scheduler_name] += 1
     return counts.items()
 

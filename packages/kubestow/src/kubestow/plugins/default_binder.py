@@ -13,7 +13,7 @@ class DefaultBinder(BindPlugin):
     """Creates the pod's Binding; any error of the API server fails the binding cycle."""
 
     name = "DefaultBinder"
-    time_limit = None  # a request whose outcome is unknown is retried until the API server answers
+    time_limit = None  # if the outcome of the request is unknown, the pod is read until the API server answers
     events_to_register = ()
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

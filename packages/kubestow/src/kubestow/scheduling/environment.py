@@ -2,7 +2,7 @@
 
 Of several replicas only the leader schedules (semantics 1.3). A standby watches, so that its caches and its queue are
 up to date, and writes nothing. A leader that loses its Lease stops at once, because its successor may already be
-scheduling the same pods. The implementation elects the leader (:mod:`kubestow.client.leader_election`).
+scheduling the same pods. An implementation of Leadership elects it (:mod:`kubestow.client.leader_election`).
 """
 
 from __future__ import annotations

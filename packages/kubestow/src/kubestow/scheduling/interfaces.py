@@ -106,7 +106,8 @@ class Subscriber(Protocol):
 class ClusterAPI(Protocol):
     """An API server: each write is one request. Failures are raised as APIError or Unreachable.
 
-    The :class:`~kubestow.scheduling.api_calls.dispatcher.Dispatcher` decides when, in which order and how often.
+    A real one is :class:`~kubestow.client.cluster_client.ClusterClient` (``bind`` is in its base, PodClient). The
+    :class:`~kubestow.scheduling.api_calls.dispatcher.Dispatcher` decides when, in which order, how often.
     """
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:

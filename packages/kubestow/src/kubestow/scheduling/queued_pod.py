@@ -13,8 +13,8 @@ NO_BACKOFF = -1.0
 """The backoff expiration of a pod without a backoff: before any time of the clock, which may start at 0."""
 
 
-class Requeue(Enum):
-    """What an event means for a rejected pod."""
+class QueueingStrategy(Enum):
+    """What an event means for a rejected pod: kube-scheduler's queueSkip, queueAfterBackoff and queueImmediately."""
 
     SKIP = "skip"
     AFTER_BACKOFF = "after backoff"
@@ -22,7 +22,7 @@ class Requeue(Enum):
 
 
 class Place(Enum):
-    """Where a pod is in the queue; the values are labels of the pending_pods metric."""
+    """Where a pod is in the queue."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -50,7 +50,7 @@ class QueuedPod:
     backoff_expiration: float = NO_BACKOFF
     #: The plugins that rejected it, and those that returned Pending.
     rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
     #: While it is gated: the PreEnqueue plugins that can gate it, with the pod as it was when they were found.
     gates: tuple[PodInfo, Sequence[PreEnqueuePlugin]] | None = None
     #: The PreEnqueue plugin that gates it.
@@ -61,6 +61,6 @@ class QueuedPod:
     requeue_when_ungated: bool = False
     place: Place = Place.UNSCHEDULABLE
     #: What an event that has helped it means for it, with the event's label, until the pod leaves its place.
-    move: tuple[Requeue, str] | None = None
+    move: tuple[QueueingStrategy, str] | None = None
     #: Distinguishes the newest heap entry from stale ones.
     ticket: int = 0

@@ -68,7 +68,7 @@ class SchedulingDebugger:
         if attempt is not None:
             content["lastAttempt"] = _attempt(attempt)
         if queued is not None:
-            events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending)
+            events = self._states.requeue_events(info.spec.scheduler_name, queued.rejectors | queued.pending_plugins)
             content["queue"] = self._queue_entry(queued) | {"requeueEvents": events}
         nominated = self._scheduler.cluster.nomination(info.uid)
         if nominated:
@@ -133,8 +133,8 @@ class SchedulingDebugger:
         }
         if queued.rejectors:
             content["rejectedBy"] = sorted(queued.rejectors)
-        if queued.pending:
-            content["pendingPlugins"] = sorted(queued.pending)
+        if queued.pending_plugins:
+            content["pendingPlugins"] = sorted(queued.pending_plugins)
         if queued.gated_by:
             content["gatedBy"] = queued.gated_by
         if queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):

@@ -136,7 +136,7 @@ class PluginHarness(BaseHandle):
 
     def decide(self, pod: Pod) -> Decision:
         """The result of a scheduling cycle for a pod. The cluster does not change."""
-        return self.pipeline.decide(self.info(pod))
+        return self.pipeline.decide_by_plugins(self.info(pod))
 
     def schedule(self, pod: Pod) -> Decision:
         """Run a scheduling cycle for a pod, and assume it on the chosen node if there is one."""

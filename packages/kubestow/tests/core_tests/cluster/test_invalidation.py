@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubestow.cluster.changes.journal import EVERY_ROW, Cycle, InvalidationMask, Journal
+from kubestow.cluster.changes.journal import EVERY_ROW, ChangeWindow, InvalidationMask, Journal
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.testing import node
 
@@ -18,12 +18,12 @@ def test_the_invalid_rows_are_those_of_a_plain_loop(entries: list[tuple[int, int
     journal, nodes = Journal(), NodeTable()
     for number in range(1000):
         nodes.add(node(f"n{number}"))
-    cycle = Cycle(journal, nodes)
-    before = cycle.begin()
+    window = ChangeWindow(journal, nodes)
+    before = window.begin()
     for row, bits in entries * repeated:
         journal.write(row, bits)
-    cycle.begin()
-    rows = cycle.invalid_rows(before, MASK, most)
+    window.begin()
+    rows = window.invalid_rows(before, MASK, most)
 
     expected = {row for row, bits in entries if bits & MASK.row_bits}
     if any(bits & MASK.all_bits for _, bits in entries) or EVERY_ROW in expected or len(expected) > most:

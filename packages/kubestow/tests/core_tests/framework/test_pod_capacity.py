@@ -26,7 +26,7 @@ def tried(harness: PluginHarness, pending: Pod, name: str) -> int:
     scope, placed = Scope([name], preempts=False), 0
     while placed < MOST:
         info = harness.info(pod(f"copy-{placed}", cpu=str(pending.spec.containers[0].resources.requests["cpu"])))
-        if harness.pipeline.decide(info, scope).node_name is None:
+        if harness.pipeline.decide_by_plugins(info, scope).node_name is None:
             break
         harness.cluster.assume(info, name)
         placed += 1

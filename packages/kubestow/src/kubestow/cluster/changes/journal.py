@@ -1,21 +1,16 @@
 """The journal: what changed in the cluster, on which row, in order; and which cached results that makes invalid.
 
 A cache of results per row keeps the :class:`Generation` of the cluster as of its last refresh, and later recomputes
-only the rows that have changed since. The :class:`Cycle` reads these changes from the journal, as event bits per row of
-the node table; an :class:`InvalidationMask` says which of the bits invalidate the result of one row and which all
-results. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are kept as
-two arrays, so that thousands of them are searched with a few array operations.
+only the rows that have changed since. The :class:`ChangeWindow` reads these changes from the journal, as event bits per
+row of the node table; an :class:`InvalidationMask` says which of the bits invalidate the result of one row and which
+all results. The journal is bounded: a cache whose position is no longer covered recomputes all rows. Entries are two
+arrays, so that thousands of them are searched with a few array operations.
 
 Changes made by a simulation are written to a branch, which is rolled back with them. Relative to a position before the
 branch, no row has changed after the rollback; relative to a position on the branch, the rows changed before that
 position have changed back. The entry ROLLED_BACK, which concerns no row, marks the end of a branch for caches that
 share results: one of them may have refreshed a shared result on the branch, so the others have to check the position of
 each of their results.
-
-The undo log: calls that undo the changes since the start of the active simulations.
-
-While a simulation is active every writer of pods and nominations appends a call that undoes its change exactly, order
-included. The calls run in reverse order, so each runs on the cluster in the state directly after its change.
 """
 
 from __future__ import annotations
@@ -232,10 +227,11 @@ class Rows(Protocol):
         """The number of rows."""
 
 
-class Cycle:
+class ChangeWindow:
     """The generation that results are brought up to, and what has changed since those that they were computed in.
 
-    A cluster has one for all caches of results, so that the journal is read once for each earlier generation.
+    Every scheduling cycle begins a new window, which ends when the cluster changes. A cluster has one for all caches of
+    results, so that the journal is read once per earlier generation.
     """
 
     __slots__ = ("_changes", "_journal", "_most_rows", "_table", "generation")
@@ -251,18 +247,15 @@ class Cycle:
     def begin(self) -> Generation:
         """Go on to the present generation of the cluster, which is returned."""
         if self.generation.position != self._journal.position or self.generation.structure != self._table.structure:
-            self._go_on()
+            before, structure, journal = self.generation, self._table.structure, self._journal
+            self.generation = Generation(journal.position, structure)
+            # Most results are those of the generation before.
+            self._changes = {before.position: journal.since(before.position)} if before.structure == structure else {}
+            self._most_rows = len(self._table) // _PARTIAL_REFRESH_SHARE
         return self.generation
 
-    def _go_on(self) -> None:
-        before, structure = self.generation, self._table.structure
-        self.generation = Generation(self._journal.position, structure)
-        # Most results are those of the generation before.
-        self._changes = {before.position: self._journal.since(before.position)} if before.structure == structure else {}
-        self._most_rows = len(self._table) // _PARTIAL_REFRESH_SHARE
-
     @property
-    def is_over(self) -> bool:
+    def is_outdated(self) -> bool:
         """Whether the cluster has changed since :meth:`begin`."""
         return self.generation.position != self._journal.position or self.generation.structure != self._table.structure
 
@@ -306,7 +299,11 @@ class Cycle:
 
 
 class UndoLog:
-    """A stack of calls, with a mark for each active simulation."""
+    """Calls that undo the changes since the start of the active simulations, with a mark for each of these.
+
+    While a simulation is active every writer of pods and nominations appends a call that undoes its change exactly,
+    order included. The calls run in reverse order, so each runs on the cluster in the state directly after its change.
+    """
 
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []

@@ -3,16 +3,6 @@
 Everything that is kept per node (resources, labels, counters) is a column made by :meth:`Columns.new`. The owner of a
 column need not follow nodes being added and removed: a new row starts with the column's fill value, and when a row is
 removed the last row takes its place in every column.
-
-Node labels as columns of small numbers.
-
-A label key that is in use has an int32 column: the number of each node's value among the distinct values of that key,
-or 0 if the node lacks the label. The numbers also index sums per topology domain. They are valid for one revision of
-the node table (:attr:`kubestow.cluster.nodes.table.NodeTable.revision`).
-
-Container images on nodes, by name: their sizes and the nodes that have them.
-
-QUIRK (semantics 7.3): the size of an image is the one reported by the first node that has it.
 """
 
 from __future__ import annotations
@@ -198,12 +188,16 @@ class InternedColumn(Generic[T]):
         self._numbers = {value: number for number, value in enumerate(self.values)}
 
 
-#: The number of nodes without the label.
+#: The id of nodes without the label.
 MISSING = 0
 
 
 class LabelColumn(InternedColumn[str | None]):
-    """The values of one label key: ``ids`` are int32, one per row, and ``values[id]`` the text (None for MISSING)."""
+    """The values of one label key: ``ids`` are int32, one per row, and ``values[id]`` the text (None for MISSING).
+
+    The ids also index sums per topology domain. They are valid for one revision of the node table
+    (:attr:`kubestow.cluster.nodes.table.NodeTable.revision`).
+    """
 
     def __init__(self, key: str, columns: Columns) -> None:
         super().__init__(columns, None)
@@ -234,7 +228,7 @@ class Image:
 
 
 class Images:
-    """All images by name."""
+    """All images by name. The size is that which the first node with an image reports (QUIRK, semantics 7.3)."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns

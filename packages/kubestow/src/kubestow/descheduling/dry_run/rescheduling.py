@@ -158,7 +158,7 @@ class Rescheduler:
         created = claims.create_for(replacement(pod, controller, self._names, timestamp(self._now)))
         self._names.add((created.metadata.namespace, created.metadata.name))
         info = self._cache.shapes.info(created)
-        decision = self._scheduler.pipeline.decide(info)
+        decision = self._scheduler.pipeline.decide_by_plugins(info)
         placement = self._place(decision)
         if placement is None:
             return Prediction(PredictedState.PENDING, info.key, message=_why_pending(decision)), None
@@ -173,7 +173,7 @@ class Rescheduler:
                 return
             if info.shape in rejected or self._cache.placed_pod(info.uid) is not None:
                 continue
-            placement = self._place(self._scheduler.pipeline.decide(info, _WITHOUT_PREEMPTION))
+            placement = self._place(self._scheduler.pipeline.decide_by_plugins(info, _WITHOUT_PREEMPTION))
             if placement is None:
                 rejected.add(info.shape)
             else:
@@ -231,8 +231,9 @@ class PlacementTrial:
 
 
 def _why_pending(decision: Decision) -> str:
-    if isinstance(decision, Unschedulable) and decision.post_filter.preempts and decision.post_filter.nomination:
-        return f"it would preempt pods on {decision.post_filter.nomination.nominated_node_name}"
+    nominating = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
+    if nominating is not None and nominating.status.ok:
+        return f"it would preempt pods on {nominating.nominated_node_name}"
     return decision.message or "its volumes or devices cannot be reserved"
 
 

@@ -139,7 +139,7 @@ class CounterfactualSearch:
             return None
         if not self._profile.queueing.run_pre_enqueue_plugins(info).ok:
             return None
-        decision = self._scheduler.pipeline.decide(info, self._scope)
+        decision = self._scheduler.pipeline.decide_by_plugins(info, self._scope)
         return decision if isinstance(decision, Scheduled) else None
 
     def count_helped(self, change: Change, pods: Sequence[PodInfo]) -> int:
@@ -244,7 +244,7 @@ class CounterfactualSearch:
 
     def budgets(self, decision: Unschedulable) -> tuple[Counterfactual, ...]:
         """The disruption budgets that would have to allow more for the preemption to violate none."""
-        nomination = decision.post_filter.nomination
+        nomination = decision.post_filter.nominating_result
         if nomination is None or not nomination.violations:
             return ()
         changes = list(self._lacking(nomination.victims))
@@ -269,8 +269,8 @@ class CounterfactualSearch:
 
     def _preempts_without_violation(self, change: Change) -> Counterfactual | None:
         with change.on_cluster(self._scheduler.cache):
-            again = self._scheduler.pipeline.decide(self._pod)
-        after = again.post_filter.nomination if isinstance(again, Unschedulable) else None
+            again = self._scheduler.pipeline.decide_by_plugins(self._pod)
+        after = again.post_filter.nominating_result if isinstance(again, Unschedulable) else None
         if after is None or not after.nominated_node_name or after.violations:
             return None
         return Counterfactual(change, after.nominated_node_name, 0)

@@ -118,14 +118,14 @@ def _explain(scheduler: OfflineScheduler, found: Pod, target: str | None, counte
 def _decide(scheduler: OfflineScheduler, found: Pod, info: PodInfo) -> Decision:
     """The scheduler's decision: for a pending pod with its nomination, for a bound pod as if it was new."""
     if found.spec.node_name or not found.status.nominated_node_name:
-        return scheduler.pipeline.decide(info)
+        return scheduler.pipeline.decide_by_plugins(info)
     pending = scheduler.cache.shapes.info(found)
     scheduler.cache.nominate(pending, found.status.nominated_node_name)
-    return scheduler.pipeline.decide(pending)
+    return scheduler.pipeline.decide_by_plugins(pending)
 
 
 def _preemption(decision: Decision) -> Preemption | None:
-    nomination = decision.post_filter.nomination if isinstance(decision, Unschedulable) else None
+    nomination = decision.post_filter.nominating_result if isinstance(decision, Unschedulable) else None
     if nomination is None or not nomination.nominated_node_name:
         return None
     victims = tuple(victim.key for victim in nomination.victims)

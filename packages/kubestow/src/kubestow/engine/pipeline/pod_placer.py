@@ -100,16 +100,16 @@ class Placer:
 
         With ``preempt``, pods that the profile's PostFilter plugins choose are evicted first.
         """
-        decision = self._pipeline.decide(info)
+        decision = self._pipeline.decide_by_plugins(info)
         evictions: tuple[PreemptedPod, ...] = ()
-        if preempt and isinstance(decision, Unschedulable) and decision.post_filter.preempts:
-            nomination = decision.post_filter.nomination
+        if preempt and isinstance(decision, Unschedulable) and decision.post_filter.has_nominated:
+            nomination = decision.post_filter.nominating_result
             assert nomination is not None
             node_name = nomination.nominated_node_name or ""
             evictions = tuple(PreemptedPod(victim, node_name, info) for victim in nomination.victims)
             for eviction in evictions:
                 self.cache.remove_pod(eviction.pod.uid)
-            decision = self._pipeline.decide(info)
+            decision = self._pipeline.decide_by_plugins(info)
         if not isinstance(decision, Scheduled):
             self._restore(evictions)
             return Status.unschedulable(decision.message)

@@ -273,10 +273,10 @@ class CandidateCache:
         if entry is None:
             self._entries.resize(max(_MIN_SHAPES, _MAX_BYTES // (_BYTES_PER_NODE * len(self._cluster.nodes))))
             entry = self._entries.put(pod.shape, _Entry())
-        cycle, mask, depends_on = self._cluster.cycle, filters.invalidation_mask, (filters.active, budgets_version)
-        invalid, generation = None, cycle.begin()
+        window, mask = self._cluster.change_window, filters.invalidation_mask
+        invalid, generation, depends_on = None, window.begin(), (filters.active, budgets_version)
         if mask is not None and depends_on == entry.depends_on:
-            invalid = cycle.invalid_rows(entry.generation, mask | _DEPENDENCIES)
+            invalid = window.invalid_rows(entry.generation, mask | _DEPENDENCIES)
         if entry.candidates is None or invalid is None:
             entry.candidates = Candidates(self._cluster.nodes)
         else:

@@ -5,11 +5,6 @@ cache knows (:class:`~kubestow.cluster.pods.pod_groups.PodGroupAPI`). PreEnqueue
 exists and has enough of them. The scheduler then places the members of a gang in one cycle
 (:mod:`kubestow.framework.gang`); Permit checks once more that enough of them have nodes. The outcome of a cycle is
 written to the condition PodGroupScheduled of groups that have it.
-
-The condition PodGroupScheduled of Kubernetes' pod groups: the outcome of scheduling a group (semantics 4.10).
-
-It is True or False with a reason and a message, and never changes from True to False. At most one write per group is in
-flight; of the outcomes that arrive meanwhile, only the latest is written.
 """
 
 from __future__ import annotations
@@ -160,7 +155,11 @@ _WATCH_TIMEOUT = 10.0
 
 
 class PodGroupConditions:
-    """Patches the conditions of pod groups in the background."""
+    """Patches the conditions PodGroupScheduled in the background: the outcomes of scheduling groups (semantics 4.10).
+
+    A condition is True or False with a reason and a message, and never changes from True to False. At most one write
+    per group is in flight; of the outcomes that arrive meanwhile, only the latest is written.
+    """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

@@ -199,16 +199,16 @@ class KeptBalances:
         kept = self._by_resources.get(resources)
         if kept is None:
             kept = self._by_resources.put(resources, _Kept(_NO_BALANCES, NEVER))
-        cycle = self._cluster.cycle
-        if kept.generation != cycle.begin():
-            invalid = cycle.invalid_rows(kept.generation, self._invalidation_mask)
+        window = self._cluster.change_window
+        if kept.generation != window.begin():
+            invalid = window.invalid_rows(kept.generation, self._invalidation_mask)
             if invalid is None:
                 nodes = self._cluster.all_nodes()
                 usages = [(nodes.allocatable(name), nodes.requested(name)) for name in resources]
                 kept.balances = NodeBalances.of(usages)
             else:
                 self._refresh(kept.balances, resources, invalid)
-            kept.generation = cycle.generation
+            kept.generation = window.generation
         return kept.balances.on(rows)
 
     def _refresh(self, balances: NodeBalances, resources: Sequence[str], rows: Sequence[int]) -> None:

@@ -5,7 +5,10 @@ nothing awaits, have the lowest precedence: a task sends them when nothing else 
 then newer ones are merged into them. A binding or an eviction goes ahead of them, after the request in progress. When
 it succeeds they are dropped, and likewise when the watch shows the pod as bound or deleted. A patch is retried briefly
 and is not sent if it changes nothing. A binding is sent once; if its outcome is unknown, the server is read
-(semantics 1.8, 4.11, 9.6).
+(semantics 1.8, 4.11, 9.6). It takes a detour, because a Bind plugin or an extender decides how the pod is bound:
+
+    BindingCycles ─► Dispatcher.run_in_binding_turn ─► BindingCycles._bind ─► Bind plugin ─► handle.bind
+      ─► PodBinder.post_binding ─► ClusterAPI.bind
 
 Requests per second are limited by the transport, whose limit reads share. Events have a recorder and a limit of their
 own. A new claim has no lane, because it has no uid yet.
@@ -59,11 +62,11 @@ class _PendingPatch:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """The requests of one object: its lock, how many callers wait, and the status patch that waits for them."""
+    """The requests of one object: its lock, how many callers want it, and the status patch that waits for them."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     callers: int = 0
-    pending: _PendingPatch | None = None
+    patch: _PendingPatch | None = None
     writer: asyncio.Task[None] | None = None
 
 
@@ -77,8 +80,8 @@ class PodBinder:
         self._environment, self._lanes = environment, lanes
         self._retries = Retries(environment.clock, environment.random)
 
-    async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """Bind a pod to a node. Raises APIError or Unreachable; the pod is certainly not bound there then.
+    async def post_binding(self, pod: ObjectReference, node_name: str) -> None:
+        """POST the binding of a pod to a node. Raises APIError or Unreachable; it is certainly not bound there then.
 
         A binding whose response was lost may have been made, and one that conflicts may conflict with itself: a server
         that fails after making it, with Retry-After, receives it twice. Freeing the node's resources in such a case
@@ -107,7 +110,8 @@ class Dispatcher:
     def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
         self._environment, self._api, self._clock = environment, environment.api, environment.clock
         self._known_pod = known_pod
-        self._retries = Retries(environment.clock, environment.random)
+        #: How failed requests are retried, those that plugins make themselves included.
+        self.retries = Retries(environment.clock, environment.random)
         self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
         self.binder = PodBinder(environment, self._lanes)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
@@ -124,7 +128,7 @@ class Dispatcher:
 
     def pending_calls(self) -> Counter[Call]:
         """How many calls of each kind have been requested and have not ended."""
-        statuses = sum(1 for lane in self._lanes.values() if lane.pending is not None or lane.writer is not None)
+        statuses = sum(1 for lane in self._lanes.values() if lane.patch is not None or lane.writer is not None)
         return self._in_progress + Counter({Call.POD_STATUS_PATCH: statuses})
 
     def close(self) -> None:
@@ -139,14 +143,14 @@ class Dispatcher:
         if known is None or known.spec.node_name:
             return
         lane = self._lanes.get(pod.uid)
-        if lane is not None and lane.pending is not None:
-            patch = _merged(lane.pending.patch, patch)
+        if lane is not None and lane.patch is not None:
+            patch = _merged(lane.patch.patch, patch)
         changes = _remaining_changes(patch, known.status, self._sent.get(pod.uid))
         if lane is None:
             if changes is None:
                 return
             lane = self._lanes[pod.uid]
-        lane.pending = None if changes is None else _PendingPatch(pod, changes, self._retries.pauses())
+        lane.patch = None if changes is None else _PendingPatch(pod, changes, self.retries.pauses())
         self._advance(pod.uid, lane)
 
     def pod_settled(self, uid: str) -> None:
@@ -154,29 +158,29 @@ class Dispatcher:
         self._sent.pop(uid, None)
         lane = self._lanes.get(uid)
         if lane is not None:
-            lane.pending = None
+            lane.patch = None
 
-    async def _send_status_patches(self, uid: str, lane: _Lane) -> None:
-        """Send what is pending until nothing is, or until a caller wants the lane."""
+    async def _write_pending_patches(self, uid: str, lane: _Lane) -> None:
+        """Send the pending patch until there is none, or until a caller wants the lane."""
         try:
-            while lane.pending is not None and not lane.callers:
+            while lane.patch is not None and not lane.callers:
                 async with self._status_slots:
-                    pause = await self._send_status_patch(lane)
+                    pause = await self._try_patch(lane)
                 if pause:
                     await self._clock.sleep(pause)
         finally:
             lane.writer = None
             self._advance(uid, lane)
 
-    async def _send_status_patch(self, lane: _Lane) -> float:
+    async def _try_patch(self, lane: _Lane) -> float:
         """Send the pending patch once; returns the pause before the next try, in seconds.
 
         A patch that failed and can be retried is pending again, merged with those requested meanwhile.
         """
-        taken = lane.pending
+        taken = lane.patch
         if taken is None or lane.callers:
             return 0.0
-        pod, patch, lane.pending = taken.pod, taken.patch, None
+        pod, patch, lane.patch = taken.pod, taken.patch, None
         sent = self._sent.get(pod.uid)
         self._sent[pod.uid] = patch if sent is None else _merged(sent, patch)
         try:
@@ -184,49 +188,41 @@ class Dispatcher:
                 with _observed(self._environment, Call.POD_STATUS_PATCH):
                     await self._api.patch_pod_status(pod, patch)
         except (APIError, Unreachable) as error:
-            retried = taken if lane.pending is None else taken.merged_into(lane.pending)
-            pause = self._retries.pause_after(error, retried.pauses)
+            retried = taken if lane.patch is None else taken.merged_into(lane.patch)
+            pause = self.retries.pause_after(error, retried.pauses)
             if pause is None:
                 if not isinstance(error, APIError) or error.code != 404:
                     key = f"{pod.namespace}/{pod.name}"
                     _log.warning("status of pod %s not updated: %s", key, error, extra=fields(pod=key, err=str(error)))
             elif pod.uid in self._sent:  # else the pod has been settled meanwhile
-                lane.pending = retried
+                lane.patch = retried
                 return pause
         return 0.0
 
     # -- bindings and evictions ----------------------------------------------------------------------------------
 
-    async def bind(self, uid: str, send: Callable[[], Awaitable[Status]]) -> Status:
-        """Have a pod bound by ``send`` when it is its turn: after the request in progress, in a slot for bindings.
+    async def run_in_binding_turn(self, uid: str, bind: Callable[[], Awaitable[Status]]) -> Status:
+        """Await ``bind``, and return its status, when it is the pod's turn: after the request in progress, in a slot.
 
-        Meanwhile no status of the pod is written; once it is bound, the status patches that wait are pointless. The
-        status that ``send`` ends with is returned.
+        Meanwhile no status of the pod is written; once it is bound, the status patches that wait are pointless.
         """
         lane = self._lanes[uid]
         lane.callers += 1
         try:
             async with self._binding_slots:
-                async with lane.lock:  # the request in progress
+                # Wait for the request in progress. Not held during bind(), which comes back through PodBinder for it.
+                async with lane.lock:
                     pass
                 self._in_progress[Call.POD_BINDING] += 1
                 try:
-                    status = await send()
+                    status = await bind()
                 finally:
                     self._in_progress[Call.POD_BINDING] -= 1
                 if status.ok:
-                    lane.pending = None
+                    lane.patch = None
                 return status
         finally:
             self._leave(uid, lane)
-
-    async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a read until the server answers. Raises APIError when it refuses to."""
-        return await self._retries.retry_until_answered(subject, read)
-
-    async def pause_after_conflict(self) -> None:
-        """Wait before a write that conflicted is computed and sent again."""
-        await self._retries.pause_after_conflict()
 
     async def evict(self, pod: PodInfo, disruption: PodCondition) -> None:
         """Set the disruption condition of a pod, then delete it.
@@ -240,14 +236,14 @@ class Dispatcher:
             if patch is not None:
                 await self._send_briefly(Call.POD_STATUS_PATCH, lambda: self._api.patch_pod_status(named, patch))
             await self._send_briefly(Call.POD_DELETION, lambda: self._api.delete_pod(named))
-            lane.pending = None
+            lane.patch = None
 
     async def _send_briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
         async def send() -> None:
             with _observed(self._environment, call):
                 await request()
 
-        await self._retries.briefly(send)
+        await self.retries.retry_briefly(send)
 
     # -- other writes --------------------------------------------------------------------------------------------
 
@@ -284,10 +280,10 @@ class Dispatcher:
         """Send the pending patch of a lane that has no callers; delete a lane that has no patch either."""
         if lane.callers or lane.writer is not None:
             return
-        if lane.pending is None or self._is_closed:
+        if lane.patch is None or self._is_closed:
             del self._lanes[uid]
         else:
-            lane.writer = asyncio.create_task(self._send_status_patches(uid, lane))
+            lane.writer = asyncio.create_task(self._write_pending_patches(uid, lane))
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ _POD_SCHEDULED = ConditionType(
     "PodScheduled",
     "Pod",
     {
+        #: One that no plugin rejected, because there are no nodes, is retried after a backoff instead.
         REASON_UNSCHEDULABLE: "The pod fits on no node, or a plugin rejected it or holds it back. It is retried after"
         " an event that may help, and after some minutes in any case.",
         REASON_SCHEDULER_ERROR: "A plugin, an extender or the API server failed. The pod is retried after a backoff.",
@@ -53,7 +54,7 @@ class PodReports:
         event = _FAILED_SCHEDULING
         self._api.record(pod_event(pod, event.reason, event.action, event.note.format(message=message), event.type))
 
-    def set_pending(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
+    def report_unscheduled(self, pod: PodInfo, reason: str, message: str, nomination: str | None) -> None:
         """Set the PodScheduled condition to False, and the nomination (None leaves it alone, "" clears it)."""
         conditions = (c for c in pod.status.conditions if c.type == _POD_SCHEDULED.type and c.status == "False")
         current = next(conditions, None)

@@ -89,7 +89,7 @@ class Retries:
         """Wait before a write that conflicted with another client's is computed and sent again."""
         await self._clock.sleep(next(_CONFLICT.delays(self._random)))
 
-    async def briefly(self, request: Callable[[], Awaitable[T]]) -> T:
+    async def retry_briefly(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request up to four times. Raises the last APIError or Unreachable."""
         pauses = self.pauses()
         while True:

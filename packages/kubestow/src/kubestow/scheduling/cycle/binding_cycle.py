@@ -55,8 +55,6 @@ class BindingCycles(Generic[C]):
 
     def start(self, context: C) -> None:
         """Start the binding cycle of a pod that has passed Reserve and Permit."""
-        if context.former_nomination and context.former_nomination != context.node_name:
-            self._queue.release_nomination(context.info, context.former_nomination)
         if context.permit_timeouts:
             self._waiting_pods.add(context.info, context.permit_timeouts)
         self._tasks.start(self._run(context))
@@ -66,30 +64,30 @@ class BindingCycles(Generic[C]):
     async def _run(self, context: C) -> Status:
         """One binding cycle, and its status; no failure is lost."""
         try:
-            status = await self._bind(context)
+            status = await self._run_steps(context)
         except Exception as error:
             _log.exception("binding cycle of pod %s failed", context.info.key, extra=fields(pod=context.info.key))
             status = Status.error(f"{type(error).__name__}: {error}")
         if not status.ok:
             self._waiting_pods.remove(context.info.uid)
-            self._failure_handler.handle_binding(context, status, nomination=self._nomination_after_failure(context))
+            self._failure_handler.binding_failed(context, status, nomination=self._nomination_after_failure(context))
         return status
 
     def _nomination_after_failure(self, context: C) -> str:
         """The nomination that a pod has after its binding cycle failed, "" for none."""
         return ""
 
-    async def _bind(self, context: C) -> Status:
+    async def _run_steps(self, context: C) -> Status:
         info, node_name, runtime = context.info, context.node_name, context.profile.runtime
         pre_flight = runtime.run_pre_bind_pre_flights(context.state, info, node_name)
         if not pre_flight.status.ok and pre_flight.status.code is not Code.SKIP:
             return pre_flight.status
         if pre_flight.status.ok or context.permit_timeouts:
             self._reports.nominate_expected(info, node_name)
-        status = await self._prepare(context, pre_flight)
+        status = await self._wait_on_permit_and_pre_bind(context, pre_flight)
         if not status.ok:
             return status
-        status = await self._dispatcher.bind(info.uid, partial(self._send, context))
+        status = await self._dispatcher.run_in_binding_turn(info.uid, partial(self._bind, context))
         if status.ok:
             self._reports.record_binding(info, node_name)
             queued, now = context.queued, self._clock.monotonic()
@@ -99,11 +97,14 @@ class BindingCycles(Generic[C]):
             await runtime.run_post_bind_plugins(context.state, info, node_name)
             if (named := context.state.own(PodsToActivate)) is not None:
                 self._activate(named)
-        # From here on no plugin's events requeue the pod: it is retried after a backoff.
-        return status.by("")
+        return status.without_plugin()
 
-    async def _prepare(self, context: C, pre_flight: PreFlight) -> Status:
-        """Wait on Permit, then run the PreBind plugins that have work to do."""
+    async def _wait_on_permit_and_pre_bind(self, context: C, pre_flight: PreFlight) -> Status:
+        """Wait on Permit, then run the PreBind plugins that have work to do.
+
+        In between the pod ceases to be in flight: it has a node, and no event of a plugin requeues it any more, because
+        a failure from here on is retried after a backoff (semantics 4.7).
+        """
         uid = context.info.uid
         waiting = self._waiting_pods.get(uid)
         if waiting is not None:
@@ -118,7 +119,7 @@ class BindingCycles(Generic[C]):
             status = await context.profile.runtime.run_pre_bind_plugins(
                 pre_flight.plugins, context.state, context.info, context.node_name, cancellation
             )
-            return status.by("")
+            return status.without_plugin()
         finally:
             self._waiting_pods.leave_pre_bind(uid)
 
@@ -133,7 +134,7 @@ class BindingCycles(Generic[C]):
             return Status.error(f"waiting on permit for pod: {status.message}").by(status.plugin)
         return status
 
-    async def _send(self, context: C) -> Status:
+    async def _bind(self, context: C) -> Status:
         """Bind the pod: by the extender that binds it, else by the Bind plugins."""
         status = await self._bind_by_extender(context) if self._extenders else None
         runtime = context.profile.runtime

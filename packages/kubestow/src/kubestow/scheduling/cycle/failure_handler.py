@@ -39,8 +39,6 @@ class BindingContext:
     state: CycleState
     profile: Profile
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
-    #: The node that it was nominated to, if other pods have not been requeued yet for the end of that nomination.
-    former_nomination: str | None = None
 
     def unreserve_and_forget(self, cluster: Cluster) -> None:
         """Undo Reserve and the assumption."""
@@ -52,14 +50,14 @@ class BindingContext:
 class SchedulingFailure:
     """Why a pod was not scheduled, and which plugins' events requeue it.
 
-    ``reason`` is that of the PodScheduled condition. ``nomination`` None leaves the pod's nomination alone, "" clears
-    it.
+    ``reason`` is that of the PodScheduled condition. ``nomination`` is as in a status patch: the node that the pod is
+    nominated to from now on, "" to clear its nomination, None to leave it alone.
     """
 
     reason: str
     message: str
     rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
     nomination: str | None = None
 
     @classmethod
@@ -68,13 +66,13 @@ class SchedulingFailure:
         reason = condition_reason(decision.status)
         if isinstance(decision, Failed):
             return cls(reason, decision.message, nomination="")
-        nominated = decision.post_filter.nomination
+        nominated = decision.post_filter.nominating_result
         nomination = None if nominated is None else nominated.nominated_node_name
-        return cls(reason, decision.message, decision.rejectors, decision.pending, nomination)
+        return cls(reason, decision.message, decision.rejectors, decision.pending_plugins, nomination)
 
     @classmethod
     def of_status(cls, status: Status, *, nomination: str | None = None) -> SchedulingFailure:
-        """A placed pod failed at Reserve, Permit or in the binding cycle.
+        """The attempt ended with this status: at Reserve, Permit, in the binding cycle, or at its gang's PreEnqueue.
 
         A rejection reads like that of a filter on the only node (semantics 4.6). Without a plugin that could requeue
         the pod it is retried after a backoff, as after an error (4.7).
@@ -85,7 +83,7 @@ class SchedulingFailure:
             condition_reason(status),
             fit_error(1, [(status, 1)]) if rejectors else status.message,
             rejectors=frozenset() if is_pending else rejectors,
-            pending=rejectors if is_pending else frozenset(),
+            pending_plugins=rejectors if is_pending else frozenset(),
             nomination=nomination,
         )
 
@@ -106,14 +104,14 @@ class FailureHandler:
         self._evictions, self._reports, self._leadership = evictions, reports, leadership
         self._clock, self._observer = environment.clock, environment.observer
 
-    def handle_decision(self, queued: QueuedPod, decision: Unschedulable | Failed) -> None:
+    def no_node_found(self, queued: QueuedPod, decision: Unschedulable | Failed) -> None:
         """No node was found: start the preemption that PostFilter decided on, and requeue the pod."""
         if isinstance(decision, Unschedulable):
             # First, so that the pod is gated at PreEnqueue should an event requeue it at once.
             self._evictions.carry_out(queued.info, decision.post_filter)
-        self.handle(queued, SchedulingFailure.of_decision(decision))
+        self.attempt_failed(queued, SchedulingFailure.of_decision(decision))
 
-    def handle_binding(self, context: BindingContext, status: Status, *, nomination: str) -> None:
+    def binding_failed(self, context: BindingContext, status: Status, *, nomination: str) -> None:
         """A placed pod was rejected or failed: undo the placement, requeue the pod and those that its node may fit.
 
         The pod is nominated to a node anew, or with "" to none.
@@ -124,45 +122,47 @@ class FailureHandler:
         is_rejection = status.code.is_rejection
         if not is_rejection:
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, removed, None)
-        self.handle(context.queued, SchedulingFailure.of_status(status, nomination=nomination))
+        self.attempt_failed(context.queued, SchedulingFailure.of_status(status, nomination=nomination))
         if is_rejection:
             self._queue.move_all_to_active_or_backoff(
                 ASSIGNED_POD_DELETE, removed, None, among=lambda other: other.uid != removed.uid
             )
 
-    def handle(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
+    def attempt_failed(self, queued: QueuedPod, failure: SchedulingFailure) -> None:
         """End a pod's attempt: requeue it, update its nomination, report the failure."""
         result = Result.UNSCHEDULABLE if failure.reason == REASON_UNSCHEDULABLE else Result.ERROR
         now = self._clock.monotonic()
         self._observer.attempt_ended(queued, result, failure.message, now - queued.attempt_began)
         current = self._pods.get(queued.info.uid)
-        if current is None or current.spec.node_name:
+        if current is None or current.spec.node_name:  # deleted or bound meanwhile: there is nothing to requeue
             self._queue.in_flight.done(queued.info.uid)
             return
         queued.info = current
-        self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending, now=now)
+        self._queue.return_after_failure(
+            queued, rejectors=failure.rejectors, pending_plugins=failure.pending_plugins, now=now
+        )
         if failure.nomination:
             self._cluster.nominate(current, failure.nomination)
         elif failure.nomination == "":
             self._clear_nomination(current)
         self._reports.record_failure(current, failure.message)
-        self._reports.set_pending(current, failure.reason, failure.message, failure.nomination)
+        self._reports.report_unscheduled(current, failure.reason, failure.message, failure.nomination)
 
     def report_gated(self, pod: PodInfo, message: str) -> None:
         """Report on a gated pod why it is gated, and clear its nomination. A standby scheduler reports nothing."""
         if self._leadership.is_leader:
             self._clear_nomination(pod)
             self._reports.record_failure(pod, message)
-            self._reports.set_pending(pod, REASON_UNSCHEDULABLE, message, "")
+            self._reports.report_unscheduled(pod, REASON_UNSCHEDULABLE, message, "")
 
     def pod_gated(self, pod: PodInfo, status: Status) -> None:
         """Report a PreEnqueue plugin's error on the pod; pods that are merely gated get no report."""
         if status.code is Code.ERROR and self._leadership.is_leader:
             message = f'running PreEnqueue plugin "{status.plugin}": {status.message}'
             self._reports.record_failure(pod, message)
-            self._reports.set_pending(pod, REASON_SCHEDULER_ERROR, message, None)
+            self._reports.report_unscheduled(pod, REASON_SCHEDULER_ERROR, message, None)
 
     def _clear_nomination(self, pod: PodInfo) -> None:
         nominated = self._cluster.nomination(pod.uid)
         self._cluster.drop_nomination(pod.uid)
-        self._queue.release_nomination(pod, nominated)
+        self._queue.requeue_for_freed_nomination(pod, nominated)

@@ -1,7 +1,7 @@
 """The scheduling cycle: decide where a pod goes, assume it there, reserve, and ask for permission (semantics 5.1).
 
 One pod at a time. The cycle is synchronous except where extenders are awaited, and even then no other cycle runs. It
-ends by starting the binding cycle, or with the failure handler.
+ends by starting the binding cycle, with the failure handler, or in silence if the pod was deleted or bound meanwhile.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class SchedulingCycle:
         """Schedule one pod. ``start_binding`` starts its binding cycle if that is not an ordinary one."""
         info = queued.info
         decision = await self.decide(info)
-        if not self._pods.wants_node(info.uid):
+        if not self._pods.wants_node(info.uid):  # deleted or bound while extenders were awaited
             self._queue.in_flight.done(info.uid)
             return
         if not isinstance(decision, Scheduled):
-            self._failure_handler.handle_decision(queued, decision)
+            self._failure_handler.no_node_found(queued, decision)
             return
         node_name, state = decision.node_name, decision.state
-        nominated = self._cluster.nomination(info.uid)
+        nominated = self._cluster.nomination(info.uid)  # which assume() ends
         self._cluster.assume(info, node_name)
         if nominated and nominated != node_name:
-            self._queue.release_nomination(info, nominated)
+            self._queue.requeue_for_freed_nomination(info, nominated)
         profile = self._pipeline.profiles[info.spec.scheduler_name]
         timeouts: dict[str, float] = {}
         status = profile.runtime.run_reserve_plugins(state, info, node_name)
@@ -66,28 +66,26 @@ class SchedulingCycle:
             (start_binding or self._binding_cycles.start)(context)
         else:
             context.unreserve_and_forget(self._cluster)
-            self._failure_handler.handle(queued, SchedulingFailure.of_status(status, nomination=""))
+            self._failure_handler.attempt_failed(queued, SchedulingFailure.of_status(status, nomination=""))
 
     async def decide(self, info: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide about a pod, and report the decision to the observer. An unexpected failure costs one attempt."""
         began = self._duration_clock()
         try:
-            decision = await self._pipeline.decide_with_extenders(info, scope)
+            decision = await self._pipeline.decide(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        if isinstance(decision, Failed):
-            _log_plugin_error(decision)
+        _log_plugin_error(decision)
         self._observer.decision_made(decision, self._duration_clock() - began)
         return decision
 
     def simulate(self, info: PodInfo, scope: Scope) -> Decision:
         """Decide about a pod in a simulated cluster: without extenders, and without a report."""
         try:
-            decision = self._pipeline.decide(info, scope)
+            decision = self._pipeline.decide_by_plugins(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        if isinstance(decision, Failed):
-            _log_plugin_error(decision)
+        _log_plugin_error(decision)
         return decision
 
 
@@ -96,8 +94,8 @@ def _unexpected_failure(info: PodInfo, error: Exception) -> Failed:
     return Failed(pod=info, state=CycleState(), message=f"{type(error).__name__}: {error}")
 
 
-def _log_plugin_error(decision: Failed) -> None:
-    if decision.error is not None:
+def _log_plugin_error(decision: Decision) -> None:
+    if isinstance(decision, Failed) and decision.error is not None:
         key, error = decision.pod.key, decision.error
         extra = fields(pod=key, plugin=getattr(error, "plugin", ""), err=str(error))
         _log.error("pod %s: %s", key, error, exc_info=error.__cause__, extra=extra)

@@ -62,43 +62,40 @@ class DecisionPipeline:
         self._extenders = extenders
         self._sampler = NodeSampler(cluster.nodes)
 
-    def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
-        """Decide with plugins alone, at once."""
-        return run_synchronously(self.decide_with_extenders(pod, scope, without_extenders=True))
+    def decide_by_plugins(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
+        """Decide at once. Raises RuntimeError when an extender would be awaited: the scope has to leave them out."""
+        return run_synchronously(self.decide(pod, scope))
 
-    async def decide_with_extenders(
-        self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER, *, without_extenders: bool = False
-    ) -> Decision:
+    async def decide(self, pod: PodInfo, scope: Scope = WHOLE_CLUSTER) -> Decision:
         """Decide with plugins and extenders; without interested extenders this never suspends."""
         extenders = self._extenders
-        if extenders is not None and (without_extenders or not scope.calls_extenders or not extenders.take_part(pod)):
+        if extenders is not None and not (scope.calls_extenders and extenders.take_part(pod)):
             extenders = None
         if not len(self.cluster.nodes):
-            post_filter = PostFilterResults(nomination=_NO_POST_FILTER)
+            post_filter = PostFilterResults(nominating_result=_NO_POST_FILTER)
             return Unschedulable(
                 pod=pod, state=CycleState(), status=_NO_NODES, message=_NO_NODES.message, post_filter=post_filter
             )
-        cycle = _Cycle(self, pod, scope, extenders)
+        in_progress = _DecisionInProgress(self, pod, scope, extenders)
         try:
-            return await cycle.run(self._sampler, self._ties)
+            return await in_progress.run(self._sampler, self._ties)
         except PluginError as error:
-            return Failed(pod=pod, state=cycle.state(), message=str(error), error=error)
+            return Failed(pod=pod, state=in_progress.state(), message=str(error), error=error)
         except _FilterFailed as error:
-            return Failed(pod=pod, state=cycle.state(), message=str(error))
+            return Failed(pod=pod, state=in_progress.state(), message=str(error))
         except ExtenderError as error:
-            return Failed(pod=pod, state=cycle.state(), message=error.problem)
+            return Failed(pod=pod, state=in_progress.state(), message=error.problem)
 
 
 class _FilterFailed(Exception):
     """A PreFilter or Filter plugin returned an ERROR status, which ends the cycle."""
 
 
-class _Cycle:
+class _DecisionInProgress:
     """One decision in progress."""
 
     __slots__ = (
         "_cluster",
-        "_cycle_number",
         "_evaluated_pod",
         "_evaluation",
         "_extender_result",
@@ -107,6 +104,7 @@ class _Cycle:
         "_generation",
         "_pod",
         "_profile",
+        "_run_number",
         "_scope",
     )
 
@@ -118,9 +116,9 @@ class _Cycle:
         self._evaluated_pod = pod
         self._evaluation: Evaluation | None = None
         self._feasibility: Feasibility | None = None
-        #: The generation of the cluster in which the feasible nodes were found, and the number of the cycle of the
+        #: The generation of the cluster in which the feasible nodes were found, and the number of the run of the
         #: evaluation that found them; needed across awaits only.
-        self._generation, self._cycle_number = NEVER, 0
+        self._generation, self._run_number = NEVER, 0
         self._extender_result = _NOT_FILTERED
 
     def state(self) -> CycleState:
@@ -135,7 +133,8 @@ class _Cycle:
         rows: Rows | None = None  # those that are scored, None for all feasible ones
         count = feasibility.count
         extra_scores: NDArray[np.int64] | None = None
-        if self._profile.samples_nodes and (candidates := feasibility.walked_candidates) is not None:
+        candidates = None if feasibility.tried_nominated_node_only else feasibility.candidates
+        if self._profile.samples_nodes and candidates is not None:
             percentage, within = self._profile.percentage_of_nodes_to_score, self._scope.rows(self._cluster)
             rows, count = sampler.sample(percentage, feasibility.rows, count, candidates=candidates, within=within)
         if count and self._extenders is not None:
@@ -175,7 +174,7 @@ class _Cycle:
         within = None if self._scope.is_whole else self._scope.rows(self._cluster)
         self._feasibility = feasibility = evaluation.find_feasible(self._evaluated_pod, within)
         if self._extenders is not None:
-            self._generation, self._cycle_number = self._cluster.cycle.generation, evaluation.cycle_count
+            self._generation, self._run_number = self._cluster.change_window.generation, evaluation.run_count
         if feasibility.error is not None:
             raise _FilterFailed(feasibility.error.message)
         return feasibility
@@ -186,11 +185,11 @@ class _Cycle:
         While extenders are awaited, the cluster may change, and a debug page may evaluate another pod of the group.
         """
         assert self._evaluation is not None
-        cycle = self._cluster.cycle
+        window = self._cluster.change_window
         return (
-            self._evaluation.cycle_count == self._cycle_number
-            and self._generation == cycle.generation
-            and not cycle.is_over
+            self._evaluation.run_count == self._run_number
+            and self._generation == window.generation
+            and not window.is_outdated
         )
 
     # -- extenders -----------------------------------------------------------------------------------------------
@@ -262,7 +261,6 @@ class _Cycle:
         message, rejectors = diagnosis.message(), frozenset(diagnosis.unschedulable_plugins)
         if result.passed or result.rejected:
             rejectors |= {EXTENDER}  # extenders register no events, so any event may help
-        pending = frozenset(diagnosis.pending_plugins)
         post_filter = await self._run_post_filter(state, diagnosis, feasibility)
         return Unschedulable(
             pod=self._pod,
@@ -270,7 +268,7 @@ class _Cycle:
             status=Status.unschedulable(message),
             message=f"{message} {post_filter.message}" if post_filter.message else message,
             rejectors=rejectors,
-            pending=pending,
+            pending_plugins=frozenset(diagnosis.pending_plugins),
             post_filter=post_filter,
             vetoed=result.vetoed,
             feasibility=feasibility,
@@ -280,9 +278,9 @@ class _Cycle:
     async def _run_post_filter(
         self, state: CycleState, diagnosis: Diagnosis, feasibility: Feasibility
     ) -> PostFilterResults:
-        """Run the PostFilter plugins in order; none after extenders were awaited and the state is outdated."""
+        """Run the PostFilter plugins in order; with extenders, no further one once an await has outdated the state."""
         if not self._profile.runtime.plugins.post_filter:
-            return PostFilterResults(nomination=_NO_POST_FILTER)
+            return PostFilterResults(nominating_result=_NO_POST_FILTER)
         results = PostFilterResults()
         if not self._scope.preempts:
             return results

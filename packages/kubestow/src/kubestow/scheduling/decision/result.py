@@ -27,11 +27,11 @@ from kubestow.framework.status import SUCCESS, Code, Status
 class PostFilterResults:
     """What the PostFilter plugins of a profile achieved, in the order in which they ran (semantics 4.4).
 
-    ``nomination`` is the result that sets or clears the pod's nomination, ``actions`` are further requests of the
+    ``nominating_result`` is the one that sets or clears the pod's nomination, ``actions`` are further requests of the
     plugins to the API server. ``message`` explains why no plugin succeeded.
     """
 
-    nomination: PostFilterResult | None = None
+    nominating_result: PostFilterResult | None = None
     actions: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     message: str = ""
     code: Code = Code.UNSCHEDULABLE
@@ -40,7 +40,7 @@ class PostFilterResults:
     def add(self, result: PostFilterResult) -> bool:
         """Add one plugin's result. True if it ends the extension point: anything but Unschedulable does."""
         if result.nominated_node_name is not None or result.status.ok:
-            self.nomination = result
+            self.nominating_result = result
         if result.action is not None:
             self.actions.append(result.action)
         if result.status.ok:
@@ -54,9 +54,9 @@ class PostFilterResults:
         return False
 
     @property
-    def preempts(self) -> bool:
+    def has_nominated(self) -> bool:
         """Whether a plugin nominated a node for the pod."""
-        return self.nomination is not None and self.nomination.status.ok
+        return self.nominating_result is not None and self.nominating_result.status.ok
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -85,8 +85,8 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Unschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """No node fits.
 
-    ``message`` is the text of the pod's PodScheduled condition (semantics 5.9). ``rejectors`` and ``pending`` name the
-    plugins whose registered events requeue the pod. ``vetoed`` are the nodes that extenders rejected as unresolvable.
+    ``message`` is the text of the pod's PodScheduled condition (semantics 5.9). ``rejectors`` and ``pending_plugins``
+    name the plugins whose events requeue the pod. ``vetoed`` are the nodes that extenders rejected as unresolvable.
     """
 
     node_name: ClassVar[None] = None
@@ -96,7 +96,7 @@ class Unschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     status: Status
     message: str
     rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
     post_filter: PostFilterResults = msgspec.field(default_factory=PostFilterResults)
     vetoed: frozenset[str] = frozenset()
     feasibility: Feasibility | None = None

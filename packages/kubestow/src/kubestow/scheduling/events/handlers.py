@@ -55,7 +55,7 @@ class PendingPods(Protocol):
     def move_all_to_active_or_backoff(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         """Requeue the pods that an event may help."""
 
-    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+    def requeue_for_freed_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
         """Requeue the pods that may use a node for which a pod is no longer nominated; whether there is such a node."""
 
 
@@ -170,8 +170,8 @@ class EventHandlers:
         self._raised.append(event)
         self._queue.move_all_to_active_or_backoff(event, old, new)
 
-    def _release_nomination(self, pod: PodInfo, node_name: str | None) -> None:
-        if self._queue.release_nomination(pod, node_name):
+    def _requeue_for_freed_nomination(self, pod: PodInfo, node_name: str | None) -> None:
+        if self._queue.requeue_for_freed_nomination(pod, node_name):
             self._raised.append(ASSIGNED_POD_DELETE)
 
     def undecodable_counts(self) -> Counter[str]:
@@ -272,7 +272,7 @@ class EventHandlers:
             self._queue.delete(info.uid)
             self._listener.pod_settled(info.uid)
             self._move(ASSIGNED_POD_ADD, None, info)
-            self._release_nomination(info, nominated)
+            self._requeue_for_freed_nomination(info, nominated)
             return
         for event in pod_events(old, info):
             self._move(event, old, info)
@@ -293,7 +293,7 @@ class EventHandlers:
             self._raised += events
             self._queue.update(old, info, events)
             if old.status.nominated_node_name != info.status.nominated_node_name:
-                self._release_nomination(old, old.status.nominated_node_name)
+                self._requeue_for_freed_nomination(old, old.status.nominated_node_name)
 
     def _update_nomination(self, old: PodInfo | None, info: PodInfo) -> None:
         """The status decides; without a nomination there, one in memory stays, for the new pod (semantics 6.6)."""
@@ -322,7 +322,7 @@ class EventHandlers:
         if self._cluster.is_assumed(old.uid):
             self._listener.assumed_pod_deleted(old.uid)
         else:
-            self._release_nomination(old, nominated)
+            self._requeue_for_freed_nomination(old, nominated)
 
 
 def _subject(key: Key) -> str:

@@ -29,7 +29,7 @@ class MemberFailure:
     status: Status
     message: str
     rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
     can_preempt: bool = False
     keeps_nomination: bool = False
     vetoed: frozenset[str] = frozenset()
@@ -44,9 +44,9 @@ class MemberFailure:
             decision.status,
             decision.message,
             rejectors=decision.rejectors,
-            pending=decision.pending,
-            can_preempt=decision.post_filter.preempts,
-            keeps_nomination=is_nominated and decision.post_filter.nomination is None,
+            pending_plugins=decision.pending_plugins,
+            can_preempt=decision.post_filter.has_nominated,
+            keeps_nomination=is_nominated and decision.post_filter.nominating_result is None,
             vetoed=decision.vetoed,
         )
 
@@ -54,7 +54,7 @@ class MemberFailure:
     def of_status(cls, queued: QueuedPod, status: Status) -> MemberFailure:
         """The pod was placed, but rejected at Reserve or Permit."""
         failure = SchedulingFailure.of_status(status)
-        return cls(queued, status, failure.message, failure.rejectors, failure.pending)
+        return cls(queued, status, failure.message, failure.rejectors, failure.pending_plugins)
 
 
 @dataclass
@@ -128,17 +128,17 @@ class GangAttempt:
         """The failure of the gang as a whole; after an error, or without any rejector, it is retried soon."""
         failures = self.failures
         is_error = any(failure.status.code is Code.ERROR for failure in failures)
-        retries_soon = any(not failure.rejectors and not failure.pending for failure in failures)
+        retries_soon = any(not failure.rejectors and not failure.pending_plugins for failure in failures)
         keeps_nominations = self.keeps_nominations
         if keeps_nominations is None:
             keeps_nominations = any(failure.keeps_nomination for failure in failures)
         rejectors = self.gang_plugins.union(*(failure.rejectors for failure in failures))
-        pending: frozenset[str] = frozenset().union(*(failure.pending for failure in failures))
+        pending_plugins: frozenset[str] = frozenset().union(*(failure.pending_plugins for failure in failures))
         return SchedulingFailure(
             REASON_SCHEDULER_ERROR if is_error else REASON_UNSCHEDULABLE,
             f"failed to schedule other pod from a pod group: {message}" if is_error else message,
             rejectors=frozenset() if retries_soon else rejectors,
-            pending=frozenset() if retries_soon else pending,
+            pending_plugins=frozenset() if retries_soon else pending_plugins,
             nomination=None if keeps_nominations else "",
         )
 
@@ -148,6 +148,6 @@ class GangAttempt:
             REASON_SCHEDULER_ERROR if failure.status.code is Code.ERROR else REASON_UNSCHEDULABLE,
             failure.message,
             rejectors=failure.rejectors | self.gang_plugins if failure.rejectors else failure.rejectors,
-            pending=failure.pending,
+            pending_plugins=failure.pending_plugins,
             nomination=None if self.keeps_nominations else "",
         )

@@ -209,10 +209,11 @@ class GangBindingCycles(BindingCycles[MemberBindingContext]):
         """Bound members of a gang may be useless without this one, so its node stays reserved for it."""
         return context.node_name if context.barrier.may_bind_part else ""
 
-    async def _prepare(self, context: MemberBindingContext, pre_flight: PreFlight) -> Status:
-        return await context.barrier.arrive(context.info.uid, super()._prepare(context, pre_flight))
+    async def _wait_on_permit_and_pre_bind(self, context: MemberBindingContext, pre_flight: PreFlight) -> Status:
+        preparation = super()._wait_on_permit_and_pre_bind(context, pre_flight)
+        return await context.barrier.arrive(context.info.uid, preparation)
 
-    async def _send(self, context: MemberBindingContext) -> Status:
+    async def _bind(self, context: MemberBindingContext) -> Status:
         """Bind the member; extenders take time, so the gang is checked before each attempt to bind."""
         return (
             context.barrier.rejection()

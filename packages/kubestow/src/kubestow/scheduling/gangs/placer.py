@@ -67,6 +67,8 @@ class MemberPlacement:
         #: The failures since the last placement, by the kind of the pod: others of the kind would fail alike.
         self._failed_kinds: dict[Hashable, MemberFailure] = {}
         self.placed: list[BindingContext] = []
+        #: The nodes that the placed members were nominated to before, by uid; None for members without a nomination.
+        self.former_nominations: dict[str, str | None] = {}
         #: Members that would preempt, with the results that say where and whom.
         self.preemptors: list[tuple[QueuedPod, PostFilterResult]] = []
         self.failures: list[MemberFailure] = []
@@ -101,7 +103,7 @@ class MemberPlacement:
             self._reserve(queued, decision)
             return
         if self._simulation is not None and isinstance(decision, Unschedulable):
-            result = decision.post_filter.nomination
+            result = decision.post_filter.nominating_result
             if result is not None and self._preempt(queued, result, self._simulation):
                 return
         is_nominated = self._cluster.nomination(queued.info.uid) is not None
@@ -123,7 +125,6 @@ class MemberPlacement:
 
     def _reserve(self, queued: QueuedPod, decision: Scheduled) -> None:
         info, state, node_name, runtime = queued.info, decision.state, decision.node_name, self._profile.runtime
-        nomination = self._cluster.nomination(info.uid)
         self._assume(info, node_name)
         self._undo_steps.append(lambda: runtime.run_unreserve_plugins(state, info, node_name))
         status = runtime.run_reserve_plugins(state, info, node_name)
@@ -132,8 +133,7 @@ class MemberPlacement:
                 self._undo_steps.pop()()
             self.failures.append(MemberFailure.of_status(queued, status))
             return
-        context = BindingContext(queued, info, node_name, state, self._profile, former_nomination=nomination)
-        self.placed.append(context)
+        self.placed.append(BindingContext(queued, info, node_name, state, self._profile))
         self._failed_kinds.clear()
 
     def _preempt(self, queued: QueuedPod, result: PostFilterResult, simulation: Simulation) -> bool:
@@ -150,7 +150,7 @@ class MemberPlacement:
         return True
 
     def _assume(self, info: PodInfo, node_name: str) -> None:
-        nomination = self._cluster.nomination(info.uid)
+        nomination = self.former_nominations[info.uid] = self._cluster.nomination(info.uid)
         self._cluster.assume(info, node_name)
         self._undo_steps.append(lambda: self._forget(info, nomination))
 

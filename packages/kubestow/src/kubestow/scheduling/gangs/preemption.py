@@ -315,11 +315,12 @@ class GangPreemption:
         message = f"pod group is waiting for preemption to complete: {attempt.gang.name}"
         waiting = attempt.failure(message)
         for queued, node_name in plan.nominations:
-            self._failure_handler.handle(queued, replace(waiting, nomination=node_name))
+            self._failure_handler.attempt_failed(queued, replace(waiting, nomination=node_name))
         for failure in plan.failures:
-            self._failure_handler.handle(failure.queued, replace(waiting, message=f"{failure.message} {message}"))
+            own = replace(waiting, message=f"{failure.message} {message}")
+            self._failure_handler.attempt_failed(failure.queued, own)
         handled = {queued for queued, _ in plan.nominations} | {failure.queued for failure in plan.failures}
         for queued in attempt.pods:
             if queued not in handled:  # it was deleted or assigned meanwhile
-                self._failure_handler.handle(queued, waiting)
+                self._failure_handler.attempt_failed(queued, waiting)
         attempt.end(GangOutcome.WAITING_ON_PREEMPTION, message)

@@ -128,9 +128,12 @@ class GangSchedulingCycle:
         remaining = [] if attempt.schedules_as_a_whole else [failure.queued for failure in members.failures]
         barrier = self._expect_at_barrier(attempt.gang, permitted, remaining)
         for context in permitted:
+            nominated = members.former_nominations[context.info.uid]
+            if nominated != context.node_name:  # only now, because a placement that is undone restores the nomination
+                self._queue.requeue_for_freed_nomination(context.info, nominated)
             self._start_binding_cycle(context, barrier)
         for failure in rejected:
-            self._failure_handler.handle(failure.queued, attempt.failure_of(failure))
+            self._failure_handler.attempt_failed(failure.queued, attempt.failure_of(failure))
         if permitted:
             attempt.end(GangOutcome.SCHEDULED, "")
         elif attempt.failures and attempt.pods:
@@ -156,7 +159,7 @@ class GangSchedulingCycle:
         remaining = replace(attempt, pods=pods, failures=failures, began=began, decided=None)
         if not await self._preemption.preempt(remaining):
             for failure in failures:
-                self._failure_handler.handle(failure.queued, remaining.failure_of(failure))
+                self._failure_handler.attempt_failed(failure.queued, remaining.failure_of(failure))
 
     def _end_without_placement(self, attempt: GangAttempt) -> None:
         """End an attempt in which none of the members beyond the minimum count was placed."""
@@ -232,7 +235,7 @@ class GangSchedulingCycle:
         for queued in attempt.pods:
             of_pod = own.get(queued.info.uid)
             text = message if of_pod is None else f"{of_pod.message} {summary}"
-            self._failure_handler.handle(queued, replace(failure, message=text))
+            self._failure_handler.attempt_failed(queued, replace(failure, message=text))
         is_error = failure.reason == REASON_SCHEDULER_ERROR
         attempt.end(GangOutcome.ERROR if is_error else GangOutcome.UNSCHEDULABLE, message)
 
@@ -250,4 +253,4 @@ class GangSchedulingCycle:
 
     def _requeue(self, pods: Iterable[QueuedPod], failure: SchedulingFailure) -> None:
         for queued in pods:
-            self._failure_handler.handle(queued, failure)
+            self._failure_handler.attempt_failed(queued, failure)

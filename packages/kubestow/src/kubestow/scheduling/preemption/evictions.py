@@ -127,7 +127,7 @@ class Evictions:
         """Start what PostFilter plugins decided for a pod: their own actions, and the eviction of the victims."""
         for action in post_filter.actions:
             self.tasks.spawn(_run_action(action))
-        result = post_filter.nomination
+        result = post_filter.nominating_result
         if result is None or not result.status.ok or not result.nominated_node_name:
             return
         self.start(

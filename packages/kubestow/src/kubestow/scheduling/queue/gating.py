@@ -38,7 +38,7 @@ class Gating:
 
     def enqueue(self, queued: QueuedPod, event: str, now: float) -> None:
         """Move a pod to activeQ unless a PreEnqueue plugin gates it; ``event`` is the label of the cause."""
-        self._places.pods[queued.info.uid] = queued
+        self._places.add(queued)
         if self._admit(queued, event, now):
             self._places.enter_active(queued, event, now)
 

@@ -21,7 +21,7 @@ from kubestow.scheduling.queue.gating import Gating
 from kubestow.scheduling.queue.places import QueuePlaces
 from kubestow.scheduling.queue.queueing_hints import EventDecisions, QueueingHints
 from kubestow.scheduling.queue.unschedulable import Cohort, CohortKey
-from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
+from kubestow.scheduling.queued_pod import Place, QueuedPod, QueueingStrategy
 
 #: Between two looks for pods that have been unschedulable for too long, in seconds.
 _UNSCHEDULABLE_FLUSH_PERIOD = 30.0
@@ -56,15 +56,15 @@ class QueueMoves:
 
     # -- one pod ---------------------------------------------------------------------------------------------------
 
-    def place(self, queued: QueuedPod, decision: Requeue, event: str, now: float) -> None:
-        """Move a pod where a requeue decision takes it; ``event`` is the label of the cause, ``now`` in seconds."""
+    def requeue_with_strategy(self, queued: QueuedPod, strategy: QueueingStrategy, event: str, now: float) -> None:
+        """Move a pod where a strategy takes it; ``event`` is the label of the cause, ``now`` in seconds."""
         queued.move = None
-        if decision is Requeue.SKIP:
+        if strategy is QueueingStrategy.SKIP:
             queued.requeue_when_ungated = False
             self._places.enter_unschedulable(queued, event)
             return
         queued.requeue_when_ungated = True
-        if decision is Requeue.AFTER_BACKOFF and self._places.backoff_policy.is_backing_off(queued, now):
+        if strategy is QueueingStrategy.AFTER_BACKOFF and self._places.backoff_policy.is_backing_off(queued, now):
             self._gating.back_off(queued, event, now)
         else:
             self._gating.enqueue(queued, event, now)
@@ -75,19 +75,19 @@ class QueueMoves:
         """Move a queued pod if an event has helped it, and return it; None when it is not queued."""
         queued = self._places.pods.get(uid)
         if queued is not None and queued.move is not None:
-            self.place(queued, *queued.move, self._clock.monotonic())
+            self.requeue_with_strategy(queued, *queued.move, self._clock.monotonic())
         return queued
 
     def requeue_if_helped(self, queued: QueuedPod, decisions: EventDecisions) -> bool:
         """Requeue one unschedulable or gated pod if an event may help it; whether it was requeued."""
         if queued.place is Place.GATED and not decisions.concerns(queued.info.spec.scheduler_name, queued.gated_by):
             return False
-        decision = Requeue.AFTER_BACKOFF
+        decision = QueueingStrategy.AFTER_BACKOFF
         if not queued.requeue_when_ungated:
-            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending=queued.pending)
-        if decision is Requeue.SKIP:
+            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending_plugins=queued.pending_plugins)
+        if decision is QueueingStrategy.SKIP:
             return False
-        self.place(queued, decision, decisions.event.label, self._clock.monotonic())
+        self.requeue_with_strategy(queued, decision, decisions.event.label, self._clock.monotonic())
         return queued.place not in (Place.UNSCHEDULABLE, Place.GATED)
 
     # -- the pods that an event helps ------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class QueueMoves:
         helped: list[QueuedPod] = []
         for cohort in [cohort for cohort in cohorts if _may_be_helped(cohort.key, decisions)]:
             decision = _decision_for(cohort, subject, decisions)
-            if decision is not Requeue.SKIP:
+            if decision is not QueueingStrategy.SKIP:
                 helped += self._take(cohort, (decision, event.label), among, spared=subject)
         if subject is not None and (among is None or among(subject.info)):
             self.requeue_if_helped(subject, decisions)
@@ -124,7 +124,7 @@ class QueueMoves:
     def _take(
         self,
         cohort: Cohort,
-        move: tuple[Requeue, str],
+        move: tuple[QueueingStrategy, str],
         among: Callable[[PodInfo], bool] | None,
         *,
         spared: QueuedPod | None,
@@ -165,8 +165,9 @@ class QueueMoves:
         now = self._clock.monotonic()
         for _ in range(min(limit, len(self._helped))):
             ticket, queued = self._helped.popleft()
+            # With another ticket it was moved or deleted, and may wait again since.
             if queued.ticket == ticket and queued.move is not None:
-                self.place(queued, *queued.move, now)  # else it was moved or deleted, and may wait again since
+                self.requeue_with_strategy(queued, *queued.move, now)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class QueueMoves:
         expired = [q for q in unschedulable if now - q.timestamp > self._max_unschedulable_seconds]
         for queued in expired:
             places.unschedulable.remove(queued.info.uid)
-            queued.was_flushed, queued.move = True, (Requeue.AFTER_BACKOFF, "UnschedulableTimeout")
+            queued.was_flushed, queued.move = True, (QueueingStrategy.AFTER_BACKOFF, "UnschedulableTimeout")
         self._begin_moving(expired)
 
     def retry_time(self, queued: QueuedPod) -> float | None:
@@ -208,12 +209,12 @@ def _may_be_helped(key: CohortKey, decisions: EventDecisions) -> bool:
     return not key.gated_by or decisions.concerns(key.scheduler_name, key.gated_by)
 
 
-def _decision_for(cohort: Cohort, subject: QueuedPod | None, decisions: EventDecisions) -> Requeue:
+def _decision_for(cohort: Cohort, subject: QueuedPod | None, decisions: EventDecisions) -> QueueingStrategy:
     """What the event means for the pods of a cohort other than its subject."""
     example = next((queued for queued in cohort.pods.values() if queued is not subject), None)
     if example is None:
-        return Requeue.SKIP
+        return QueueingStrategy.SKIP
     # An event that helped while the gate was closed (kube-scheduler drops it) need not happen again.
     if cohort.key.requeue_when_ungated:
-        return Requeue.AFTER_BACKOFF
-    return decisions.of_all_like(example.info, cohort.key.signatures, pending=cohort.key.pending)
+        return QueueingStrategy.AFTER_BACKOFF
+    return decisions.of_all_like(example.info, cohort.key.signatures, pending_plugins=cohort.key.pending_plugins)

@@ -2,7 +2,7 @@
 
     activeQ         ready to be scheduled, in the order of the QueueSort plugin
     backoffQ        rejected by a plugin, until its backoff ends (or until nothing else is ready)
-    error backoffQ  the same after an internal error
+    error backoffQ  without a plugin that rejected it (an error, no nodes, a failed binding), until its backoff ends
     unschedulable   rejected, until an event that one of the rejecting plugins registered may help it
     gated           rejected by a PreEnqueue plugin, until an event that this plugin registered
 
@@ -231,23 +231,27 @@ class QueuePlaces:
             counts[queued.place] += 1
         return counts
 
-    # -- entering a place ------------------------------------------------------------------------------------------
+    # -- entering the queue, and a place of it -----------------------------------------------------------------------
+
+    def add(self, queued: QueuedPod) -> None:
+        """Add a pod to the queue, where it enters a place next."""
+        self.pods[queued.info.uid] = queued
 
     def enter_active(self, queued: QueuedPod, event: str, now: float) -> None:
         """Make a pod ready; ``event`` is the label of the cause."""
         if queued.initial_attempt is None:
             queued.initial_attempt = now
-        self.reorder_active(queued)
+        self.push_active(queued)
         self._observer.pod_enqueued(_ACTIVE, event)
         self._on_change()
 
-    def reorder_active(self, queued: QueuedPod) -> None:
-        """Put a pod in activeQ where its sort key belongs."""
+    def push_active(self, queued: QueuedPod) -> None:
+        """Push a pod onto activeQ, where its sort key belongs; one that is there already moves."""
         self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
 
     def enter_backoff(self, queued: QueuedPod, event: str) -> None:
         """Have a pod back off until its ``backoff_expiration``: in error backoffQ if no plugin rejected it."""
-        heap = self._backoff if queued.rejectors or queued.pending else self._error_backoff
+        heap = self._backoff if queued.rejectors or queued.pending_plugins else self._error_backoff
         self._back_off_in(heap, queued)
         self._observer.pod_enqueued(_BACKOFF, event)
         self._on_change()
@@ -287,6 +291,11 @@ class QueuePlaces:
                 return None
             self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
         return queued
+
+    def take(self, queued: QueuedPod) -> None:
+        """Take a pod out of the queue that is in flight from now on; an entry of it in a heap becomes a stale one."""
+        del self.pods[queued.info.uid]
+        queued.place = Place.IN_FLIGHT
 
     def pop_backed_off(self, now: float) -> QueuedPod | None:
         """Take a pod whose backoff has ended; None when there is none."""

@@ -22,7 +22,7 @@ from kubestow.framework.interface import (
     ReservePlugin,
 )
 from kubestow.framework.profile import Profile
-from kubestow.scheduling.queued_pod import Requeue
+from kubestow.scheduling.queued_pod import QueueingStrategy
 
 #: Plugins of other extension points cannot reject a pod, so their registrations are ignored.
 _REJECTING_PLUGINS = (
@@ -162,30 +162,32 @@ class EventDecisions:
         """Whether a plugin registered the event."""
         return plugin in self._registrations.get(scheduler_name, {})
 
-    def of(self, pod: PodInfo, *, rejectors: Collection[str], pending: Collection[str]) -> Requeue:
+    def of(self, pod: PodInfo, *, rejectors: Collection[str], pending_plugins: Collection[str]) -> QueueingStrategy:
         """Whether the event requeues one pod."""
-        signatures = tuple((plugin, None) for plugin in (*rejectors, *(p for p in pending if p not in rejectors)))
-        return self.of_all_like(pod, signatures, pending=pending)
+        signatures = tuple((plugin, None) for plugin in dict.fromkeys((*rejectors, *pending_plugins)))
+        return self.of_all_like(pod, signatures, pending_plugins=pending_plugins)
 
-    def of_all_like(self, pod: PodInfo, signatures: HintSignatures, *, pending: Collection[str]) -> Requeue:
+    def of_all_like(
+        self, pod: PodInfo, signatures: HintSignatures, *, pending_plugins: Collection[str]
+    ) -> QueueingStrategy:
         """Whether the event requeues the pods that the same plugins rejected and that have the same ``signatures``.
 
-        A plugin that returned Pending (``pending``) skips the backoff.
+        A plugin that returned Pending (``pending_plugins``) skips the backoff.
         """
         if self.event.is_wildcard or not signatures:
-            return Requeue.AFTER_BACKOFF
+            return QueueingStrategy.AFTER_BACKOFF
         registrations = self._registrations.get(pod.spec.scheduler_name)
-        found = Requeue.SKIP
+        found = QueueingStrategy.SKIP
         if not registrations:
             return found
         for plugin, signature in signatures:
             if plugin not in registrations or not self._queues(pod, plugin, signature, registrations[plugin]):
                 continue
-            if plugin in pending:
-                return Requeue.IMMEDIATELY
-            if not pending:
-                return Requeue.AFTER_BACKOFF
-            found = Requeue.AFTER_BACKOFF
+            if plugin in pending_plugins:
+                return QueueingStrategy.IMMEDIATELY
+            if not pending_plugins:
+                return QueueingStrategy.AFTER_BACKOFF
+            found = QueueingStrategy.AFTER_BACKOFF
         return found
 
     def _queues(

@@ -25,10 +25,10 @@ from kubestow.scheduling.queue.moves import QueueMoves
 from kubestow.scheduling.queue.places import BackoffPolicy, InFlightEvent, PodsInFlight, QueuePlaces
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
-from kubestow.scheduling.queued_pod import Place, QueuedPod, Requeue
+from kubestow.scheduling.queued_pod import Place, QueuedPod, QueueingStrategy
 
-UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
-"""The event of having been unschedulable for too long; it requeues a pod whatever rejected it."""
+FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, Action.ALL)
+"""A request to activate a pod in flight, as the event of any kind: it requeues the pod whatever rejected it."""
 
 #: Sets of plugins that are shared between pods, at most; a cluster has a few dozen.
 _MOST_PLUGIN_SETS = 1000
@@ -76,8 +76,8 @@ class SchedulingQueue:
         return self.places.counts() | {Place.IN_FLIGHT: len(self.in_flight)}
 
     @property
-    def is_ready(self) -> bool:
-        """Whether :meth:`pop` would return a pod."""
+    def has_work(self) -> bool:
+        """Whether there are pods to pop, or helped pods to move."""
         return self.moves.is_moving or self.places.has_ready
 
     # -- pods from the watch -----------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class SchedulingQueue:
         queued.info = new
         unschedulable = self.places.unschedulable
         if queued.place is Place.ACTIVE:
-            self.places.reorder_active(queued)
+            self.places.push_active(queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             unschedulable.add(queued, is_held=unschedulable.is_held(new.uid))
             for event in events:
@@ -120,7 +120,8 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """The next pod to schedule, in flight until :meth:`PodsInFlight.done`; None when none is ready.
 
-        Pods that events have helped are moved first, all of them.
+        Pods that events have helped are moved first, all of them. The scheduling loop pops only when none are left; it
+        moves them in steps. Programs that drive a queue without that loop need not.
         """
         while self.moves.is_moving:
             self.moves.continue_moving()
@@ -138,26 +139,28 @@ class SchedulingQueue:
 
     def _put_in_flight(self, queued: QueuedPod) -> QueuedPod:
         uid = queued.info.uid
-        del self.places.pods[uid]
-        queued.place = Place.IN_FLIGHT
+        self.places.take(queued)
         queued.attempts += 1
         queued.attempt_began = self._clock.monotonic()
         self.in_flight.add(uid)
         return queued
 
-    def requeue(self, queued: QueuedPod, *, rejectors: frozenset[str], pending: frozenset[str], now: float) -> None:
+    def return_after_failure(
+        self, queued: QueuedPod, *, rejectors: frozenset[str], pending_plugins: frozenset[str], now: float
+    ) -> None:
         """Return a pod whose attempt failed ``now``: to wait for an event, or to back off (semantics 6.2, 6.8).
 
-        Without rejectors and pending plugins the attempt ended with an error.
+        Without rejectors and pending plugins it backs off, whatever the events: after an error, if there are no nodes
+        at all, and after a binding that failed.
         """
         uid = queued.info.uid
         newer = self.pods.get(uid)
         if newer is not None:  # the pod was done, changed afterwards, and was queued again
             self.places.remove(newer)
         events = list(self.in_flight.since(uid))
-        queued.rejectors, queued.pending = self._shared(rejectors), self._shared(pending)
+        queued.rejectors, queued.pending_plugins = self._shared(rejectors), self._shared(pending_plugins)
         queued.timestamp = now
-        if rejectors or pending:
+        if rejectors or pending_plugins:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
         else:
@@ -165,25 +168,25 @@ class SchedulingQueue:
         queued.backoff_expiration = self.places.backoff_policy.expiration(queued)
         queued.was_flushed = False
         self.in_flight.done(uid)
-        self.places.pods[uid] = queued
-        self.moves.place(queued, self._replay(queued, events), "ScheduleAttemptFailure", now)
+        self.places.add(queued)
+        self.moves.requeue_with_strategy(queued, self._replay(queued, events), "ScheduleAttemptFailure", now)
 
     def _shared(self, plugins: frozenset[str]) -> frozenset[str]:
         """The set of equal plugins that other pods have already, else this one."""
         found = self._plugin_sets.get(plugins)
         return self._plugin_sets.put(plugins, plugins) if found is None else found
 
-    def _replay(self, queued: QueuedPod, events: Iterable[InFlightEvent]) -> Requeue:
+    def _replay(self, queued: QueuedPod, events: Iterable[InFlightEvent]) -> QueueingStrategy:
         """What the events during the pod's attempt mean for it."""
-        if not queued.rejectors and not queued.pending:
-            return Requeue.AFTER_BACKOFF
-        found = Requeue.SKIP
+        if not queued.rejectors and not queued.pending_plugins:
+            return QueueingStrategy.AFTER_BACKOFF
+        found = QueueingStrategy.SKIP
         for kept in events:
             decisions = self._hints.decisions(kept.event, self._hints.matching(kept.event), kept.old, kept.new)
-            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending=queued.pending)
-            if decision is Requeue.IMMEDIATELY:
+            decision = decisions.of(queued.info, rejectors=queued.rejectors, pending_plugins=queued.pending_plugins)
+            if decision is QueueingStrategy.IMMEDIATELY:
                 return decision
-            if decision is Requeue.AFTER_BACKOFF:
+            if decision is QueueingStrategy.AFTER_BACKOFF:
                 found = decision
         return found
 
@@ -192,7 +195,7 @@ class SchedulingQueue:
         queued.attempts -= 1
         queued.backoff_expiration = max(queued.backoff_expiration, until)
         self.in_flight.done(queued.info.uid)
-        self.places.pods[queued.info.uid] = queued
+        self.places.add(queued)
         self.places.enter_error_backoff(queued)
 
     def error_backoff_end(self, uid: str) -> float | None:
@@ -211,7 +214,7 @@ class SchedulingQueue:
         for uid in uids:
             queued = self.moves.settle(uid)
             if queued is None and uid in self.in_flight:
-                self.in_flight.keep(UNSCHEDULABLE_TIMEOUT, only=uid)
+                self.in_flight.keep(FORCE_ACTIVATE, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
                 self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
 
@@ -236,7 +239,7 @@ class SchedulingQueue:
         self.in_flight.keep(event, old, new)
         self.moves.requeue_helped(event, old, new, among=among)
 
-    def release_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
+    def requeue_for_freed_nomination(self, pod: PodInfo, node_name: str | None) -> bool:
         """Requeue the pods that may use a node for which a pod is no longer nominated; whether there is such a node.
 
         Those are pods of no higher priority, because a nomination does not count for pods of higher priority. A pod

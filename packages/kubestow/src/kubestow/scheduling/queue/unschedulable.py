@@ -28,7 +28,7 @@ class CohortKey(NamedTuple):
 
     scheduler_name: str
     signatures: HintSignatures
-    pending: frozenset[str]
+    pending_plugins: frozenset[str]
     gated_by: str
     requeue_when_ungated: bool
     #: Whether the pods are gated and stay gated, whatever happens, until their own preemption has ended.
@@ -71,12 +71,12 @@ class UnschedulablePods:
         """Add a pod, or move it to the cohort of its present state. ``is_held`` as in :class:`CohortKey`."""
         info, uid = queued.info, queued.info.uid
         self.remove(uid)
-        signatures = self._sign(info, sorted(queued.rejectors | queued.pending))
+        signatures = self._sign(info, sorted(queued.rejectors | queued.pending_plugins))
         is_individual = any(signature is None for _, signature in signatures)
         key = CohortKey(
             info.spec.scheduler_name,
             signatures,
-            queued.pending,
+            queued.pending_plugins,
             queued.gated_by,
             queued.requeue_when_ungated,
             is_held,

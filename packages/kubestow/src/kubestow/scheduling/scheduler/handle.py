@@ -133,7 +133,7 @@ class QueueRequests:
 
 
 class SchedulerHandle(BaseHandle):
-    """What plugins can use of a running scheduler (:class:`~kubestow.framework.profile.BatchHandle`).
+    """Implements :class:`~kubestow.framework.handle.Handle` and its BatchHandle for a running scheduler.
 
     ``profiles`` is filled as profiles are built, each from this handle. ``is_preempting`` tells whether the victims of
     the pod of a uid are still being evicted.
@@ -180,7 +180,7 @@ class SchedulerHandle(BaseHandle):
         self._requests.suggest_node(pod.uid, node_name)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        await self._dispatcher.binder.bind(reference(pod), node_name)
+        await self._dispatcher.binder.post_binding(reference(pod), node_name)
 
     async def patch(self, obj: KubernetesObject, changes: Mapping[str, Any], *, subresource: str = "") -> str:
         resource, metadata = resource_of(type(obj)), obj.metadata
@@ -202,10 +202,10 @@ class SchedulerHandle(BaseHandle):
         return await self._notifier.wait_for(condition, seconds)
 
     async def retry_until_answered(self, subject: str, read: Callable[[], Awaitable[T]]) -> T:
-        return await self._dispatcher.retry_until_answered(subject, read)
+        return await self._dispatcher.retries.retry_until_answered(subject, read)
 
     async def pause_after_conflict(self) -> None:
-        await self._dispatcher.pause_after_conflict()
+        await self._dispatcher.retries.pause_after_conflict()
 
     async def shield(self, work: Coroutine[Any, Any, T]) -> T:
         task = self.background.start(_without_exit(work))

@@ -293,7 +293,7 @@ class Scheduler:
         await self.leadership.hold()
 
     async def _schedule_pods(self) -> None:
-        """The scheduling loop."""
+        """The scheduling loop. Helped pods move in steps between stretches, and no pod is popped meanwhile."""
         await self.started()
         self._incomplete_gangs.start()
         try:
@@ -306,7 +306,7 @@ class Scheduler:
                     await self._schedule_one(queued)
                     if self._clock.monotonic() - began > _MAX_STRETCH:
                         break
-                if self.queue.is_ready:
+                if self.queue.has_work:
                     await asyncio.sleep(0)
                 else:
                     self._alarm.set(self.queue.moves.next_flush())
@@ -321,7 +321,7 @@ class Scheduler:
             self._reports.record_failure(info, f"skip schedule deleting pod: {info.key}")
             self.queue.in_flight.done(info.uid)
             return
-        if self.cluster.placed_pod(info.uid) is not None:
+        if self.cluster.placed_pod(info.uid) is not None:  # an update queued it again before it was assumed
             self.queue.in_flight.done(info.uid)
             return
         profile = self.profiles[info.spec.scheduler_name]
@@ -345,7 +345,7 @@ class Scheduler:
         elif admission.ok:
             await self._scheduling_cycle.schedule(queued)
         else:
-            self._failure_handler.handle(queued, SchedulingFailure.of_status(admission, nomination=""))
+            self._failure_handler.attempt_failed(queued, SchedulingFailure.of_status(admission, nomination=""))
 
     # -- shutdown ------------------------------------------------------------------------------------------------
 

@@ -143,12 +143,12 @@ class DispatcherHarness(Observer):
 
         async def send() -> Status:
             try:
-                await self.dispatcher.binder.bind(pod, node_name)
+                await self.dispatcher.binder.post_binding(pod, node_name)
             except (APIError, Unreachable) as error:
                 return Status.error(str(error))
             return SUCCESS
 
-        return asyncio.create_task(self.dispatcher.bind(pod.uid, send))
+        return asyncio.create_task(self.dispatcher.run_in_binding_turn(pod.uid, send))
 
     def start_eviction(self, pod: ObjectReference) -> asyncio.Task[None]:
         """Evict a pod as a victim of preemption."""

@@ -151,7 +151,7 @@ def test_no_patch_is_sent_while_an_extender_or_plugin_binds_the_pod() -> None:
             assert began == 1.0
             return SUCCESS
 
-        assert (await harness.dispatcher.bind(p.uid, bind_otherwise)).ok
+        assert (await harness.dispatcher.run_in_binding_turn(p.uid, bind_otherwise)).ok
 
     with_dispatcher(scenario)
 

@@ -51,7 +51,7 @@ def retries() -> Retries:
 
 def briefly(request: ScriptedRequest) -> str:
     async def scenario() -> str:
-        return await retries().briefly(request)
+        return await retries().retry_briefly(request)
 
     return run(scenario())
 

@@ -54,7 +54,7 @@ def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
     small = PluginHarness(
         [each for each in nodes if each.metadata.name in names], [each for each in pods if each.spec.node_name in names]
     )
-    restricted = whole.pipeline.decide(whole.info(pending), Scope(names))
+    restricted = whole.pipeline.decide_by_plugins(whole.info(pending), Scope(names))
     alone = small.decide(pending)
     assert (restricted.node_name, restricted.message) == (alone.node_name, alone.message)
     assert rejectors_of(restricted) == rejectors_of(alone)
@@ -65,27 +65,27 @@ def test_a_scoped_decision_equals_one_in_a_cluster_of_the_scope_alone(
 
 def test_a_nominated_node_outside_the_scope_is_not_chosen() -> None:
     harness = PluginHarness([node("a"), node("b")])
-    assert harness.pipeline.decide(harness.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
+    assert harness.pipeline.decide_by_plugins(harness.info(pod("p", nominated="a")), Scope(["b"])).node_name == "b"
 
 
 def test_excluded_nodes_are_not_chosen() -> None:
     harness = PluginHarness([node("a"), node("b")])
-    assert harness.pipeline.decide(harness.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
+    assert harness.pipeline.decide_by_plugins(harness.info(pod("p")), Scope(excluded=["a"])).node_name == "b"
 
 
 def test_a_scope_without_preemption_nominates_no_node() -> None:
     harness = PluginHarness([node("a", cpu="1")], [pod("low", cpu="1", node="a")])
     high = harness.info(pod("high", cpu="1", priority=100))
-    assert preemption_of(harness.pipeline.decide(high)) is not None
-    assert preemption_of(harness.pipeline.decide(high, Scope(preempts=False))) is None
+    assert preemption_of(harness.pipeline.decide_by_plugins(high)) is not None
+    assert preemption_of(harness.pipeline.decide_by_plugins(high, Scope(preempts=False))) is None
 
 
 def test_a_scope_survives_the_renumbering_of_rows() -> None:
     harness = PluginHarness([node("a"), node("b"), node("c")])
     scope = Scope(["c"])
-    assert harness.pipeline.decide(harness.info(pod("p")), scope).node_name == "c"
+    assert harness.pipeline.decide_by_plugins(harness.info(pod("p")), scope).node_name == "c"
     harness.cluster.remove_node("a")  # node c moves to the row of node a
-    assert harness.pipeline.decide(harness.info(pod("p")), scope).node_name == "c"
+    assert harness.pipeline.decide_by_plugins(harness.info(pod("p")), scope).node_name == "c"
 
 
 def test_pods_outside_the_scope_count_for_affinity() -> None:
@@ -98,4 +98,4 @@ def test_pods_outside_the_scope_count_for_affinity() -> None:
     }
     harness = PluginHarness([node("a", zone="z"), node("b", zone="z")], [pod("bound", labels={"app": "x"}, node="a")])
     pending = harness.info(pod("p", affinity=affinity))
-    assert harness.pipeline.decide(pending, Scope(["b"])).node_name is None
+    assert harness.pipeline.decide_by_plugins(pending, Scope(["b"])).node_name is None

@@ -52,13 +52,13 @@ def outcome(nodes: Sequence[Node], existing: Sequence[Pod], gang: Sequence[Pod],
 
 def test_one_decision_is_made_for_all_members_that_no_plugin_can_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[str] = []
-    decide = DecisionPipeline.decide_with_extenders
+    decide = DecisionPipeline.decide
 
     async def recording(self: DecisionPipeline, pod: PodInfo, scope: Scope) -> Decision:
         decided.append(pod.name)
         return await decide(self, pod, scope)
 
-    monkeypatch.setattr(DecisionPipeline, "decide_with_extenders", recording)
+    monkeypatch.setattr(DecisionPipeline, "decide", recording)
     outcome([node("n", cpu="1")], [], indexed(20, "2"), 20)
     assert len(decided) == 1
 

@@ -25,8 +25,8 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
-from kubestow.scheduling.queue.scheduling_queue import UNSCHEDULABLE_TIMEOUT
-from kubestow.scheduling.queued_pod import Place, Requeue
+from kubestow.scheduling.queue.scheduling_queue import FORCE_ACTIVATE
+from kubestow.scheduling.queued_pod import Place, QueueingStrategy
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
 
@@ -83,7 +83,9 @@ class World:
         self.queue.add(info)
         queued = self.queue.pop()
         assert queued is not None
-        self.queue.requeue(queued, rejectors=frozenset(rejectors), pending=frozenset(pending), now=self.clock.seconds)
+        self.queue.return_after_failure(
+            queued, rejectors=frozenset(rejectors), pending_plugins=frozenset(pending), now=self.clock.seconds
+        )
         self.clock.seconds += 30
         return info
 
@@ -181,7 +183,7 @@ def test_an_event_requeues_the_pods_for_which_the_hints_say_so_one_by_one(seed: 
         expected = [
             name
             for name, (info, rejectors, pending) in waiting.items()
-            if decisions.of(info, rejectors=rejectors, pending=pending) is not Requeue.SKIP
+            if decisions.of(info, rejectors=rejectors, pending_plugins=pending) is not QueueingStrategy.SKIP
         ]
         world.queue.move_all_to_active_or_backoff(event, old, new)
         assert world.popped() == expected
@@ -276,7 +278,7 @@ def test_an_event_that_helps_many_pods_moves_some_at_once_and_none_is_scheduled_
     late = world.reject(pod("important", priority=1), "NodeName")
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
     assert world.queue.moves.is_moving
-    assert world.queue.is_ready
+    assert world.queue.has_work
     assert world.popped() == [late.name, *(info.name for info in infos)]
     assert not world.queue.moves.is_moving
 
@@ -330,7 +332,7 @@ def test_a_pod_that_was_deleted_and_rejected_again_before_it_was_moved_is_not_mo
     infos = crowd(world)
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
     world.queue.delete(infos[-1].uid)
-    world.queue.move_all_to_active_or_backoff(UNSCHEDULABLE_TIMEOUT)
+    world.queue.move_all_to_active_or_backoff(FORCE_ACTIVATE)
     assert infos[-1].name not in world.popped()
     assert world.queue.pods.get(infos[-1].uid) is None
 

@@ -101,7 +101,7 @@ def test_pods_that_leave_the_queue_close_their_subqueue() -> None:
             harness.cluster.put(team(name, name))
             harness.cluster.remove(harness.cluster.pod(name))
         await harness.settle()
-        assert not harness.scheduler.queue.is_ready
+        assert not harness.scheduler.queue.has_work
         harness.cluster.put(team("x", "x"))
         await harness.settle()
         assert harness.node_of("x") == "n"

@@ -33,6 +33,6 @@ def test_pods_rejected_by_the_same_plugins_share_the_set_of_these() -> None:
         one, other = harness.scheduler.queue.pods.values()
         assert one.rejectors == {"NodeResourcesFit"}
         assert one.rejectors is other.rejectors
-        assert one.pending is other.pending
+        assert one.pending_plugins is other.pending_plugins
 
     in_virtual_time(scenario, node("n", cpu="4"))
