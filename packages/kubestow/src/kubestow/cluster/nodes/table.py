@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -297,6 +297,11 @@ class NodeTable:
             for row, node in enumerate(self.objects):
                 column.set(row, node.metadata.labels.get(key))
         return column
+
+    @property
+    def label_keys(self) -> KeysView[str]:
+        """The keys of the labels that nodes have."""
+        return self._label_keys.keys()
 
     def _drop_labels(self, node: Node) -> None:
         """Stop counting the labels of a node, and drop the columns of keys that no node has any more."""

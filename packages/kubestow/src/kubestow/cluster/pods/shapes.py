@@ -18,7 +18,7 @@ least recently used; their counters are dropped with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -27,7 +27,7 @@ import msgspec
 
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
 from kubestow.api.meta import ObjectMeta, OwnerReference
-from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys, PodAffinityTerms, index_keys_of
+from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
 from kubestow.rules.pods import HostPort, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
@@ -93,11 +93,6 @@ class ShapeFamily:
         """The terms of the pod's affinity and anti-affinity."""
         return PodAffinityTerms.of(self.namespace, self.spec.affinity)
 
-    @cached_property
-    def carried_terms(self) -> Mapping[CarriedTerm, int]:
-        """The same terms with their kinds, each with the number of times that the pod has it."""
-        return self.affinity_terms.carried() if self.spec.affinity is not None else {}
-
 
 class ShapeGroup(NamedTuple):
     """The shapes of a family that agree in some labels, ``labels``; see :meth:`Shape.group`."""
@@ -154,15 +149,11 @@ class Shape:
         """The terms of the pod's affinity and anti-affinity."""
         return self.family.affinity_terms
 
-    @property
-    def carried_terms(self) -> Mapping[CarriedTerm, int]:
-        """The same terms with their kinds, each with the number of times that the pod has it."""
-        return self.family.carried_terms
-
     @cached_property
     def index_keys(self) -> IndexKeys:
         """The keys by which the pods are indexed."""
-        return index_keys_of(self.namespace, self.labels, self.carried_terms)
+        terms = self.affinity_terms
+        return index_keys_of(self.namespace, self.labels, (terms,) if terms else ())
 
     def group(self, label_keys: Collection[str] | None) -> ShapeGroup:
         """The shapes of the family that agree with this one in the labels with some keys; in all labels for None."""
