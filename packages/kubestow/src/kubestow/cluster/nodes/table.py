@@ -316,7 +316,9 @@ class NodeTable:
         same_number = self._ports.get((wanted.protocol, wanted.port))
         if same_number is None:
             return []
-        return [(port, column) for port, column in same_number.items() if port.conflicts_with(wanted)]
+        if wanted == wanted.on_any_ip:
+            return list(same_number.items())
+        return [(port, same_number[port]) for port in (wanted, wanted.on_any_ip) if port in same_number]
 
     def resources(self) -> list[str]:
         """The resources that have a column of allocatable or requested amounts."""

@@ -29,7 +29,7 @@ from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequir
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
-from kubestow.rules.pods import HostPort, host_ports
+from kubestow.rules.pods import HostPorts, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -78,7 +78,7 @@ class ShapeFamily:
         return _encode((self.namespace, _owner(self.controller), spec))
 
     @cached_property
-    def host_ports(self) -> tuple[HostPort, ...]:
+    def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
         return host_ports(self.spec)
 
@@ -135,7 +135,7 @@ class Shape:
         self._grouped: tuple[Collection[str] | None, ShapeGroup] | None = None
 
     @property
-    def host_ports(self) -> tuple[HostPort, ...]:
+    def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
         return self.family.host_ports
 
