@@ -18,7 +18,7 @@ from kubestow.api import meta
 from kubestow.api.core import Node, Pod, PodSpec, ResourceRequirements
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.rules.matching import NO_EXECUTE, selects_node, untolerated
-from kubestow.rules.pods import HostPort, host_ports
+from kubestow.rules.pods import HostPort, HostPorts, host_ports
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, allocatable_amounts, placed_requests
 from kubestow_devcluster.apiserver.storage.store import StoredObject
 
@@ -53,7 +53,7 @@ class _Needs(NamedTuple):
     """
 
     requests: Amounts
-    host_ports: tuple[HostPort, ...]
+    host_ports: HostPorts
     resources: dict[str, ResourceRequirements]
 
 
@@ -151,9 +151,7 @@ class PodAdmission:
         metadata, taints = node.object.metadata, node.object.spec.taints
         if not selects_node(spec, metadata.name, metadata.labels):
             yield PodRejection("NodeAffinity", _AFFINITY)
-        if needs.host_ports and any(
-            port.conflicts_with(used) for used in self._used_ports(spec.node_name) for port in needs.host_ports
-        ):
+        if needs.host_ports and any(map(needs.host_ports.conflicts_with, self._used_ports(spec.node_name))):
             yield PodRejection("NodePorts", _PORTS)
         if untolerated(taints, spec.tolerations, effects=(NO_EXECUTE,)):
             yield PodRejection("TaintToleration", _TAINTS)

@@ -315,8 +315,8 @@ class PlacedPods:
             self._unknown_nodes.setdefault(placed_pod.node_name, _UnknownNode()).add(info)
         else:
             self._add_to_row(row, info)
-        if self.index.add(uid, placed_pod) and info.shape.carried_terms:
-            self.carried_terms.add(info.shape.carried_terms)
+        if self.index.add(uid, placed_pod) and info.shape.affinity_terms:
+            self.carried_terms.add(info.shape.affinity_terms)
             return True
         return False
 
@@ -335,8 +335,10 @@ class PlacedPods:
         if not self.index.remove(uid, placed_pod):
             return False
         self._counters.drop_shape(info.shape)
-        self.carried_terms.remove(info.shape.carried_terms)
-        return bool(info.shape.carried_terms)
+        if not info.shape.affinity_terms:
+            return False
+        self.carried_terms.remove(info.shape.affinity_terms)
+        return True
 
     def _add_to_row(self, row: int, info: PodInfo) -> None:
         self._nodes.add_pod(row, info)
@@ -365,7 +367,7 @@ class PlacedPods:
         ports that several of them share, and the versions of carried terms.
         """
         info, node_name = placed_pod.info, placed_pod.node_name
-        versions = self.carried_terms.save_versions(info.shape.carried_terms)
+        versions = self.carried_terms.save_versions(info.shape.affinity_terms)
         if row is not None:
             pods_before = self._nodes.pods_on(row, info)
 

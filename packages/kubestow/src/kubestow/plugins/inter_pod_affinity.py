@@ -11,9 +11,8 @@ date; the plugin does.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -24,8 +23,9 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
-from kubestow.cluster.pods.affinity_terms import AffinityTerm, CarriedTerm, PodAffinityTerms, TermKind
+from kubestow.cluster.pods.affinity_terms import PodAffinityTerms, TermWeights
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache
+from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, domain_sums
 from kubestow.config.plugin_args import InterPodAffinityArgs
 from kubestow.framework.cycle_state import CycleState
@@ -35,7 +35,6 @@ from kubestow.framework.status import Status, Verdict, aggregate
 
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
-Terms = tuple[AffinityTerm, ...]
 #: How often a pod counts.
 Weight = Callable[[Shape], int]
 
@@ -49,123 +48,193 @@ _STATUSES = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _TopologyCounts:
-    """The counts under one topology key, per domain."""
+    """The counts under one topology key, per domain; None where there is nothing to count."""
 
-    #: Existing pods that match all required affinity terms of the incoming pod; None if no such term has the key.
-    affinity: DomainSums | None = None
-    #: Existing pods that match a required anti-affinity term of the incoming pod, by term, with whether a pod does.
-    anti_affinity: list[tuple[Weight, DomainSums]] = field(default_factory=list)
-    #: Existing pods with a required anti-affinity term that matches the incoming pod, by term.
-    existing_anti_affinity: list[DomainSums] = field(default_factory=list)
+    #: Existing pods that match all required affinity terms of the incoming pod.
+    affinity: DomainSums | None
+    #: How many required anti-affinity terms of the incoming pod the existing pods match.
+    anti_affinity: DomainSums | None
+    #: How many required anti-affinity terms of existing pods match the incoming pod.
+    existing_anti_affinity: DomainSums | None
+    #: What Score reads: weights (negative for anti-affinity) and what they apply to.
+    scored: Sequence[tuple[int, DomainSums]]
 
 
 class InterPodAffinityState:
     """The counts for incoming pods of one shape.
 
     ``hard_pod_affinity_weight`` is what a required affinity term of an existing pod adds to the topology score.
+
+    Pods are counted for all terms of a topology key together, since a sum of weights is all that is read. They are not
+    counted for topology keys that no node has.
     """
 
     def __init__(self, cluster: Cluster, shape: Shape, *, hard_pod_affinity_weight: int) -> None:
         self._cluster = cluster
         self._shape = shape
         self._namespace_labels = cluster.namespaces.get(shape.namespace, {})
-        #: The required affinity terms of the incoming pod, with namespace selectors resolved.
-        self.required_affinity: Terms = tuple(
-            term.resolved(cluster.namespaces) for term in shape.affinity_terms.required
+        self._hard_pod_affinity_weight = hard_pod_affinity_weight
+        #: The terms of the incoming pod, with namespace selectors resolved.
+        self._terms = shape.affinity_terms.resolved(cluster.namespaces)
+        #: Whether the incoming pod matches all its required affinity terms.
+        self.matches_own_affinity = self.matches_affinity(shape)
+        #: The terms of existing pods of which one may match the incoming pod.
+        self._carried = cluster.carried_terms.terms_for(shape.index_keys)
+        #: The counts by topology key, of those that a node has at this revision of the node table.
+        self._counts: dict[str, _TopologyCounts] = {}
+        self._revision = -1
+        self._matching_all: PodCounter | None = None
+        #: The results of :meth:`repelled_by` and :meth:`repelled_under`.
+        self._repelled_by: dict[str, Weight] = {}
+        self._repelled_under: dict[str, Weight] = {}
+
+    @property
+    def counts(self) -> Mapping[str, _TopologyCounts]:
+        """What is counted, by topology key; without those that no node has."""
+        nodes = self._cluster.nodes
+        if self._revision != nodes.revision:
+            present: set[str] = set()
+            for terms in (self._terms, *self._carried):
+                present |= nodes.label_keys & terms.topology_keys
+            self._counts = {
+                key: self._counts[key] if key in self._counts else self._counted(key) for key in sorted(present)
+            }
+            self._revision = nodes.revision
+        return self._counts
+
+    def _counted(self, topology_key: str) -> _TopologyCounts:
+        """The counts under a topology key."""
+        terms, sums = self._terms, partial(domain_sums, self._cluster.nodes, topology_key=topology_key)
+        matching_all = self._pods_matching_all() if topology_key in terms.required_topology_keys else None
+        anti = terms.required_anti_by_topology.get(topology_key)
+        repelling: dict[PodAffinityTerms, int] = {}
+        scoring: dict[int, dict[PodAffinityTerms, int]] = {+1: {}, -1: {}, 0: {}}
+        hard_weight = self._hard_pod_affinity_weight
+        for carried in self._carried:
+            if weight := self._weight(carried.required_anti_by_topology.get(topology_key)):
+                repelling[carried] = weight
+            for sign, by_topology in carried.preferred_by_topology.items():
+                if weight := self._weight(by_topology.get(topology_key)):
+                    scoring[sign][carried] = weight
+            if hard_weight > 0 and (weight := self._weight(carried.required_by_topology.get(topology_key))):
+                scoring[+1][carried] = scoring[+1].get(carried, 0) + hard_weight * weight
+        scored = [self._pods_with(weights, sign) for sign, weights in scoring.items() if weights]
+        for sign, of_sign in terms.preferred_by_topology.items():
+            if (preferred := of_sign.get(topology_key)) is not None:
+                scored.append(self._pods_matching(preferred, sign))
+        return _TopologyCounts(
+            None if matching_all is None else sums(matching_all),
+            None if anti is None else sums(self._pods_matching(anti)[1]),
+            sums(self._pods_with(repelling)[1]) if repelling else None,
+            [(weight, sums(counter)) for weight, counter in scored],
         )
-        #: Whether a pod matches all of them, and whether the incoming pod itself does.
-        self.matches_affinity: Weight = partial(_matches_all, self.required_affinity)
-        self.matches_own_affinity = _matches_all(self.required_affinity, shape)
-        #: What Filter reads, by topology key.
-        self.counts: defaultdict[str, _TopologyCounts] = defaultdict(_TopologyCounts)
-        #: What Score reads, by topology key: weights (negative for anti-affinity) and the pods they apply to.
-        self._topology_score: defaultdict[str, list[tuple[int, DomainSums]]] = defaultdict(list)
-        #: How many required anti-affinity terms of a pod match the incoming pod, by topology key.
-        self._repelled: dict[str, Weight] = {}
-        self._add_incoming_terms(shape.affinity_terms)
-        for carried in cluster.carried_terms.terms_for(shape.index_keys):
-            if self.is_matched_by(carried.term):
-                self._add_existing_term(carried, hard_pod_affinity_weight)
 
-    def _add_incoming_terms(self, terms: PodAffinityTerms) -> None:
-        """Count the pods that the pod's own terms select. Equal terms share their counts, and some select no pod."""
-        for topology_key in dict.fromkeys(term.topology_key for term in self.required_affinity):
-            self.counts[topology_key].affinity = self._matching_pods(self.required_affinity, topology_key)
-        for term in dict.fromkeys(term for term in terms.required_anti if not term.selector.nothing):
-            resolved = (term.resolved(self._cluster.namespaces),)
-            matching = self._matching_pods(resolved, term.topology_key)
-            self.counts[term.topology_key].anti_affinity.append((partial(_matches_all, resolved), matching))
-        weights: Counter[AffinityTerm] = Counter()
-        for weight, term in terms.preferred:
-            if not term.selector.nothing:
-                weights[term] += weight
-        for term, weight in weights.items():
-            matching = self._matching_pods((term.resolved(self._cluster.namespaces),), term.topology_key)
-            self._topology_score[term.topology_key].append((weight, matching))
+    def _weight(self, terms: TermWeights | None) -> int:
+        """The weight of the incoming pod for terms of existing pods."""
+        if terms is None:
+            return 0
+        return terms.of(self._shape.namespace, self._shape.labels, self._namespace_labels)
 
-    def _add_existing_term(self, carried: CarriedTerm, hard_pod_affinity_weight: int) -> None:
-        topology_key = carried.term.topology_key
-        match carried.kind:
-            case TermKind.REQUIRED_ANTI:
-                self.counts[topology_key].existing_anti_affinity.append(self._pods_with(carried))
-            case TermKind.PREFERRED:
-                self._topology_score[topology_key].append((carried.weight, self._pods_with(carried)))
-            case TermKind.REQUIRED if hard_pod_affinity_weight > 0:
-                self._topology_score[topology_key].append((hard_pod_affinity_weight, self._pods_with(carried)))
+    def _pods_matching_all(self) -> PodCounter:
+        """The existing pods that match all required affinity terms of the incoming pod."""
+        if self._matching_all is None:
+            terms = self._terms.every_required
+            if len(terms) == 1:
+                self._matching_all = self._pods_matching(terms)[1]
+            else:
+                self._matching_all = self._cluster.counter(
+                    ("pods matching all terms", terms.key, terms.total),
+                    partial(_matches_all, terms),
+                    index_keys=terms.index_keys_of_all,
+                    terminating=True,
+                )
+        return self._matching_all
 
-    def is_matched_by(self, term: AffinityTerm) -> bool:
-        """Whether a term of another pod matches the incoming pod."""
-        return term.matches(self._shape.namespace, self._shape.labels, self._namespace_labels)
+    def _pods_matching(self, terms: TermWeights, sign: int = 1) -> tuple[int, PodCounter]:
+        """The existing pods that match terms of the incoming pod, and the factor of their weights.
 
-    def _matching_pods(self, terms: Terms, topology_key: str) -> DomainSums:
-        """The existing pods that match all of the incoming pod's terms, per domain."""
-        key = ("pods matching terms", tuple((t.namespaces, t.namespace_selector, t.selector) for t in terms))
-        index_keys = next((index_keys for term in terms if (index_keys := term.index_keys) is not None), None)
-        matches = partial(_matches_all, terms)
-        counter = self._cluster.counter(key, matches, index_keys=index_keys, terminating=True)
-        return domain_sums(self._cluster.nodes, counter, topology_key)
-
-    def _pods_with(self, carried: CarriedTerm) -> DomainSums:
-        """The existing pods that have a term, per domain; a pod counts as often as it has the term."""
-        key = ("pods with term", carried)
+        Pods that match one term are counted once, so that the same counter serves terms of any weight.
+        """
+        factor = 1
+        if len(terms) == 1:
+            factor, terms = terms.total, terms.without_weights()
+        matches = partial(_weight_of, terms)
         counter = self._cluster.counter(
-            key, lambda other: other.carried_terms[carried], index_keys=frozenset((carried,)), terminating=True
+            ("pods matching terms", terms.key), matches, index_keys=terms.index_keys, terminating=True
         )
-        return domain_sums(self._cluster.nodes, counter, carried.term.topology_key)
+        return sign * factor, counter
+
+    def _pods_with(self, weights: dict[PodAffinityTerms, int], sign: int = 1) -> tuple[int, PodCounter]:
+        """The existing pods that carry terms, weighted, and the factor of these weights."""
+        factor = 1
+        if len(weights) == 1:
+            ((carried, factor),) = weights.items()
+            weights = {carried: 1}
+        counter = self._cluster.counter(
+            ("pods with terms", frozenset(weights.items())),
+            lambda other: weights.get(other.affinity_terms, 0),
+            index_keys=frozenset(weights),
+            terminating=True,
+        )
+        return sign * factor, counter
 
     # -- Filter ----------------------------------------------------------------------------------------------------
 
+    def matches_affinity(self, pods: Shape) -> bool:
+        """Whether pods of a shape match all required affinity terms of the incoming pod."""
+        return _matches_all(self._terms.every_required, pods)
+
+    @property
+    def requires_affinity(self) -> bool:
+        """Whether the incoming pod has required affinity terms."""
+        return bool(self._terms.required)
+
+    @property
+    def requires_missing_key(self) -> bool:
+        """Whether a required affinity term has a topology key that no node has."""
+        return not self._terms.required_topology_keys <= self.counts.keys()
+
+    def repelled_by(self, topology_key: str) -> Weight:
+        """How many required anti-affinity terms of the incoming pod with a topology key match pods of a shape."""
+        weight = self._repelled_by.get(topology_key)
+        if weight is None:
+            weight = partial(_weight_of, self._terms.required_anti_by_topology[topology_key])
+            self._repelled_by[topology_key] = weight
+        return weight
+
     def repelled_under(self, topology_key: str) -> Weight:
         """How many required anti-affinity terms with a topology key of a pod match the incoming pod."""
-        weight = self._repelled.get(topology_key)
+        weight = self._repelled_under.get(topology_key)
         if weight is None:
-            weight = partial(self._repelled_by, lambda key: key == topology_key)
-            if topology_key in self.counts:
-                self._repelled[topology_key] = weight
+            weight = self._repelled_under[topology_key] = partial(self._repulsion, topology_key)
         return weight
 
     def repelled_elsewhere(self, pods: Shape) -> int:
-        """The same for topology keys that are not in :attr:`counts`."""
-        return self._repelled_by(lambda key: key not in self.counts, pods)
+        """The same for topology keys that are not in :attr:`counts`, but that a node has."""
+        topology_keys = self._cluster.nodes.label_keys & pods.affinity_terms.required_anti_by_topology.keys()
+        return sum(self._repulsion(key, pods) for key in topology_keys - self.counts.keys())
 
-    def _repelled_by(self, concerns: Callable[[str], bool], pods: Shape) -> int:
-        terms = pods.affinity_terms.required_anti
-        return sum(concerns(term.topology_key) and self.is_matched_by(term) for term in terms)
+    def _repulsion(self, topology_key: str, pods: Shape) -> int:
+        return self._weight(pods.affinity_terms.required_anti_by_topology.get(topology_key))
 
     @property
     def skips_filter(self) -> bool:
         """Whether the incoming pod has no required terms and no existing anti-affinity count is above 0."""
-        terms = self._shape.affinity_terms
+        terms = self._terms
         return not (terms.required or terms.required_anti) and not any(
-            pods.total for counts in self.counts.values() for pods in counts.existing_anti_affinity
+            counts.existing_anti_affinity.total
+            for counts in self.counts.values()
+            if counts.existing_anti_affinity is not None
         )
 
     def verdict_keys(self, nodes: Nodes) -> NDArray[np.int32]:
         """0 or the failed check for each row of ``nodes``, int32."""
         if isinstance(nodes, HypotheticalNodes):
             return _keys_of_hypothetical(self, nodes).astype(np.int32)
+        if self.requires_missing_key:
+            return np.full(len(nodes), AFFINITY, np.int32)
         is_first_pod = self.matches_own_affinity and not any(
             counts.affinity.total for counts in self.counts.values() if counts.affinity is not None
         )
@@ -182,13 +251,15 @@ class InterPodAffinityState:
     @property
     def skips_score(self) -> bool:
         """Whether no existing pod is counted in the topology score."""
-        return not any(pods.total for weighted in self._topology_score.values() for _, pods in weighted)
+        return not any(pods.total for counts in self.counts.values() for _, pods in counts.scored)
 
     def scores(self, nodes: Nodes) -> NDArray[np.int64]:
         """The topology score of each row of ``nodes``, int64: weight times count, summed over all terms."""
         total: NDArray[np.int64] | None = None
-        for topology_key, weighted in self._topology_score.items():
-            (weight, pods), *others = weighted
+        for topology_key, counts in self.counts.items():
+            if not counts.scored:
+                continue
+            (weight, pods), *others = counts.scored
             by_domain = weight * pods.by_domain
             for weight, pods in others:
                 by_domain += weight * pods.by_domain
@@ -198,8 +269,12 @@ class InterPodAffinityState:
         return np.zeros(len(nodes), np.int64) if total is None else total
 
 
-def _matches_all(terms: Terms, pods: Shape) -> bool:
-    return all(term.matches(pods.namespace, pods.labels) for term in terms)
+def _matches_all(terms: TermWeights, pods: Shape) -> bool:
+    return terms.all_match(pods.namespace, pods.labels)
+
+
+def _weight_of(terms: TermWeights, pods: Shape) -> int:
+    return terms.of(pods.namespace, pods.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,15 +328,15 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Pods with terms of their own, and pods that a term of an existing pod can match."""
         shape = pod.shape
         return bool(
-            shape.carried_terms
+            shape.affinity_terms
             or shape.affinity_terms.problems
             or self._cluster.carried_terms.has_terms_for(shape.index_keys)
         )
 
     def label_keys_for(self, pod: PodInfo) -> frozenset[str]:
         """The labels that the terms of existing pods and the pod's own terms read."""
-        existing = self._cluster.carried_terms.label_keys(pod.namespace)
-        return existing.union(*(carried.term.selector.label_keys for carried in pod.shape.carried_terms))
+        existing, own = self._cluster.carried_terms.label_keys(pod.namespace), pod.shape.affinity_terms
+        return existing | own.label_keys if own else existing
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Namespace, terms, and the labels that terms read."""
@@ -344,31 +419,30 @@ def _is_schedulable_after_pod_change(pod: PodInfo, old: PodInfo | None, new: Pod
         return False
     terms = pod.shape.affinity_terms
     if old is None:
-        return new is not None and _all_match(terms.required, new)
+        return new is not None and _all_match(terms.every_required, new)
     if new is None:
-        return _all_match(terms.required_anti, old) or _all_match(old.shape.affinity_terms.required_anti, pod)
-    return (_all_match(terms.required, new) and not _all_match(terms.required, old)) or (
-        _all_match(terms.required_anti, old) and not _all_match(terms.required_anti, new)
+        repelling = old.shape.affinity_terms.every_required_anti
+        return _all_match(terms.every_required_anti, old) or _all_match(repelling, pod)
+    return (_all_match(terms.every_required, new) and not _all_match(terms.every_required, old)) or (
+        _all_match(terms.every_required_anti, old) and not _all_match(terms.every_required_anti, new)
     )
 
 
 def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     terms = pod.shape.affinity_terms
+    required, required_anti = terms.required_topology_keys, terms.required_anti_topology_keys
     if old is None:
-        return bool(terms.required_anti) or any(term.topology_key in new.metadata.labels for term in terms.required)
+        return bool(required_anti) or not required.isdisjoint(new.metadata.labels)
     before, after = old.metadata.labels, new.metadata.labels
-    return any(
-        term.topology_key in after and before.get(term.topology_key) != after[term.topology_key]
-        for term in terms.required
-    ) or any(
-        term.topology_key in before and after.get(term.topology_key) != before[term.topology_key]
-        for term in terms.required_anti
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    return any(key in after and key in required for key in changed) or any(
+        key in before and key in required_anti for key in changed
     )
 
 
-def _all_match(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
+def _all_match(terms: TermWeights, pod: PodInfo) -> bool:
     """Whether there are terms and all of them match a pod."""
-    return bool(terms) and all(term.matches(pod.namespace, pod.labels) for term in terms)
+    return terms.total > 0 and terms.all_match(pod.namespace, pod.labels)
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------------
@@ -380,12 +454,12 @@ def _keys_by_domain(counts: _TopologyCounts, *, is_first_pod: bool) -> VerdictKe
     ``is_first_pod``: no existing pod has any affinity count, and the incoming pod matches its own terms.
     """
     keys: VerdictKeys | None = None
-    for pods in counts.existing_anti_affinity:
-        if pods.total:
-            keys = _raised(keys, pods.by_domain > 0, EXISTING_ANTI_AFFINITY)
-    for _, pods in counts.anti_affinity:
-        if pods.total:
-            keys = _raised(keys, pods.by_domain > 0, ANTI_AFFINITY)
+    for pods, key in (
+        (counts.existing_anti_affinity, EXISTING_ANTI_AFFINITY),
+        (counts.anti_affinity, ANTI_AFFINITY),
+    ):
+        if pods is not None and pods.total:
+            keys = _raised(keys, pods.by_domain > 0, key)
     if keys is not None:
         keys[MISSING] = 0
     if counts.affinity is not None:
@@ -408,21 +482,25 @@ def _keys_of_hypothetical(state: InterPodAffinityState, nodes: HypotheticalNodes
         counts: NDArray[np.int64] = pods.by_domain.take(nodes.label(pods.topology_key))
         return counts
 
+    if state.requires_missing_key:
+        return np.full(len(nodes), AFFINITY)
     keys: VerdictKeys = np.zeros(len(nodes), np.int8)
     repelling_keys = set(state.counts)
     if nodes.sum_of_changes(state.repelled_elsewhere).any():
-        terms = (term for shape in nodes.changed_shapes for term in shape.affinity_terms.required_anti)
-        repelling_keys.update(term.topology_key for term in terms)
+        terms = (shape.affinity_terms.required_anti_by_topology for shape in nodes.changed_shapes)
+        repelling_keys.update(key for of_shape in terms for key in nodes.label_keys & of_shape.keys())
     for topology_key in repelling_keys:
         counts = nodes.sum_of_changes(state.repelled_under(topology_key))
-        if topology_key in state.counts:
-            counts = sum(map(count, state.counts[topology_key].existing_anti_affinity), counts)
+        of_key = state.counts.get(topology_key)
+        if of_key is not None and of_key.existing_anti_affinity is not None:
+            counts = counts + count(of_key.existing_anti_affinity)
         keys[(counts > 0) & (nodes.label(topology_key) != MISSING)] = EXISTING_ANTI_AFFINITY
     for topology_key, of_key in state.counts.items():
-        for matches, pods in of_key.anti_affinity:
-            repelled = count(pods) + nodes.sum_of_changes(matches) > 0
+        if of_key.anti_affinity is not None:
+            change = nodes.sum_of_changes(state.repelled_by(topology_key))
+            repelled = count(of_key.anti_affinity) + change > 0
             keys[repelled & (nodes.label(topology_key) != MISSING)] = ANTI_AFFINITY
-    if not state.required_affinity:
+    if not state.requires_affinity:
         return keys
     without_match, is_missing_key = np.zeros((2, len(nodes)), np.bool_)
     is_first_pod = np.full(len(nodes), state.matches_own_affinity)

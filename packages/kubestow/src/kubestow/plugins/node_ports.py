@@ -57,6 +57,5 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: PodInfo, new: None) -> bool:
     """Whether the deleted pod was placed and one of its host ports conflicts with one of the pod's."""
-    return old.is_assigned_or_nominated and any(
-        freed.conflicts_with(requested) for freed in old.shape.host_ports for requested in pod.shape.host_ports
-    )
+    requested = pod.shape.host_ports
+    return old.is_assigned_or_nominated and any(requested.conflicts_with(freed) for freed in old.shape.host_ports)

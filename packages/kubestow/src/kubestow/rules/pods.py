@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from kubestow.api.core import PodSpec
@@ -86,7 +88,7 @@ _ANY_IP = "0.0.0.0"
 
 class _HasHostPorts(Protocol):
     @property
-    def host_ports(self) -> tuple[HostPort, ...]: ...
+    def host_ports(self) -> HostPorts: ...
 
 
 class HostPort(NamedTuple):
@@ -95,6 +97,11 @@ class HostPort(NamedTuple):
     ip: str
     protocol: str
     port: int
+
+    @property
+    def on_any_ip(self) -> HostPort:
+        """The same port on any IP address."""
+        return self._replace(ip=_ANY_IP)
 
     def conflicts_with(self, other: HostPort) -> bool:
         """Whether two pods with these ports cannot share a node (semantics 7.4)."""
@@ -106,14 +113,34 @@ class HostPort(NamedTuple):
 
     def conflicts_in(self, pod: _HasHostPorts) -> int:
         """How many host ports of a pod conflict with this one."""
-        return sum(port.conflicts_with(self) for port in pod.host_ports)
+        return pod.host_ports.conflicts_with(self)
 
     def is_used_by(self, pod: _HasHostPorts) -> bool:
         """Whether a pod has exactly this host port."""
-        return self in pod.host_ports
+        return self in pod.host_ports.distinct
 
 
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+class HostPorts(tuple[HostPort, ...]):
+    """The host ports of a pod, sorted and without duplicates."""
+
+    @cached_property
+    def distinct(self) -> frozenset[HostPort]:
+        """The same ports."""
+        return frozenset(self)
+
+    @cached_property
+    def _counts(self) -> Counter[tuple[str, int]]:
+        """How many ports have a protocol and a number."""
+        return Counter((port.protocol, port.port) for port in self)
+
+    def conflicts_with(self, other: HostPort) -> int:
+        """How many of the ports conflict with another one (:meth:`HostPort.conflicts_with`)."""
+        if other.ip == _ANY_IP:
+            return self._counts[other.protocol, other.port]
+        return (other in self.distinct) + (other.on_any_ip in self.distinct)
+
+
+def host_ports(spec: PodSpec) -> HostPorts:
     """The host ports of containers and sidecars, sorted and without duplicates (semantics 7.4)."""
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     ports = {
@@ -122,4 +149,4 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
         for port in container.ports
         if port.host_port > 0
     }
-    return tuple(sorted(ports))
+    return HostPorts(sorted(ports))

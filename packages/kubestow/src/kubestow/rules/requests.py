@@ -64,16 +64,20 @@ def whole_pod(
     """
     total = added(*containers)
     if init_containers:
+        # Only what a container requests is updated, so that many with resources of their own take linear time.
         sidecars, peak = added(), added()
         for is_sidecar, request in init_containers:
+            running = added(_those_of(sidecars, request), request)
             if is_sidecar:
-                sidecars = added(sidecars, request)
-                peak = greatest(peak, sidecars)
-            else:
-                peak = greatest(peak, added(sidecars, request))
+                sidecars.update(running)
+            peak.update(greatest(_those_of(peak, running), running))
         total = greatest(added(total, sidecars), peak)
     total |= pod_level
     return added(total, overhead) if overhead else total
+
+
+def _those_of(amounts: Mapping[str, Q], names: Iterable[str]) -> dict[str, Q]:
+    return {name: amounts[name] for name in names if name in amounts}
 
 
 def _amounts(exact: Mapping[str, int]) -> Amounts:

@@ -5,7 +5,7 @@ Sums keep the notation of what is added, as kube-apiserver's do: 512Mi and 1Gi m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kubestow.api.formats.canonical_quantity import total
@@ -17,8 +17,16 @@ ResourceList = dict[str, str]
 
 def added(*lists: ResourceList) -> ResourceList:
     """The sum of each resource."""
-    names = dict.fromkeys(name for one in lists for name in one)
-    return {name: total([one[name] for one in lists if name in one]) for name in names}
+    return {name: total(quantities) for name, quantities in _by_resource(lists).items()}
+
+
+def _by_resource(lists: Iterable[ResourceList]) -> dict[str, list[str]]:
+    """The quantities of each resource, in the order of the lists."""
+    found: dict[str, list[str]] = {}
+    for one in lists:
+        for name, quantity in one.items():
+            found.setdefault(name, []).append(quantity)
+    return found
 
 
 def subtracted(minuend: ResourceList, subtrahend: ResourceList) -> ResourceList:
@@ -29,8 +37,7 @@ def subtracted(minuend: ResourceList, subtrahend: ResourceList) -> ResourceList:
 
 def greatest(*lists: ResourceList) -> ResourceList:
     """The greatest quantity of each resource."""
-    names = dict.fromkeys(name for one in lists for name in one)
-    return {name: max((one[name] for one in lists if name in one), key=nanos) for name in names}
+    return {name: max(quantities, key=nanos) for name, quantities in _by_resource(lists).items()}
 
 
 def exceeding(amounts: ResourceList, bounds: ResourceList) -> list[str]:

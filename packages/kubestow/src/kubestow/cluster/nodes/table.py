@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -323,6 +323,11 @@ class NodeTable:
                 column.set(row, node.metadata.labels.get(key))
         return column
 
+    @property
+    def label_keys(self) -> KeysView[str]:
+        """The keys of the labels that nodes have."""
+        return self._label_keys.keys()
+
     def _drop_labels(self, node: Node) -> None:
         """Stop counting the labels of a node, and drop the columns of keys that no node has any more."""
         for key in node.metadata.labels:
@@ -336,7 +341,9 @@ class NodeTable:
         same_number = self._ports.get((wanted.protocol, wanted.port))
         if same_number is None:
             return []
-        return [(port, column) for port, column in same_number.items() if port.conflicts_with(wanted)]
+        if wanted == wanted.on_any_ip:
+            return list(same_number.items())
+        return [(port, same_number[port]) for port in (wanted, wanted.on_any_ip) if port in same_number]
 
     def resources(self) -> list[str]:
         """The resources that have a column of allocatable or requested amounts."""

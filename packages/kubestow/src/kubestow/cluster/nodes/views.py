@@ -8,7 +8,7 @@ changes are runs of slots of a pod table, so that thousands of rows cost a few a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -155,6 +155,11 @@ class Nodes:
     def label(self, key: str) -> NDArray[np.int32]:
         """The number of each node's value of a label, int32, 0 if it lacks the label; see :meth:`label_values`."""
         return self._table.label(key).ids[self.rows]
+
+    @property
+    def label_keys(self) -> Set[str]:
+        """The keys of the labels that nodes of the cluster have."""
+        return self._table.label_keys
 
     def label_column(self, key: str) -> LabelColumn:
         """The column of a label over all rows of the table."""

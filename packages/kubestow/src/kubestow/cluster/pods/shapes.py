@@ -18,7 +18,7 @@ least recently used; their counters are dropped with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -28,9 +28,9 @@ import msgspec
 from kubestow.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
 from kubestow.api.formats.int64 import ORDINARY
 from kubestow.api.meta import ObjectMeta, OwnerReference
-from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys, PodAffinityTerms, index_keys_of
+from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
-from kubestow.rules.pods import HostPort, host_ports
+from kubestow.rules.pods import HostPorts, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -79,7 +79,7 @@ class ShapeFamily:
         return _encode((self.namespace, _owner(self.controller), spec))
 
     @cached_property
-    def host_ports(self) -> tuple[HostPort, ...]:
+    def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
         return host_ports(self.spec)
 
@@ -103,11 +103,6 @@ class ShapeFamily:
     def affinity_terms(self) -> PodAffinityTerms:
         """The terms of the pod's affinity and anti-affinity."""
         return PodAffinityTerms.of(self.namespace, self.spec.affinity)
-
-    @cached_property
-    def carried_terms(self) -> Mapping[CarriedTerm, int]:
-        """The same terms with their kinds, each with the number of times that the pod has it."""
-        return self.affinity_terms.carried() if self.spec.affinity is not None else {}
 
 
 def _has_extreme(requests: Amounts, nonzero_requests: tuple[int, int]) -> bool:
@@ -171,7 +166,7 @@ class Shape:
         self._grouped: tuple[Collection[str] | None, ShapeGroup] | None = None
 
     @property
-    def host_ports(self) -> tuple[HostPort, ...]:
+    def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
         return self.family.host_ports
 
@@ -185,15 +180,11 @@ class Shape:
         """The terms of the pod's affinity and anti-affinity."""
         return self.family.affinity_terms
 
-    @property
-    def carried_terms(self) -> Mapping[CarriedTerm, int]:
-        """The same terms with their kinds, each with the number of times that the pod has it."""
-        return self.family.carried_terms
-
     @cached_property
     def index_keys(self) -> IndexKeys:
         """The keys by which the pods are indexed."""
-        return index_keys_of(self.namespace, self.labels, self.carried_terms)
+        terms = self.affinity_terms
+        return index_keys_of(self.namespace, self.labels, (terms,) if terms else ())
 
     def group(self, label_keys: Collection[str] | None) -> ShapeGroup:
         """The shapes of the family that agree with this one in the labels with some keys; in all labels for None."""

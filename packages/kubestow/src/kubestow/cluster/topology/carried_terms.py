@@ -1,22 +1,29 @@
 """The affinity terms that placed pods carry.
 
 Whether a pod may go to a node also depends on the terms of the pods that are there already. Pods are copies of each
-other and so are their terms, so :class:`CarriedTerms` keeps the few distinct ones, by the index keys of the pods that
-they may select. How many pods carry a term on each node is a counter (:mod:`kubestow.cluster.topology.counters`).
+other and so are their terms, so :class:`CarriedTerms` keeps the few distinct ones, all terms of a pod as one, by the
+index keys of the pods that they may select. How many pods carry them on each node is a counter
+(:mod:`kubestow.cluster.topology.counters`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable
 from typing import NamedTuple
 
-from kubestow.cluster.pods.affinity_terms import CarriedTerm, IndexKeys
+from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms
 
 #: Terms that may select any pod are listed under this key.
 _ANY_POD = frozenset((None,))
 #: Versions are kept of at least this many keys that no longer have terms.
 _KEPT_VERSIONS = 1024
+#: Label keys are counted at most this many times as often as terms have namespaces and label keys.
+_MOST_COUNTS = 16
+#: Label keys are kept of this many namespaces.
+_KNOWN_NAMESPACES = 1024
+_ALL_NAMESPACES: Collection[str | None] = (None,)
+_NO_TERMS: dict[PodAffinityTerms, None] = {}
 
 
 class TermVersions(NamedTuple):
@@ -33,10 +40,12 @@ class CarriedTerms:
     """
 
     def __init__(self) -> None:
-        self._carriers: Counter[CarriedTerm] = Counter()
-        self._by_key: dict[Hashable, dict[CarriedTerm, None]] = {}
+        self._carriers: Counter[PodAffinityTerms] = Counter()
+        self._by_key: dict[Hashable, dict[PodAffinityTerms, None]] = {}
         #: How many terms read each label key, by the namespaces of the pods that they select; None for all.
         self._label_keys: dict[str | None, Counter[str]] = {}
+        #: The results of :meth:`label_keys`.
+        self._known_label_keys: dict[str, frozenset[str]] = {}
         self._versions: dict[Hashable, int] = {}
         #: The version of keys that have none of their own.
         self._floor = 0
@@ -44,10 +53,12 @@ class CarriedTerms:
         #: The version of the latest change.
         self.version = 0
 
-    def terms_for(self, index_keys: IndexKeys) -> Iterator[CarriedTerm]:
-        """The terms that may select pods with these keys, each once, in no particular order."""
+    def terms_for(self, index_keys: IndexKeys) -> Collection[PodAffinityTerms]:
+        """The terms of which one may select pods with these keys, each once, in no particular order."""
+        found: dict[PodAffinityTerms, None] = {}
         for key in index_keys | _ANY_POD:
-            yield from self._by_key.get(key, ())
+            found.update(self._by_key.get(key, _NO_TERMS))
+        return found
 
     def has_terms_for(self, index_keys: IndexKeys) -> bool:
         """Whether any term may select pods with these keys."""
@@ -58,30 +69,34 @@ class CarriedTerms:
         return max(self._versions.get(key, self._floor) for key in index_keys | _ANY_POD)
 
     def label_keys(self, namespace: str) -> frozenset[str]:
-        """The keys of the labels by which terms select pods of a namespace."""
-        return frozenset(self._label_keys.get(namespace, ())).union(self._label_keys.get(None, ()))
+        """The keys of the labels by which terms select pods of a namespace, and maybe others."""
+        known = self._known_label_keys.get(namespace)
+        if known is None:
+            known = frozenset(self._label_keys.get(namespace, ())).union(self._label_keys.get(None, ()))
+            if len(self._known_label_keys) >= _KNOWN_NAMESPACES:
+                self._known_label_keys.clear()
+            self._known_label_keys[namespace] = known
+        return known
 
-    def add(self, terms: Iterable[CarriedTerm]) -> None:
+    def add(self, terms: PodAffinityTerms) -> None:
         """Add the terms of another shape of pods."""
-        for term in terms:
-            self._carriers[term] += 1
-            if self._carriers[term] == 1:
-                self._count_label_keys(term, +1)
-                for key in self._changed(term):
-                    self._by_key.setdefault(key, {})[term] = None
+        self._carriers[terms] += 1
+        if self._carriers[terms] == 1:
+            self._count_label_keys(terms, +1)
+            for key in self._changed(terms):
+                self._by_key.setdefault(key, {})[terms] = None
 
-    def remove(self, terms: Iterable[CarriedTerm]) -> None:
+    def remove(self, terms: PodAffinityTerms) -> None:
         """Remove the terms of a shape of pods."""
-        for term in terms:
-            self._carriers[term] -= 1
-            if not self._carriers[term]:
-                del self._carriers[term]
-                self._count_label_keys(term, -1)
-                for key in self._changed(term):
-                    terms_for_key = self._by_key[key]
-                    del terms_for_key[term]
-                    if not terms_for_key:
-                        del self._by_key[key]
+        self._carriers[terms] -= 1
+        if not self._carriers[terms]:
+            del self._carriers[terms]
+            self._count_label_keys(terms, -1)
+            for key in self._changed(terms):
+                terms_for_key = self._by_key[key]
+                del terms_for_key[terms]
+                if not terms_for_key:
+                    del self._by_key[key]
 
     def prune_versions(self) -> None:
         """Drop the versions of keys without terms, if there are many. Must not be called while versions are saved."""
@@ -89,10 +104,9 @@ class CarriedTerms:
             self._versions = {key: self._versions[key] for key in self._by_key}
             self._floor = self._next_version()
 
-    def save_versions(self, terms: Iterable[CarriedTerm]) -> TermVersions:
+    def save_versions(self, terms: PodAffinityTerms) -> TermVersions:
         """The versions that adding or removing these terms changes."""
-        keys = {key for term in terms for key in _keys_of(term)}
-        return TermVersions(self.version, {key: self._versions.get(key) for key in keys})
+        return TermVersions(self.version, {key: self._versions.get(key) for key in _keys_of(terms)})
 
     def restore_versions(self, saved: TermVersions) -> None:
         """Restore the versions from before a change, after the change has been reversed."""
@@ -103,19 +117,27 @@ class CarriedTerms:
             else:
                 self._versions[key] = version
 
-    def _count_label_keys(self, carried: CarriedTerm, sign: int) -> None:
-        term = carried.term
-        for namespace in term.namespaces if term.namespace_selector.nothing else (None,):
+    def _count_label_keys(self, terms: PodAffinityTerms, sign: int) -> None:
+        namespaces, label_keys = terms.namespaces, terms.label_keys
+        if namespaces is not None and len(namespaces) * len(label_keys) > _MOST_COUNTS * (
+            len(namespaces) + len(label_keys)
+        ):
+            namespaces = None
+        for namespace in _ALL_NAMESPACES if namespaces is None else namespaces:
             counts = self._label_keys.setdefault(namespace, Counter())
-            for key in term.selector.label_keys:
+            for key in label_keys:
                 counts[key] += sign
                 if not counts[key]:
                     del counts[key]
             if not counts:
                 del self._label_keys[namespace]
+            if namespace is None:
+                self._known_label_keys.clear()
+            else:
+                self._known_label_keys.pop(namespace, None)
 
-    def _changed(self, carried: CarriedTerm) -> IndexKeys:
-        keys = _keys_of(carried)
+    def _changed(self, terms: PodAffinityTerms) -> IndexKeys:
+        keys = _keys_of(terms)
         self.version = self._next_version()
         for key in keys:
             self._versions[key] = self.version
@@ -126,6 +148,6 @@ class CarriedTerms:
         return self._last_version
 
 
-def _keys_of(carried: CarriedTerm) -> IndexKeys:
-    keys = carried.term.index_keys
+def _keys_of(terms: PodAffinityTerms) -> IndexKeys:
+    keys = terms.index_keys
     return _ANY_POD if keys is None else keys

@@ -9,7 +9,7 @@ proportional to the number of counters that may count it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol
 from weakref import ReferenceType, WeakValueDictionary, ref
 
@@ -102,7 +102,38 @@ class PodCounter:
         return self._column.values
 
 
-_Weights = tuple[tuple[ReferenceType[PodCounter], int], ...]
+class _Weights:
+    """The counters that count the pods of a shape, with their weights.
+
+    Counters that nothing refers to any more are removed once they may be the majority, so that a new one is added in
+    constant time on average.
+    """
+
+    __slots__ = ("_counters", "_most")
+
+    def __init__(self, counters: Iterable[tuple[PodCounter, int]]) -> None:
+        self._counters = [(ref(counter), weight) for counter, weight in counters]
+        self._most = self._next_size()
+
+    def __iter__(self) -> Iterator[tuple[ReferenceType[PodCounter], int]]:
+        return iter(self._counters)
+
+    def append(self, counter: PodCounter, weight: int) -> None:
+        if len(self._counters) >= self._most:
+            self.prune()
+        self._counters.append((ref(counter), weight))
+
+    def prune(self) -> None:
+        """Remove the counters that nothing refers to."""
+        self._counters = [known for known in self._counters if known[0]() is not None]
+        self._most = self._next_size()
+
+    def _next_size(self) -> int:
+        return max(_FEW_COUNTERS, 2 * len(self._counters))
+
+
+#: Up to this many counters of a shape are kept even if nothing refers to them.
+_FEW_COUNTERS = 16
 
 #: Counters that may count any pod are listed under None.
 _ANY_POD: IndexKeys = frozenset((None,))
@@ -163,14 +194,14 @@ class Counters:
                 counter._own_column()[row] += weight
         known = self._weights.get(shape)
         if known is not None:
-            self._weights[shape] = (*known, (ref(counter), weight))
+            known.append(counter, weight)
 
     def count(self, row: int, info: PodInfo, sign: int) -> None:
         """Add (+1) or remove (-1) a pod on a row."""
         dropped, weights = False, self._weights.get(info.shape)
         if weights is None:
-            found = ((ref(counter), counter.weight(info.shape)) for counter in self._candidates(info.shape))
-            weights = self._weights[info.shape] = tuple((counter, weight) for counter, weight in found if weight)
+            found = ((counter, counter.weight(info.shape)) for counter in self._candidates(info.shape))
+            weights = self._weights[info.shape] = _Weights((counter, weight) for counter, weight in found if weight)
         for reference, weight in weights:
             counter = reference()
             if counter is None:
@@ -178,7 +209,7 @@ class Counters:
             elif counter.terminating or not info.terminating:
                 counter.add(row, sign * weight)
         if dropped:
-            self._weights[info.shape] = tuple(known for known in self._weights[info.shape] if known[0]() is not None)
+            weights.prune()
 
     def drop_shape(self, shape: Shape) -> None:
         """Drop what is cached for a shape without placed pods."""

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubestow.api.core import Node, Pod
 from kubestow.api.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.pods.affinity_terms import CarriedTerm, index_keys_of, selected_index_keys
+from kubestow.cluster.pods.affinity_terms import index_keys_of, selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
 from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums
@@ -113,11 +113,11 @@ class CountingMachine(RuleBasedStateMachine):
         shapes = {self.cluster.shapes.info(pod).shape for pod in self.placed.values()}
         for shape in shapes:
             about = list(self.cluster.carried_terms.terms_for(shape.index_keys))
-            assert Counter(about) == Counter({term for other in shapes for term in self.selecting_terms(other, shape)})
+            assert Counter(about) == Counter({other.affinity_terms for other in shapes if self.selects(other, shape)})
 
     @staticmethod
-    def selecting_terms(carrier: Shape, other: Shape) -> list[CarriedTerm]:
-        return [carried for carried in carrier.carried_terms if carried.term.matches(other.namespace, other.labels)]
+    def selects(carrier: Shape, other: Shape) -> bool:
+        return any(term.matches(other.namespace, other.labels) for term in carrier.affinity_terms)
 
 
 CountingMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
@@ -145,7 +145,8 @@ def test_terms_are_removed_with_the_last_pod_that_carries_them() -> None:
     for info in carriers:
         cluster.put_pod(info)
     (carried,) = cluster.carried_terms.terms_for(carriers[0].shape.index_keys)
-    assert carriers[0].shape.carried_terms[carried] == 2
+    assert carried == carriers[0].shape.affinity_terms
+    assert carried.required_anti_by_topology[ZONE].of("default", {"app": "a"}) == 2
     before = cluster.carried_terms.version_for(carriers[0].shape.index_keys)
     cluster.remove_pod(carriers[0].uid)
     assert cluster.carried_terms.version_for(carriers[0].shape.index_keys) == before
