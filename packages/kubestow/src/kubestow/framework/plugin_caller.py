@@ -47,6 +47,8 @@ H = TypeVar("H", bound=Hashable)
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
+#: One that takes longer than this counts when the plugin is named that made an attempt slow.
+_NOTED_CALL = 0.05
 
 
 def _no_clock() -> float:
@@ -57,6 +59,7 @@ class PluginCaller:
     """Calls the plugins of one profile.
 
     ``monotonic`` is the clock, in seconds; without one all calls take no time. Calls are reported to the ``observer``.
+    ``slow_calls`` receives the seconds of calls that took long, by plugin and extension point, until it is cleared.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class PluginCaller:
         *,
         monotonic: Callable[[], float] | None = None,
         observer: PluginObserver | None = None,
+        slow_calls: dict[tuple[str, str], float] | None = None,
     ) -> None:
         self.plugins = plugins
+        self.slow_calls = {} if slow_calls is None else slow_calls
         #: The time of the clock in seconds.
         self.now = monotonic or _no_clock
         self.observer = observer
@@ -89,8 +94,8 @@ class PluginCaller:
         except _FAILURES as error:
             self.raise_failure(plugin, extension_point, error, began)
         seconds = self.now() - began
-        if seconds > _SLOW_CALL:
-            _log_slow_call(plugin, extension_point, seconds)
+        if seconds > _NOTED_CALL:
+            self.note_slow_call(plugin, extension_point, seconds)
         if self.observer is not None:
             self.observer.plugin_called(plugin.name, extension_point, result, seconds)
         return result
@@ -110,8 +115,8 @@ class PluginCaller:
             self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
             seconds = 0.0 if began is None else self.now() - began
-            if seconds > _SLOW_CALL:
-                _log_slow_call(plugin, extension_point, seconds)
+            if seconds > _NOTED_CALL:
+                self.note_slow_call(plugin, extension_point, seconds)
             observer.plugin_called(plugin.name, extension_point, result, seconds)
         if type(result) is not int:
             raise unexpected(plugin, extension_point, result, expected="an int")
@@ -122,11 +127,21 @@ class PluginCaller:
         failure = error
         if not isinstance(failure, PluginError):
             failure = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+        seconds = self.now() - began
+        if seconds > _NOTED_CALL:
+            self.note_slow_call(plugin, extension_point, seconds)
         if self.observer is not None:
-            self.observer.plugin_called(plugin.name, extension_point, failure, self.now() - began)
+            self.observer.plugin_called(plugin.name, extension_point, failure, seconds)
         if failure is error:
             raise failure
         raise failure from error
+
+    def note_slow_call(self, plugin: Plugin, extension_point: str, seconds: float) -> None:
+        """Keep the time of a call that took long, and log it if that is a second."""
+        called = plugin.name, extension_point
+        self.slow_calls[called] = self.slow_calls.get(called, 0.0) + seconds
+        if seconds > _SLOW_CALL:
+            _log_slow_call(plugin, extension_point, seconds)
 
 
 class ExtensionPointTimer:
@@ -157,8 +172,8 @@ class ExtensionPointTimer:
             except _FAILURES as error:
                 caller.raise_failure(plugin, self._extension_point, error, began)
             self.ended = caller.now()
-            if self.ended - began > _SLOW_CALL:
-                _log_slow_call(plugin, self._extension_point, self.ended - began)
+            if self.ended - began > _NOTED_CALL:
+                caller.note_slow_call(plugin, self._extension_point, self.ended - began)
             if caller.observer is not None:
                 caller.observer.plugin_called(plugin.name, self._extension_point, result, self.ended - began)
             if result is None or result is SUCCESS or result is SKIP:

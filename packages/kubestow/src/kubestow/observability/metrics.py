@@ -1,6 +1,6 @@
 """All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
-``kubestow_events_dropped_total`` is our own.
+``kubestow_events_dropped_total`` and ``kubestow_slow_attempts_total`` are our own.
 
 :mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
 :mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.
@@ -49,6 +49,11 @@ class SchedulerMetrics(MetricSet):
         self.attempt_duration = self.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds, from the pop of the pod until it is bound or requeued.",
+        )
+        self.slow_attempts = self.counter(
+            "kubestow_slow_attempts_total",
+            "Number of scheduling cycles of more than a second, by the plugin that took most of it and where.",
+            MetricDefinition(labels=("plugin", "extension_point")),
         )
         self.algorithm_duration = self.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",

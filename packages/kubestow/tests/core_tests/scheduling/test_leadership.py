@@ -41,6 +41,10 @@ class ScriptedElection:
         self.won, self.lost = asyncio.Event(), asyncio.Event()
         self.is_leader = self.released = False
 
+    @property
+    def holds_lease(self) -> bool:
+        return self.is_leader
+
     async def acquire(self) -> None:
         await self.won.wait()
         self.is_leader = True
