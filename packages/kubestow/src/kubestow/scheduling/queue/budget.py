@@ -1,7 +1,7 @@
 """The budget of an attempt: what happens after an attempt that has held up all other pods for long.
 
 A scheduling cycle is synchronous, so a slow plugin cannot be interrupted; but it can be kept from being called again
-soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as long as it took,
+soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as long as it took (for ten minutes at most),
 
 - its pod is not tried again, whatever event helps it, so that its attempts take a tenth of the loop's time at most;
 - the other pods of its namespace are in debt: they are popped when no pod of another namespace is ready.
@@ -20,10 +20,13 @@ ATTEMPT_BUDGET = 1.0
 #: The share of the loop's time that expensive attempts of one pod, or of one namespace while others wait, may take.
 _MAX_SHARE = 0.1
 
+#: No pause is longer, in seconds: an attempt of more than a minute was suspended rather than expensive.
+_MAX_PAUSE = 600.0
+
 
 def delay_after(seconds: float) -> float:
     """The pause after an expensive attempt in seconds, so that it takes no more than its share of the time."""
-    return seconds * (1.0 / _MAX_SHARE - 1.0)
+    return min(seconds * (1.0 / _MAX_SHARE - 1.0), _MAX_PAUSE)
 
 
 class NamespaceDebts:

@@ -64,6 +64,8 @@ _MAX_STRETCH = 0.004
 _LONG_STRETCH, _SHARE_OF_OTHERS = 0.1, 0.1
 #: The pause between the last attempt of another pod and one of a namespace in debt, in seconds, for the same reason.
 _PAUSE_BEFORE_DEBTORS = 0.1
+#: Between two looks at a lease that has expired during a long attempt, in seconds.
+_PAUSE_WITHOUT_LEASE = 0.1
 #: How long binding cycles and other work may continue at shutdown, in seconds.
 _DRAIN_TIMEOUT = 10.0
 #: How long cancelled tasks may take to end, in seconds.
@@ -320,6 +322,9 @@ class Scheduler:
                     now = self._clock.monotonic()
                     if now - queued.attempt_began > ATTEMPT_BUDGET:
                         self._charge(queued, now)
+                        # If the lease expired meanwhile, another scheduler decides, until it is renewed or lost.
+                        while not self.leadership.holds_lease:
+                            await self._clock.sleep(_PAUSE_WITHOUT_LEASE)
                     if now - began > _MAX_STRETCH:
                         break
                 if self.queue.is_ready:
