@@ -307,6 +307,9 @@ class Scheduler:
         has_paused = False  # since the last pod of a namespace that is not in debt
         try:
             while True:
+                # If the lease has expired in a long attempt, another scheduler may decide, until it is renewed or lost.
+                while not self.leadership.holds_lease:
+                    await asyncio.sleep(_PAUSE_WITHOUT_LEASE)
                 self._wake.clear()
                 self.queue.moves.flush()
                 self.queue.moves.continue_moving()
@@ -322,9 +325,6 @@ class Scheduler:
                     now = self._clock.monotonic()
                     if now - queued.attempt_began > ATTEMPT_BUDGET:
                         self._charge(queued, now)
-                        # If the lease expired meanwhile, another scheduler decides, until it is renewed or lost.
-                        while not self.leadership.holds_lease:
-                            await self._clock.sleep(_PAUSE_WITHOUT_LEASE)
                     if now - began > _MAX_STRETCH:
                         break
                 if self.queue.is_ready:
