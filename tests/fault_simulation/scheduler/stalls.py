@@ -44,7 +44,7 @@ async def run_unfrozen(work: Coroutine[Any, Any, T]) -> T:
 
 
 class ElectionBeside:
-    """Implements :class:`~kubestow.scheduling.environment.Leadership` by one that outlives the freeze of its process."""
+    """Implements :class:`~kubestow.scheduling.environment.Leadership` by one that is never frozen."""
 
     def __init__(self, election: Leadership) -> None:
         self._election = election

@@ -308,7 +308,7 @@ class Scheduler:
         try:
             while True:
                 # If the lease has expired in a long attempt, another scheduler may decide, until it is renewed or lost.
-                while not self.leadership.holds_lease:
+                while not self.leadership.holds_lease:  # noqa: ASYNC110  # it expires by the clock, without an event
                     await asyncio.sleep(_PAUSE_WITHOUT_LEASE)
                 self._wake.clear()
                 self.queue.moves.flush()
