@@ -6,6 +6,9 @@ other processes, so here it is drawn; what holds for every order holds for the r
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+from contextvars import ContextVar
 from random import Random
 from typing import Any
 
@@ -16,6 +19,28 @@ from kubestow.testing.virtual_time import VirtualTimeLoop
 _MAX_ITERATIONS = 20_000
 
 
+class Freeze:
+    """Whether the callbacks of a process run."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._until = 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds for which the process is frozen."""
+        return max(0.0, self._until - self._loop.time())
+
+    def stall(self, seconds: float) -> None:
+        """Freeze the process for so many seconds, from the end of the stall that it is in."""
+        self._until = self._loop.time() + self.left + seconds
+        self._loop.call_at(self._until, lambda: None)
+
+
+frozen_with: ContextVar[Freeze | None] = ContextVar("frozen_with", default=None)
+"""What freezes the process that the running code belongs to; None for code that no stall concerns."""
+
+
 class Livelock(AssertionError):
     """Callbacks are always ready, so that virtual time does not advance."""
 
@@ -24,9 +49,14 @@ class ShuffledLoop(VirtualTimeLoop):
     """A virtual-time event loop whose ready callbacks run in random order."""
 
     _ready: Any
+    _scheduled: Any
 
     def __init__(self, random: Random) -> None:
         self._random = random
+        #: The callbacks of processes that are frozen.
+        self._parked: list[Any] = []
+        #: Whether a process has ever been frozen.
+        self.freezes = False
         self._iterations = 0
         super().__init__()
 
@@ -39,9 +69,37 @@ class ShuffledLoop(VirtualTimeLoop):
         self._iterations += 1
         if self._iterations > _MAX_ITERATIONS:
             raise Livelock(f"{_MAX_ITERATIONS} iterations at {self.time():.3f} s")
+        if self.freezes:
+            self._park()
         if len(self._ready) > 1:
             self._random.shuffle(self._ready)
         super()._run_once()  # type: ignore[misc]  # private in asyncio
+
+    def _park(self) -> None:
+        """Leave the callbacks of frozen processes out, and advance virtual time until another is ready."""
+        self._ready.extend(self._parked)
+        self._parked = []
+        while True:
+            while self._scheduled and self._scheduled[0].when() <= self.time():
+                handle = heapq.heappop(self._scheduled)
+                handle._scheduled = False
+                self._ready.append(handle)
+            parked = [handle for handle in self._ready if _is_frozen(handle)]
+            self._parked += parked
+            if parked:
+                ready = [handle for handle in self._ready if not _is_frozen(handle)]
+                self._ready.clear()
+                self._ready.extend(ready)
+            if self._ready or not self._scheduled:
+                return
+            self.advance(max(0.0, self._scheduled[0].when() - self.time()))
+            self._ready.extend(self._parked)
+            self._parked = []
+
+
+def _is_frozen(handle: Any) -> bool:
+    freeze = handle._context.get(frozen_with)
+    return freeze is not None and freeze.left > 0.0
 
 
 class RecordedShuffledLoop(RecordedLoop, ShuffledLoop):

@@ -20,6 +20,7 @@ from tests.fault_simulation.actors.devices import Devices
 from tests.fault_simulation.actors.jobs import Jobs
 from tests.fault_simulation.actors.kubelets import Kubelets
 from tests.fault_simulation.actors.storage import Storage
+from tests.fault_simulation.actors.tenants import STALL, Tenants
 from tests.fault_simulation.actors.users import Users
 from tests.fault_simulation.apiserver.context import SimulationContext
 from tests.fault_simulation.apiserver.outages import Outages
@@ -100,6 +101,7 @@ class Part(StrEnum):
     OUTAGES = "outages"
     SERVER_CLOCK = "server clock"
     LARGE = "large"
+    STALLS = "stalls"
 
 
 _PROBABILITIES = {
@@ -114,6 +116,12 @@ _PROBABILITIES = {
     Part.SERVER_CLOCK: 0.3,
     Part.LARGE: 0.05,
 }
+#: Drawn by itself, so that it does not change what else a seed has.
+_PROBABILITY_OF_STALLS = 0.3
+#: Seconds after the faults in which no pod is put aside any more because of a stall.
+_STALLS_FORGOTTEN = 660.0
+#: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
+_VICTIM_SECONDS = 2.5 * STALL
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,10 @@ class _Simulation:
         self.trace = Trace(clock)
         self.violations: list[str] = []
         self._parts = {part for part, p in _PROBABILITIES.items() if self._random.random() < p or part in required}
+        is_drawn = Random(f"{seed} stalls").random() < _PROBABILITY_OF_STALLS
+        if recordings is None and (Part.STALLS in required or is_drawn):
+            self._parts.add(Part.STALLS)
+        loop.freezes = Part.STALLS in self._parts  # type: ignore[attr-defined]  # of the shuffled loop
         self.server = SimulatedServer(self._server_clock(clock), self.trace)
         self._faults = Faults(Random(f"{seed} faults"))
         self._outages = Outages(Random(f"{seed} outages"), self.trace, self.server.break_watches)
@@ -215,6 +227,11 @@ class _Simulation:
                 self.server, Random(f"{self._seed} jobs"), scheduler_names=names, spec_parts=spec_parts or [dict]
             )
             disruptive.append(asyncio.create_task(jobs.run()))
+        tenants = Tenants(
+            self.server, Random(f"{self._seed} tenants"), scheduler_name=self._deployment.scheduler_names[0]
+        )
+        if Part.STALLS in self._parts:
+            disruptive.append(asyncio.create_task(tenants.run()))
         disturbing = [asyncio.create_task(self._disturb(process)) for process in self._processes]
         if Part.OUTAGES in self._parts:
             disturbing.append(asyncio.create_task(self._outages.run(lambda: self._faults.active)))
@@ -232,12 +249,16 @@ class _Simulation:
             if isinstance(ended, Exception):
                 raise ended
         await asyncio.gather(*disturbing)
+        if Part.STALLS in self._parts:
+            await asyncio.sleep(_STALLS_FORGOTTEN)
         # A connection may have stalled long before.
         await self._rest(self._final_violations, shortest=_LONG_REST if Part.HTTP in self._parts else _SHORT_REST)
         for _ in range(self._size.helpful_changes):
             users.make_helpful_change()
             # kube-scheduler's hints do not cover every node that the anti-affinity of other pods releases.
             await self._rest(self._unscheduled, longest=_LONG_REST if users.uses_pod_constraints else _SHORT_REST)
+        if Part.STALLS in self._parts:
+            await self._check_victim(tenants)
         await self._rest(self._final_violations, longest=1.0)
         for task in restarting:
             task.cancel()
@@ -252,6 +273,7 @@ class _Simulation:
             faulty_extender=Part.EXTENDERS in self._parts,
             leader_election=self._deployment.leader_election,
             http=Part.HTTP in self._parts,
+            stalls=Part.STALLS in self._parts,
         )
         return Process(f"{self._seed}-{number}", names, self._context, features, self)
 
@@ -262,12 +284,24 @@ class _Simulation:
         for violation in opinion.check(process, pod, node_name):
             self.report(f"{process.name}: {violation}")
 
+    async def _check_victim(self, tenants: Tenants) -> None:
+        """A pod that fits is bound in time, whatever pods of a tenant come before it."""
+        victim = tenants.create_victim()
+        await asyncio.sleep(_VICTIM_SECONDS)
+        if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
+            self.report(f"{victim.metadata.name} is not bound within {_VICTIM_SECONDS:g} s")
+        tenants.clear()
+        await asyncio.sleep(_STALLS_FORGOTTEN)
+
     def binding_requested(self, process: Process, uid: str) -> None:
+        if Part.STALLS in self._parts and not process.may_schedule:
+            self.report(f"{process.identity} sends a binding while {self.server.lease.holder or 'no process'} leads")
         for violation in (*partial_gangs(self.server, process, uid), *repeated_bindings(process, uid)):
             self.report(violation)
 
     def pod_bound(self, process: Process, uid: str, node_name: str) -> None:
-        if not process.may_schedule:
+        # A request that was sent before a stall takes effect in it.
+        if not process.may_schedule and not process.is_stalled:
             self.report(f"{process.identity} binds while {self.server.lease.holder or 'no process'} holds the lease")
         for violation in binding_violations(self.server, process, uid, node_name):
             self.report(violation)

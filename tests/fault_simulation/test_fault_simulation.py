@@ -25,6 +25,11 @@ def test_no_invariant_is_violated_by_outages_of_a_server_with_a_wrong_clock(seed
     assert simulate(seed, required=[Part.OUTAGES, Part.SERVER_CLOCK]).violations == []
 
 
+@pytest.mark.parametrize("seed", range(100, 113))
+def test_no_invariant_is_violated_by_stalls_of_a_leader(seed: int) -> None:
+    assert simulate(seed, required=[Part.STALLS, Part.ELECTION]).violations == []
+
+
 def test_a_seed_reproduces_a_run_exactly() -> None:
     first, second = simulate(7), simulate(7)
     assert first.fingerprint == second.fingerprint

@@ -24,6 +24,7 @@ from tests.fault_simulation.apiserver.transport import SimulatedTransport
 from tests.fault_simulation.apiserver.watch import UnreliableWatch
 from tests.fault_simulation.apiserver.watch_view import WatchView
 from tests.fault_simulation.faults import Fault
+from tests.fault_simulation.scheduler.stalls import run_unfrozen
 
 T = TypeVar("T")
 
@@ -57,7 +58,9 @@ class SimulatedClient:
         random: Random,
         http: bool,
         requests: list[tuple[float, str]],
+        stalls: bool = False,
     ) -> None:
+        self._stalls = stalls
         self.name = name
         self._server, self._outages = context.server, context.outages
         self._faults, self._trace = context.faults, context.trace
@@ -123,6 +126,10 @@ class SimulatedClient:
         self._trace.note(self.name, event.reason, event.regarding.name, event.note)
 
     async def _request(self, what: str, effect: Callable[[], T]) -> T:
+        """Send a request, which goes on while its process is frozen."""
+        return await (run_unfrozen(self._send(what, effect)) if self._stalls else self._send(what, effect))
+
+    async def _send(self, what: str, effect: Callable[[], T]) -> T:
         if "/leases" not in what:  # the trace records changes of the holder, not every renewal
             self._trace.note(self.name, "requests", what)
         self._note_request(what)

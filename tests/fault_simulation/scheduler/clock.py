@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from datetime import datetime, timedelta
 from random import Random
 
@@ -17,18 +19,26 @@ class JumpingClock:
         self._true, self._random = true, random
         self._origin = random.uniform(0.0, _DAY)
         self._offset = timedelta()
+        #: The seconds by which the clock is ahead of true time, while its process is frozen.
+        self.ahead: Callable[[], float] = lambda: 0.0
 
     def now(self) -> datetime:
         """The wall clock time."""
-        return self._true.now() + self._offset
+        return self._true.now() + self._offset + timedelta(seconds=self.ahead())
 
     def monotonic(self) -> float:
         """Seconds of the monotonic clock."""
-        return self._true.monotonic() + self._origin
+        return self._true.monotonic() + self._origin + self.ahead()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in virtual time."""
         await self._true.sleep(seconds)
+
+    def never_ahead(self) -> JumpingClock:
+        """The clock as another thread of the machine reads it while the process is frozen."""
+        other = copy(self)
+        other.ahead = lambda: 0.0
+        return other
 
     def jump(self) -> None:
         """Set the wall clock to a new offset between zero and a thousand days."""

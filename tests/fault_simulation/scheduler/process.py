@@ -19,6 +19,7 @@ from core_tests.scheduling.gangs.groups import GATES
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
+from kubestow.client.supervised_election import Heartbeat, SupervisedElection
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
@@ -26,18 +27,21 @@ from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.scheduling.decision.result import Decision
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler import Scheduler
 from tests.fault_simulation.apiserver.client import BindHooks, SimulatedClient
 from tests.fault_simulation.apiserver.context import SimulationContext
 from tests.fault_simulation.apiserver.watch_view import DecisionSnapshot, WatchView
+from tests.fault_simulation.event_loop import Freeze, frozen_with
 from tests.fault_simulation.faults import Faults
 from tests.fault_simulation.scheduler.clock import JumpingClock
 from tests.fault_simulation.scheduler.faulty_extender import FaultyExtender
 from tests.fault_simulation.scheduler.faulty_plugin import NAME, ReservationLedger, faulty_plugin
 from tests.fault_simulation.scheduler.recording import RecordedFaults, Recording
+from tests.fault_simulation.scheduler.stalls import NAME as STALLING_PLUGIN
+from tests.fault_simulation.scheduler.stalls import ElectionBeside, stalling_plugin
 
 #: Longest time of a graceful shutdown in seconds, which includes requests in flight.
 _GRACE_PERIOD = 30.0
@@ -73,6 +77,7 @@ class Features:
     faulty_extender: bool
     leader_election: bool
     http: bool
+    stalls: bool = False
 
 
 class Checks(Protocol):
@@ -104,7 +109,9 @@ class Process(Observer):
         #: The times of the requests of all starts, and what was requested.
         self.requests: list[tuple[float, str]] = []
         self._tasks: Tasks = {}
+        self._heartbeat = Heartbeat()
         self._recorder: FlightRecorder | None = None
+        self._freeze = Freeze(asyncio.get_running_loop())
         self.start()
 
     # -- lifecycle -----------------------------------------------------------------------------------------------
@@ -130,22 +137,34 @@ class Process(Observer):
             random=Random(f"{self.name} {self._starts} client"),
             http=self._features.http,
             requests=self.requests,
+            stalls=self._features.stalls,
         )
         self._tasks = {}
         context = copy_context()
         context.run(_owner.set, self._tasks)
+        if self._features.stalls:
+            self._freeze = Freeze(asyncio.get_running_loop())
+            self.clock.ahead = lambda: self._freeze.left
+            context.run(frozen_with.set, self._freeze)
         self.running: asyncio.Task[None] = context.run(self._run, client)
 
     def _run(self, client: SimulatedClient) -> asyncio.Task[None]:
         """Start the scheduler, recorded if the simulation is."""
         if self._context.recordings is None:
             self.scheduler = self._scheduler(client)
-            return asyncio.create_task(self.scheduler.run())
+            return asyncio.create_task(self._run_with_heartbeat() if self._features.stalls else self.scheduler.run())
         self._recording = Recording(self.name, self._features.faulty_plugin)
         self._context.recordings.append(self._recording)
         self._recorder = FlightRecorder(self._recording)
         self.scheduler = self._scheduler(client)
         return asyncio.create_task(self._recorder.run(self.scheduler))
+
+    async def _run_with_heartbeat(self) -> None:
+        beating = asyncio.create_task(self._heartbeat.run(self.clock))
+        try:
+            await self.scheduler.run()
+        finally:
+            beating.cancel()
 
     def _binding_requested(self, uid: str) -> None:
         self.bind_attempts.setdefault(uid, []).append(self.clock.monotonic())
@@ -157,8 +176,12 @@ class Process(Observer):
         if recorder is not None:
             faults = RecordedFaults(self._context.faults, self._recording.draws)
         plugins = [faulty_plugin(faults, self.ledger)] if self._features.faulty_plugin else []
+        if self._features.stalls:
+            random = Random(f"{self.name} {self._starts} stalls")
+            plugins.append(stalling_plugin(self._freeze, random, lambda: self._context.faults.active))
         registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
         names = ["GangScheduling", NAME] if self._features.faulty_plugin else ["GangScheduling"]
+        names += [STALLING_PLUGIN] if self._features.stalls else []
         enabled = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}
         document = {
             "apiVersion": config.API_VERSION,
@@ -190,11 +213,15 @@ class Process(Observer):
         ignorable, binds = random.random() < 0.5, random.random() < 0.5
         return [FaultyExtender(client, self._context.faults, ignorable=ignorable, binds=binds)]
 
-    def _elector(self, client: SimulatedClient) -> LeaderElector:
+    def _elector(self, client: SimulatedClient) -> Leadership:
         timings = LeaseTimings()
         transport = client.transport(timeout=timings.renew_deadline / 2)
         lock = LeaseLock(transport, identity=self.identity, record=client.record)
-        return LeaderElector(lock, clock=self.clock, timings=timings)
+        if not self._features.stalls:
+            return LeaderElector(lock, clock=self.clock, timings=timings)
+        clock, self._heartbeat = self.clock.never_ahead(), Heartbeat()
+        elector = LeaderElector(lock, clock=clock, timings=timings)
+        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock))
 
     @property
     def identity(self) -> str:
@@ -212,6 +239,11 @@ class Process(Observer):
         return not self._features.leader_election or self._context.server.lease.holder == self.identity
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether a plugin blocks the process."""
+        return self._freeze.left > 0.0
+
+    @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return not self.running.done()
@@ -223,12 +255,16 @@ class Process(Observer):
         return await self.reap()
 
     async def reap(self) -> list[str]:
-        """Wait for the end of the process, up to the grace period; the names of tasks that are left."""
+        """Wait for the end of the process, up to the grace period; the names of tasks that are left.
+
+        A process that a plugin blocks cannot end by itself, so nothing is left that should not be.
+        """
+        was_stalled = self.is_stalled
         await asyncio.wait([self.running], timeout=_GRACE_PERIOD)
         await asyncio.sleep(1.0)
         left = sorted(str(task.get_coro().__qualname__) for task in self._tasks)  # type: ignore[union-attr]
         await self.kill()
-        return left
+        return [] if was_stalled else left
 
     async def kill(self) -> None:
         """Cancel all tasks at once."""

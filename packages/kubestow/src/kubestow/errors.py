@@ -108,6 +108,15 @@ class Unreachable(KubestowError):
         super().__init__(f"{server}: {problem}")
 
 
+class LeaseExpired(Unreachable):
+    """A write was not sent, because the lease of this scheduler has expired and another may lead by now."""
+
+    in_doubt = False
+
+    def __init__(self) -> None:
+        super().__init__("not sent", "the lease of this scheduler has expired")
+
+
 class LeaseLost(KubestowError):
     """The lease ``lease`` (namespace/name) was not renewed in time or has another holder."""
 

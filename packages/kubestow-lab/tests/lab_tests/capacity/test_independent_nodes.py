@@ -98,13 +98,13 @@ def test_placements_are_those_of_deciding_one_by_one(within: list[Node], manifes
 
 def test_copies_of_a_plain_pod_are_placed_in_rounds(monkeypatch: Any) -> None:
     decisions = Counter[str]()
-    decide = DecisionPipeline.decide
+    decide = DecisionPipeline.decide_by_plugins
 
     def counted(self: Any, *arguments: Any) -> Any:
         decisions["made"] += 1
         return decide(self, *arguments)
 
-    monkeypatch.setattr(DecisionPipeline, "decide", counted)
+    monkeypatch.setattr(DecisionPipeline, "decide_by_plugins", counted)
     found = placed([builders.node("a"), builders.node("b")], [], template_manifest(cpu="100m"), None)
     assert (found.replicas, decisions["made"]) == (80, 1)
 

@@ -14,7 +14,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,10 +24,11 @@ from typing import Any
 
 from kubestow import config, gc_tuning
 from kubestow.client.cluster_client import ClusterClient
-from kubestow.client.leader_election import LeaseTimings, lease_candidate
+from kubestow.client.leader_election import LeaderElector, LeaseTimings, lease_candidate
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
+from kubestow.client.supervised_election import election_in_thread
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
@@ -44,6 +45,7 @@ from kubestow.process import WallClock, new_event_loop
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
+from kubestow.scheduling.interfaces import EventRecord
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -142,7 +144,8 @@ class SchedulerApp:
             recorder = self._flight_recorder(stack)
             observability = await self._start_serving(stack, recorder)
             connection = self.configuration.client_connection
-            credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
+            load = partial(load_credentials, kubeconfig or connection.kubeconfig, context=context, master=master)
+            credentials = await load()
             cluster = await stack.enter_async_context(
                 ClusterClient(
                     credentials,
@@ -156,7 +159,7 @@ class SchedulerApp:
             observability.broken_watches = cluster.broken_watches
             cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
-            leadership = await stack.enter_async_context(self._leadership(credentials, cluster, on_new_leader))
+            leadership = await stack.enter_async_context(self._leadership(load, cluster, on_new_leader))
             environment = Environment(cluster, WallClock(), self.random, observability.observer)
             create = (
                 Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
@@ -237,9 +240,15 @@ class SchedulerApp:
 
     @asynccontextmanager
     async def _leadership(
-        self, credentials: Credentials, cluster: ClusterClient, on_new_leader: Callable[[str], None]
+        self,
+        load: Callable[[], Awaitable[Credentials]],
+        cluster: ClusterClient,
+        on_new_leader: Callable[[str], None],
     ) -> AsyncIterator[Leadership]:
-        """The candidate of the configured Lease; without leader election, one that always leads."""
+        """The candidate of the configured Lease, in a thread; without leader election, one that always leads.
+
+        ``load`` loads the credentials of its connections.
+        """
         election = self.configuration.leader_election
         if not election.leader_elect:
             yield NoLeaderElection()
@@ -249,17 +258,28 @@ class SchedulerApp:
             renew_deadline=election.renew_deadline.seconds,
             retry_period=election.retry_period.seconds,
         )
-        async with lease_candidate(
-            credentials,
-            namespace=election.resource_namespace,
-            name=election.resource_name,
-            timings=timings,
-            record=cluster.record,
-            reporting_controller=self.configuration.profiles[0].scheduler_name,
-            clock=WallClock(),
-            on_new_leader=on_new_leader,
-        ) as candidate:
-            yield candidate
+        clock = WallClock()
+
+        @asynccontextmanager
+        async def candidate(
+            record: Callable[[EventRecord], None], on_new_leader: Callable[[str], None]
+        ) -> AsyncIterator[LeaderElector]:
+            async with lease_candidate(
+                await load(),  # not shared between threads
+                namespace=election.resource_namespace,
+                name=election.resource_name,
+                timings=timings,
+                record=record,
+                reporting_controller=self.configuration.profiles[0].scheduler_name,
+                clock=clock,
+                on_new_leader=on_new_leader,
+            ) as elector:
+                yield elector
+
+        async with election_in_thread(
+            candidate, record=cluster.record, on_new_leader=on_new_leader, clock=clock
+        ) as leadership:
+            yield leadership
 
 
 def _http_extenders(

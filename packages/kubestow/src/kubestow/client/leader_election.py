@@ -166,6 +166,16 @@ class LeaderElector:
         return self.leader == self._lock.identity
 
     @property
+    def lease(self) -> str:
+        """Namespace and name of the Lease."""
+        return str(self._lock)
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this candidate is the observed holder, and its lease has not expired."""
+        return self.is_leader and self.overdue <= 0.0
+
+    @property
     def overdue(self) -> float:
         """Seconds since our lease expired without renewal; zero or negative while it is valid or not ours."""
         if not self.is_leader:

@@ -47,12 +47,15 @@ H = TypeVar("H", bound=Hashable)
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 #: A synchronous call that takes longer than this, in seconds, is logged.
 _SLOW_CALL = 1.0
+#: One that takes longer than this counts when the plugin is named that made an attempt slow.
+_NOTED_CALL = 0.05
 
 
 class PluginCaller:
     """Calls the plugins of one profile.
 
     ``monotonic`` is the clock, in seconds; without one all calls take no time. Calls are reported to the ``observer``.
+    ``slow_calls`` receives the seconds of calls that took long, by plugin and extension point, until it is cleared.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class PluginCaller:
         *,
         monotonic: Callable[[], float] | None = None,
         observer: PluginObserver | None = None,
+        slow_calls: dict[tuple[str, str], float] | None = None,
     ) -> None:
         self.plugins = plugins
+        self.slow_calls = {} if slow_calls is None else slow_calls
         #: The time of the clock in seconds.
         self.now = monotonic or (lambda: 0.0)
         self.observer = observer
@@ -85,8 +90,8 @@ class PluginCaller:
         except _FAILURES as error:
             self.raise_failure(plugin, extension_point, error, began)
         seconds = self.now() - began
-        if seconds > _SLOW_CALL:
-            _log_slow_call(plugin, extension_point, seconds)
+        if seconds > _NOTED_CALL:
+            self.note_slow_call(plugin, extension_point, seconds)
         if self.observer is not None:
             self.observer.plugin_called(plugin.name, extension_point, result, seconds)
         return result
@@ -106,8 +111,8 @@ class PluginCaller:
             self.raise_failure(plugin, extension_point, error, self.now() if began is None else began)
         if observer is not None:
             seconds = 0.0 if began is None else self.now() - began
-            if seconds > _SLOW_CALL:
-                _log_slow_call(plugin, extension_point, seconds)
+            if seconds > _NOTED_CALL:
+                self.note_slow_call(plugin, extension_point, seconds)
             observer.plugin_called(plugin.name, extension_point, result, seconds)
         if type(result) is not int:
             raise unexpected(plugin, extension_point, result, expected="an int")
@@ -118,11 +123,21 @@ class PluginCaller:
         failure = error
         if not isinstance(failure, PluginError):
             failure = PluginError(plugin.name, extension_point, f"{type(error).__name__}: {error}")
+        seconds = self.now() - began
+        if seconds > _NOTED_CALL:
+            self.note_slow_call(plugin, extension_point, seconds)
         if self.observer is not None:
-            self.observer.plugin_called(plugin.name, extension_point, failure, self.now() - began)
+            self.observer.plugin_called(plugin.name, extension_point, failure, seconds)
         if failure is error:
             raise failure
         raise failure from error
+
+    def note_slow_call(self, plugin: Plugin, extension_point: str, seconds: float) -> None:
+        """Keep the time of a call that took long, and log it if that is a second."""
+        called = plugin.name, extension_point
+        self.slow_calls[called] = self.slow_calls.get(called, 0.0) + seconds
+        if seconds > _SLOW_CALL:
+            _log_slow_call(plugin, extension_point, seconds)
 
 
 class ExtensionPointTimer:
@@ -153,8 +168,8 @@ class ExtensionPointTimer:
             except _FAILURES as error:
                 caller.raise_failure(plugin, self._extension_point, error, began)
             self.last_reading = caller.now()
-            if self.last_reading - began > _SLOW_CALL:
-                _log_slow_call(plugin, self._extension_point, self.last_reading - began)
+            if self.last_reading - began > _NOTED_CALL:
+                caller.note_slow_call(plugin, self._extension_point, self.last_reading - began)
             if caller.observer is not None:
                 caller.observer.plugin_called(plugin.name, self._extension_point, result, self.last_reading - began)
             if result is None or result is SUCCESS or result is SKIP:

@@ -152,7 +152,8 @@ def build_profile(
     """
     instances = _Instances(configured, registry, handle)
     plugins = _by_extension_point(instances)
-    runtime = FrameworkRuntime(plugins, monotonic=monotonic, observer=observer)
+    slow_calls: dict[tuple[str, str], float] = {}
+    runtime = FrameworkRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls)
     percentage = configured.percentage_of_nodes_to_score
     sampling = configured.args.get(NODE_SAMPLING)
     return Profile(
@@ -162,7 +163,7 @@ def build_profile(
         tuple(instances.by_name.values()),
         runtime,
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
-        GangRuntime(plugins, monotonic=monotonic, observer=observer),
+        GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster),
     )
 

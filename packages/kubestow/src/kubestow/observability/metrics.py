@@ -50,6 +50,11 @@ class SchedulerMetrics(MetricSet):
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds, from the pop of the pod until it is bound or requeued.",
         )
+        self.slow_attempts = self.counter(
+            "kubestow_slow_attempts_total",
+            "Number of scheduling cycles of more than a second, by the plugin that took most of it and where.",
+            MetricDefinition(labels=("plugin", "extension_point")),
+        )
         self.algorithm_duration = self.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds for one pod, PostFilter included.",

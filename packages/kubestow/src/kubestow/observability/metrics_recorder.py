@@ -54,6 +54,9 @@ class MetricsRecorder(Observer):
         self.metrics.schedule_attempts.labels(profile, result).value += 1
         self.metrics.attempt_duration.labels(profile, result).observe(seconds)
 
+    def attempt_over_budget(self, queued: QueuedPod, plugin: str, extension_point: str, seconds: float) -> None:
+        self.metrics.slow_attempts.labels(plugin, extension_point).value += 1
+
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         attempts = queued.attempts
         self._pod_attempts.observe(attempts)

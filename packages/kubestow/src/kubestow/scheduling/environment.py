@@ -48,6 +48,10 @@ class Leadership(Protocol):
         """Whether this scheduler leads, as far as it knows."""
 
     @property
+    def holds_lease(self) -> bool:
+        """Whether this scheduler leads and its lease has not expired, so that no other may have begun to lead."""
+
+    @property
     def overdue(self) -> float:
         """Seconds since the lease expired without being renewed; zero or less while it is valid."""
 
@@ -64,7 +68,7 @@ class Leadership(Protocol):
 class NoLeaderElection:
     """A scheduler without leader election always leads."""
 
-    is_leader = True
+    is_leader = holds_lease = True
     overdue = 0.0
 
     async def acquire(self) -> None:

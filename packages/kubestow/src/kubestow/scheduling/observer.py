@@ -56,6 +56,9 @@ class Observer:
     def attempt_ended(self, queued: QueuedPod, result: Result, message: str, seconds: float) -> None:
         """An attempt ended, so many seconds after the pod was popped. ``message`` says why it failed."""
 
+    def attempt_over_budget(self, queued: QueuedPod, plugin: str, extension_point: str, seconds: float) -> None:
+        """A scheduling cycle took more than a second, most of it in this plugin ("" if in none); other pods waited."""
+
     def pod_bound(self, queued: QueuedPod, node_name: str, seconds: float) -> None:
         """A pod was bound, so many seconds after it first entered activeQ."""
 

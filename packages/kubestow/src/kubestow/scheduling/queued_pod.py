@@ -48,6 +48,8 @@ class QueuedPod:
     unschedulable_count: int = 0
     consecutive_errors: int = 0
     backoff_expiration: float = NO_BACKOFF
+    #: After an attempt that took too long: when the next one may be made, whatever events help it.
+    put_aside_until: float = NO_BACKOFF
     #: The plugins that rejected it, and those that returned Pending.
     rejectors: frozenset[str] = frozenset()
     pending_plugins: frozenset[str] = frozenset()

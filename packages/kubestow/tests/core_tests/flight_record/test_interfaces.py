@@ -107,7 +107,7 @@ def test_a_member_is_a_call_a_notification_or_a_reading_as_its_interface_says() 
     uses, now = Uses(), datetime(2026, 1, 1, tzinfo=UTC)
     api = create_proxy(ClusterAPI, uses)
     clock = create_proxy(Clock, uses, SimpleNamespace(now=lambda: now, monotonic=lambda: 1.5, sleep=asyncio.sleep))
-    leadership = create_proxy(Leadership, uses, SimpleNamespace(is_leader=True, overdue=0.0))
+    leadership = create_proxy(Leadership, uses, SimpleNamespace(is_leader=True, holds_lease=True, overdue=0.0))
     assert asyncio.run(api.resource_claims.read("default", "claim")) == "value"
     api.record("event")
     assert (clock.now(), clock.monotonic(), clock.sleep) == (now, 1.5, asyncio.sleep)

@@ -159,7 +159,9 @@ class RankingMachine(RuleBasedStateMachine):
         """Schedule a pod; whether a node was found."""
         info, profile = self.harness.info(shown), self.profile_under_test
         self.compare(info)
-        decision = DecisionPipeline(self.cluster, self.harness.profiles, RandomTie(Random(self.seed))).decide(info)
+        decision = DecisionPipeline(
+            self.cluster, self.harness.profiles, RandomTie(Random(self.seed))
+        ).decide_by_plugins(info)
         whole = fresh(profile, self.cluster, info)
         found = whole.find_feasible(info)
         if not isinstance(decision, Scheduled):

@@ -234,6 +234,7 @@ def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
     own = {
         "kubernetes_build_info",
         "kubestow_events_dropped_total",
+        "kubestow_slow_attempts_total",
         "kubestow_undecodable_objects",
         "kubestow_watch_broken_seconds",
     }

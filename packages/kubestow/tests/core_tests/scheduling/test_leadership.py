@@ -39,7 +39,11 @@ class ScriptedElection:
 
     def __init__(self) -> None:
         self.won, self.lost = asyncio.Event(), asyncio.Event()
-        self.is_leader = self.released = False
+        self.is_leader = self.released = self.expired = False
+
+    @property
+    def holds_lease(self) -> bool:
+        return self.is_leader and not self.expired
 
     async def acquire(self) -> None:
         await self.won.wait()
@@ -176,6 +180,40 @@ def test_losing_the_lease_stops_the_scheduler_immediately() -> None:
             assert lead.released
 
     run_scenario(scenario, UnresponsiveCluster())
+
+
+def test_nothing_is_decided_while_the_lease_has_expired() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        async with candidate(cluster, lead):
+            lead.won.set()
+            await asyncio.sleep(1)
+            lead.expired = True
+            cluster.put(node("another"))  # the loop begins another pass
+            cluster.put(pod("a"))
+            cluster.put(pod("too-big", cpu="64"))
+            await asyncio.sleep(10)
+            assert (cluster.bindings, cluster.events, cluster.condition("too-big")) == ([], [], None)
+            lead.expired = False
+            await asyncio.sleep(1)
+            assert len(cluster.bindings) == 1
+            assert cluster.condition("too-big") is not None
+
+    run_scenario(scenario)
+
+
+def test_a_pod_that_is_on_its_way_is_not_bound_once_the_lease_has_expired() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        cluster.put(pod("a"))
+        async with candidate(cluster, lead, **enabled(Hold)) as (scheduler, _):
+            lead.won.set()
+            await asyncio.sleep(1)
+            lead.expired = True
+            [waiting] = scheduler.waiting_pods.all()
+            waiting.allow(Hold.name)
+            await asyncio.sleep(10)
+            assert cluster.bindings == []
+
+    run_scenario(scenario)
 
 
 class Hold(PermitPlugin):

@@ -29,11 +29,11 @@ import msgspec
 
 from kubestow.api.core import PodCondition, PodStatus
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.errors import APIError, Unreachable
+from kubestow.errors import APIError, LeaseExpired, Unreachable
 from kubestow.framework.status import Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Retries
-from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, reference
 from kubestow.scheduling.observer import Call
 
@@ -45,6 +45,8 @@ _MAX_BINDINGS = 512
 _MAX_STATUS_PATCHES = 16
 
 T = TypeVar("T")
+
+_NO_ELECTION = NoLeaderElection()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +78,14 @@ class PodBinder:
     A pod with a lane is bound while no other request is in progress there.
     """
 
-    def __init__(self, environment: Environment, lanes: Mapping[str, _Lane] = MappingProxyType({})) -> None:
-        self._environment, self._lanes = environment, lanes
+    def __init__(
+        self,
+        environment: Environment,
+        lanes: Mapping[str, _Lane] = MappingProxyType({}),
+        *,
+        leadership: Leadership = _NO_ELECTION,
+    ) -> None:
+        self._environment, self._lanes, self._leadership = environment, lanes, leadership
         self._retries = Retries(environment.clock, environment.random)
 
     async def post_binding(self, pod: ObjectReference, node_name: str) -> None:
@@ -89,6 +97,7 @@ class PodBinder:
         """
         lane = self._lanes.get(pod.uid)
         async with contextlib.nullcontext() if lane is None else lane.lock:
+            require_lease(self._leadership)
             with _observed(self._environment, Call.POD_BINDING):
                 try:
                     await self._environment.api.bind(pod, node_name)
@@ -104,16 +113,33 @@ class PodBinder:
         return "" if current is None else current.spec.node_name
 
 
+def require_lease(leadership: Leadership) -> None:
+    """Raise LeaseExpired if another scheduler may lead by now.
+
+    A lost lease ends the process, but after a long stall a write may have its turn before. So each write asks right
+    before it is sent.
+    """
+    if not leadership.holds_lease:
+        raise LeaseExpired
+
+
 class Dispatcher:
     """Sends writes to the cluster API. ``known_pod`` gives a pod's last state from the watch, by uid."""
 
-    def __init__(self, environment: Environment, *, known_pod: Callable[[str], PodInfo | None]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        known_pod: Callable[[str], PodInfo | None],
+        leadership: Leadership = _NO_ELECTION,
+    ) -> None:
+        self._leadership = leadership
         self._environment, self._api, self._clock = environment, environment.api, environment.clock
         self._known_pod = known_pod
         #: How failed requests are retried, those that plugins make themselves included.
         self.retries = Retries(environment.clock, environment.random)
         self._lanes: defaultdict[str, _Lane] = defaultdict(_Lane)
-        self.binder = PodBinder(environment, self._lanes)
+        self.binder = PodBinder(environment, self._lanes, leadership=leadership)
         #: The status patches sent of pods that are not bound yet, by uid; the watch may not have shown them so far.
         self._sent: dict[str, PodStatusPatch] = {}
         self._in_progress: Counter[Call] = Counter()
@@ -185,6 +211,7 @@ class Dispatcher:
         self._sent[pod.uid] = patch if sent is None else _merged(sent, patch)
         try:
             async with lane.lock:
+                require_lease(self._leadership)
                 with _observed(self._environment, Call.POD_STATUS_PATCH):
                     await self._api.patch_pod_status(pod, patch)
         except (APIError, Unreachable) as error:
@@ -215,7 +242,7 @@ class Dispatcher:
                     pass
                 self._in_progress[Call.POD_BINDING] += 1
                 try:
-                    status = await bind()
+                    status = await bind() if self._leadership.holds_lease else Status.error(str(LeaseExpired()))
                 finally:
                     self._in_progress[Call.POD_BINDING] -= 1
                 if status.ok:
@@ -240,6 +267,7 @@ class Dispatcher:
 
     async def _send_briefly(self, call: Call, request: Callable[[], Awaitable[None]]) -> None:
         async def send() -> None:
+            require_lease(self._leadership)
             with _observed(self._environment, call):
                 await request()
 
@@ -254,6 +282,7 @@ class Dispatcher:
         merged nor retried: the caller reads the object again and determines what is left to do.
         """
         async with self._lane(uid, call):
+            require_lease(self._leadership)
             with _observed(self._environment, call):
                 return await request()
 

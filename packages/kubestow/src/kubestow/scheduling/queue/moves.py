@@ -64,6 +64,9 @@ class QueueMoves:
             self._places.enter_unschedulable(queued, event)
             return
         queued.requeue_when_ungated = True
+        if queued.put_aside_until > now:
+            strategy = QueueingStrategy.AFTER_BACKOFF
+            queued.backoff_expiration = max(queued.backoff_expiration, queued.put_aside_until)
         if strategy is QueueingStrategy.AFTER_BACKOFF and self._places.backoff_policy.is_backing_off(queued, now):
             self._gating.back_off(queued, event, now)
         else:
@@ -178,6 +181,7 @@ class QueueMoves:
     def flush(self) -> None:
         """Move pods whose backoff has ended to activeQ, and requeue those unschedulable for too long."""
         now, places = self._clock.monotonic(), self._places
+        places.end_debts(now)
         while (queued := places.pop_backed_off(now)) is not None:
             if queued.gated_by:
                 self._gating.enqueue(queued, "BackoffComplete", now)

@@ -2,7 +2,8 @@
 
     activeQ         ready to be scheduled, in the order of the QueueSort plugin
     backoffQ        rejected by a plugin, until its backoff ends (or until nothing else is ready)
-    error backoffQ  without a plugin that rejected it (an error, no nodes, a failed binding), until its backoff ends
+    error backoffQ  without a plugin that rejected it (an error, no nodes, a failed binding), or after an attempt that
+                    took too long, until its backoff ends; never tried early
     unschedulable   rejected, until an event that one of the rejecting plugins registered may help it
     gated           rejected by a PreEnqueue plugin, until an event that this plugin registered
 
@@ -25,6 +26,7 @@ from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.log_fields import fields
 from kubestow.scheduling.observer import Observer
+from kubestow.scheduling.queue.budget import NamespaceDebts
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import NO_BACKOFF, Place, QueuedPod
 
@@ -38,6 +40,8 @@ _MIN_COMPACTED = 64
 _UNRANKED = (1, 0.0)
 #: Fewer subqueues than this are not looked through for empty ones.
 _MIN_PRUNED = 64
+#: Ready pods of namespaces in debt that one pop passes over, and that return to their order at once, at most.
+_PASSED_OVER_AT_ONCE = 500
 #: Events that no pod in flight needs any more are dropped once there are this many and half of them can go.
 _COMPACTION_THRESHOLD = 1024
 
@@ -110,6 +114,11 @@ class PodHeap:
                 return self._entries[0][3]
             self._change(heapq.heappop)
         return None
+
+    @property
+    def first_until(self) -> float:
+        """The end of the backoff of the first pod, in seconds of the clock; infinity when there is none."""
+        return math.inf if self.peek() is None else self._entries[0][0]
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the first pod; None when there is none."""
@@ -216,13 +225,16 @@ class QueuePlaces:
         self._sort, self._observer, self._on_change = sort, observer, on_change
         self._tickets = itertools.count(1)
         self._active = Subqueues(sort) if sort.has_subqueues else PodHeap(Place.ACTIVE)
+        #: The ready pods that have been passed over, ordered by the end of their namespace's debt.
+        self._passed_over = PodHeap(Place.ACTIVE)
+        self.debts = NamespaceDebts()
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
 
     @property
     def has_ready(self) -> bool:
-        """Whether :meth:`pop` would return a pod."""
-        return bool(self._active) or bool(self._backoff)
+        """Whether a pod can be popped, or could be after more have been passed over."""
+        return bool(self._active) or bool(self._passed_over) or bool(self._backoff)
 
     def counts(self) -> dict[Place, int]:
         """How many pods are in each place."""
@@ -250,8 +262,13 @@ class QueuePlaces:
         self._active.push(self._sort.sort_key(queued), next(self._tickets), queued)
 
     def enter_backoff(self, queued: QueuedPod, event: str) -> None:
-        """Have a pod back off until its ``backoff_expiration``: in error backoffQ if no plugin rejected it."""
-        heap = self._backoff if queued.rejectors or queued.pending_plugins else self._error_backoff
+        """Have a pod back off until its ``backoff_expiration``.
+
+        It does so in error backoffQ if no plugin rejected it, or if its last attempt took too long.
+        """
+        is_put_aside = queued.put_aside_until >= queued.backoff_expiration
+        is_tried_early = (queued.rejectors or queued.pending_plugins) and not is_put_aside
+        heap = self._backoff if is_tried_early else self._error_backoff
         self._back_off_in(heap, queued)
         self._observer.pod_enqueued(_BACKOFF, event)
         self._on_change()
@@ -282,20 +299,51 @@ class QueuePlaces:
 
     # -- leaving the queue, or a backoff -----------------------------------------------------------------------------
 
-    def pop(self) -> QueuedPod | None:
-        """Take the first pod of activeQ, or of backoffQ if there is none (semantics 6.3); None when none is ready."""
-        queued = self._active.pop()
-        if queued is None:
-            queued = self._backoff.pop()
-            if queued is None:
+    def pop(self, now: float) -> QueuedPod | None:
+        """Take the first pod of activeQ, or of backoffQ if there is none (semantics 6.3); None when none is ready.
+
+        Pods of namespaces in debt are passed over, hundreds at a time, and left to :meth:`pop_in_debt`.
+        """
+        if self.debts:
+            for _ in range(_PASSED_OVER_AT_ONCE):
+                queued = self._active.pop()
+                if queued is None or not self._pass_over_in_debt(queued, now):
+                    break
+            else:
                 return None
-            self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
+        else:
+            queued = self._active.pop()
+        if queued is None and not self._passed_over:
+            queued = self._backoff.pop()
+            if queued is not None:
+                self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
         return queued
 
     def take(self, queued: QueuedPod) -> None:
         """Take a pod out of the queue that is in flight from now on; an entry of it in a heap becomes a stale one."""
         del self.pods[queued.info.uid]
         queued.place = Place.IN_FLIGHT
+
+    def pop_in_debt(self) -> QueuedPod | None:
+        """Take the first pod that was passed over; None while others are ready, or may be."""
+        return None if self._active else self._passed_over.pop()
+
+    def _pass_over_in_debt(self, queued: QueuedPod, now: float) -> bool:
+        """Have a ready pod wait behind others if its namespace is in debt; whether it is."""
+        end = self.debts.end_of(queued.info.namespace, now)
+        if end is None:
+            return False
+        self._passed_over.push(self._sort.sort_key(queued), next(self._tickets), queued, until=end)
+        return True
+
+    def end_debts(self, now: float) -> None:
+        """Return ready pods whose namespace is no longer in debt to their order, some hundreds at once."""
+        for _ in range(_PASSED_OVER_AT_ONCE):
+            if not self._passed_over or self._passed_over.first_until > now:
+                return
+            queued = self._passed_over.pop()
+            if queued is not None and not self._pass_over_in_debt(queued, now):
+                self.push_active(queued)
 
     def pop_backed_off(self, now: float) -> QueuedPod | None:
         """Take a pod whose backoff has ended; None when there is none."""

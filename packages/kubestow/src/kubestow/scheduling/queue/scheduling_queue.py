@@ -20,6 +20,7 @@ from kubestow.framework.profile import Profile
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.events.pod_store import PodStore
+from kubestow.scheduling.queue.budget import delay_after
 from kubestow.scheduling.queue.gating import Gating
 from kubestow.scheduling.queue.moves import QueueMoves
 from kubestow.scheduling.queue.places import BackoffPolicy, InFlightEvent, PodsInFlight, QueuePlaces
@@ -68,6 +69,8 @@ class SchedulingQueue:
         self.in_flight = PodsInFlight()
         #: All queued pods by uid, those in flight not among them.
         self.pods: Mapping[str, QueuedPod] = self.places.pods
+        #: The pods of the scheduling cycle that began last: the one that was popped, and the members of its gang.
+        self._attempted: list[QueuedPod] = []
         #: Equal sets of plugins that rejected pods are one object: many pods wait for the same reasons.
         self._plugin_sets: BoundedCache[frozenset[str], frozenset[str]] = BoundedCache(_MOST_PLUGIN_SETS)
 
@@ -77,7 +80,7 @@ class SchedulingQueue:
 
     @property
     def has_work(self) -> bool:
-        """Whether there are pods to pop, or helped pods to move."""
+        """Whether there are pods to pop, those of namespaces in debt included, or helped pods to move."""
         return self.moves.is_moving or self.places.has_ready
 
     # -- pods from the watch -----------------------------------------------------------------------------------------
@@ -118,32 +121,62 @@ class SchedulingQueue:
     # -- pods to and from the scheduling cycle -----------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to schedule, in flight until :meth:`PodsInFlight.done`; None when none is ready.
+        """The next pod to schedule, in flight until :meth:`PodsInFlight.done`.
 
         Pods that events have helped are moved first, all of them. The scheduling loop pops only when none are left; it
-        moves them in steps. Programs that drive a queue without that loop need not.
+        moves them in steps. Programs that drive a queue without that loop need not. None when no pod is ready, or only
+        pods of namespaces in debt; :attr:`has_work` tells them apart.
         """
         while self.moves.is_moving:
             self.moves.continue_moving()
-        queued = self.places.pop()
-        return None if queued is None else self._put_in_flight(queued)
+        now = self._clock.monotonic()
+        return self._begin_attempt(self.places.pop(now), now)
+
+    def pop_in_debt(self) -> QueuedPod | None:
+        """The next pod of a namespace in debt, if no other pod is ready; as :meth:`pop`."""
+        return self._begin_attempt(self.places.pop_in_debt(), self._clock.monotonic())
+
+    def _begin_attempt(self, queued: QueuedPod | None, now: float) -> QueuedPod | None:
+        if queued is None:
+            return None
+        self._attempted.clear()
+        return self._put_in_flight(queued, now)
 
     def pop_pod(self, uid: str) -> QueuedPod | None:
-        """A particular pod, as if it were the next; None if it is not queued or gated, or backs off after an error."""
+        """A particular pod, as if it were the next.
+
+        None if it is not queued or gated, or backs off after an error or an attempt that took too long.
+        """
         queued = self.moves.settle(uid)
         if queued is None or self.error_backoff_end(uid) is not None:
             return None
         if queued.place is not Place.ACTIVE:
             self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
-        return self._put_in_flight(queued) if queued.place is Place.ACTIVE else None
+        return self._put_in_flight(queued, self._clock.monotonic()) if queued.place is Place.ACTIVE else None
 
-    def _put_in_flight(self, queued: QueuedPod) -> QueuedPod:
+    def _put_in_flight(self, queued: QueuedPod, now: float) -> QueuedPod:
         uid = queued.info.uid
         self.places.take(queued)
         queued.attempts += 1
-        queued.attempt_began = self._clock.monotonic()
+        queued.attempt_began = now
         self.in_flight.add(uid)
+        self._attempted.append(queued)
         return queued
+
+    def charge(self, seconds: float, now: float) -> float:
+        """The scheduling cycle that has ended ``now`` took too long: put its pods aside, and other namespaces first.
+
+        Returns when the pods that it has not placed may be tried again, in seconds of the clock. What the others, which
+        are on their way to a node, have cost counts should they return.
+        """
+        until = now + delay_after(seconds)
+        self.places.debts.incur((queued.info.namespace for queued in self._attempted), until, now)
+        for queued in self._attempted:
+            queued.put_aside_until = until
+            if queued.place in (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF) and queued.info.uid in self.pods:
+                queued.backoff_expiration = max(queued.backoff_expiration, until)
+                self.places.enter_error_backoff(queued)
+        return until
 
     def return_after_failure(
         self, queued: QueuedPod, *, rejectors: frozenset[str], pending_plugins: frozenset[str], now: float
@@ -199,8 +232,10 @@ class SchedulingQueue:
         self.places.enter_error_backoff(queued)
 
     def error_backoff_end(self, uid: str) -> float | None:
-        """When a pod's backoff after an error ends, in seconds of the clock; None when it has none."""
+        """When a pod's backoff after an error, or after an attempt that took too long, ends; None when it has none."""
         queued = self.pods.get(uid)
+        if queued is not None and queued.put_aside_until > self._clock.monotonic():
+            return queued.put_aside_until
         if queued is None or queued.place is not Place.ERROR_BACKOFF:
             return None
         if not self.places.backoff_policy.is_backing_off(queued, self._clock.monotonic()):
@@ -210,13 +245,20 @@ class SchedulingQueue:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Move pods to activeQ whatever their backoff; pods in flight return after their attempt."""
+        """Move pods to activeQ whatever their backoff, unless their last attempt took too long.
+
+        Pods in flight return after their attempt.
+        """
         for uid in uids:
             queued = self.moves.settle(uid)
             if queued is None and uid in self.in_flight:
                 self.in_flight.keep(FORCE_ACTIVATE, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
-                self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
+                now = self._clock.monotonic()
+                if queued.put_aside_until > now:
+                    self.moves.requeue_with_strategy(queued, QueueingStrategy.AFTER_BACKOFF, "ForceActivate", now)
+                else:
+                    self.gating.enqueue(queued, "ForceActivate", now)
 
     def suggest_node(self, uid: str, node_name: str) -> None:
         """Have a queued pod tried on a node first, until its next attempt or update."""

@@ -45,6 +45,7 @@ from kubestow.scheduling.gangs.scheduling_cycle import GangSchedulingCycle
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
+from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
 from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulerState, SchedulingQueue
@@ -58,6 +59,13 @@ B = TypeVar("B", bound=BindingCycles[Any])
 
 #: Longest stretch of scheduling cycles before other tasks run, in seconds.
 _MAX_STRETCH = 0.004
+#: After a stretch of more than this many seconds, that is after a slow attempt, other tasks get a share of its time: a
+#: binding takes a few turns of the event loop, and each turn would take another slow attempt.
+_LONG_STRETCH, _SHARE_OF_OTHERS = 0.1, 0.1
+#: The pause between the last attempt of another pod and one of a namespace in debt, in seconds, for the same reason.
+_PAUSE_BEFORE_DEBTORS = 0.1
+#: Between two looks at a lease that has expired during a long attempt, in seconds.
+_PAUSE_WITHOUT_LEASE = 0.1
 #: How long binding cycles and other work may continue at shutdown, in seconds.
 _DRAIN_TIMEOUT = 10.0
 #: How long cancelled tasks may take to end, in seconds.
@@ -103,7 +111,7 @@ class Scheduler:
         self._bindings = BackgroundTasks()
 
         # Plugins. What they ask of the queue reaches it from the moment it exists.
-        self.dispatcher = Dispatcher(environment, known_pod=self.pods.get)
+        self.dispatcher = Dispatcher(environment, known_pod=self.pods.get, leadership=self.leadership)
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
         self._handle = SchedulerHandle(
@@ -296,18 +304,35 @@ class Scheduler:
         """The scheduling loop. Helped pods move in steps between stretches, and no pod is popped meanwhile."""
         await self.started()
         self._incomplete_gangs.start()
+        has_paused = False  # since the last pod of a namespace that is not in debt
         try:
             while True:
+                # If the lease has expired in a long attempt, another scheduler may decide, until it is renewed or lost.
+                while not self.leadership.holds_lease:  # noqa: ASYNC110  # it expires by the clock, without an event
+                    await asyncio.sleep(_PAUSE_WITHOUT_LEASE)
                 self._wake.clear()
                 self.queue.moves.flush()
                 self.queue.moves.continue_moving()
-                began = self._clock.monotonic()
-                while not self.queue.moves.is_moving and (queued := self.queue.pop()) is not None:
+                began = now = self._clock.monotonic()
+                is_left_to_debtors = False
+                while not self.queue.moves.is_moving:
+                    if (queued := self.queue.pop()) is not None:
+                        has_paused = False
+                    elif not has_paused or (queued := self.queue.pop_in_debt()) is None:
+                        is_left_to_debtors = not has_paused
+                        break
                     await self._schedule_one(queued)
-                    if self._clock.monotonic() - began > _MAX_STRETCH:
+                    now = self._clock.monotonic()
+                    if now - queued.attempt_began > ATTEMPT_BUDGET:
+                        self._charge(queued, now)
+                    if now - began > _MAX_STRETCH:
                         break
                 if self.queue.has_work:
-                    await asyncio.sleep(0)
+                    stretch = now - began
+                    pause = stretch * _SHARE_OF_OTHERS if stretch > _LONG_STRETCH else 0.0
+                    if is_left_to_debtors:
+                        pause, has_paused = max(pause, _PAUSE_BEFORE_DEBTORS), True
+                    await asyncio.sleep(pause)
                 else:
                     self._alarm.set(self.queue.moves.next_flush())
                     await self._wake.wait()
@@ -325,10 +350,44 @@ class Scheduler:
             self.queue.in_flight.done(info.uid)
             return
         profile = self.profiles[info.spec.scheduler_name]
+        if profile.runtime.slow_calls:  # of an earlier cycle
+            profile.runtime.slow_calls.clear()
         if profile.runtime.plugins.gang_source is None:
             await self._scheduling_cycle.schedule(queued)
         else:
             await self._schedule_with_gang(queued, profile)
+
+    def _charge(self, queued: QueuedPod, now: float) -> None:
+        """A scheduling cycle took too long: have other pods go first, and report it on the pod if it has no node."""
+        info, seconds = queued.info, now - queued.attempt_began
+        until = self.queue.charge(seconds, now)
+        slowest = max(
+            self.profiles[info.spec.scheduler_name].runtime.slow_calls.items(), key=lambda call: call[1], default=None
+        )
+        plugin, extension_point = ("", "") if slowest is None else slowest[0]
+        self.environment.observer.attempt_over_budget(queued, plugin, extension_point, seconds)
+        took = f"the attempt took {seconds:.1f} s"
+        if slowest is not None:
+            took += f", {slowest[1]:.1f} s of them in the {extension_point} of plugin {plugin}"
+        is_put_aside = info.uid in self.queue.pods
+        pause = until - now
+        effect = f"the next attempt is in {pause:.0f} s at the earliest" if is_put_aside else "the pod has a node"
+        _log.warning(
+            "pod %s: %s, and no other pod was scheduled meanwhile; for %.0f s pods of other namespaces go first; %s",
+            info.key,
+            took,
+            pause,
+            effect,
+            extra=fields(
+                pod=info.key,
+                plugin=plugin,
+                extensionPoint=extension_point,
+                seconds=round(seconds, 1),
+                pause=round(pause),
+            ),
+        )
+        if is_put_aside:
+            self._reports.record_failure(info, f"{took}, while no other pod could be scheduled: {effect}")
 
     async def _schedule_with_gang(self, queued: QueuedPod, profile: Profile) -> None:
         """One scheduling cycle in a profile with gangs: of the pod's gang, or of the pod if it has none."""

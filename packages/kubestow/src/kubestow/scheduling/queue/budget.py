@@ -1,0 +1,54 @@
+"""The budget of an attempt: what happens after an attempt that has held up all other pods for long.
+
+A scheduling cycle is synchronous, so a slow plugin cannot be interrupted; but it can be kept from being called again
+soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as long as it took (for ten minutes at most),
+
+- its pod is not tried again, whatever event helps it, so that its attempts take a tenth of the loop's time at most;
+- the other pods of its namespace are in debt: they are popped when no pod of another namespace is ready.
+
+The debt makes many expensive pods of one tenant as harmless as one, and delays nothing while no other pod waits. It
+precedes the order of the QueueSort plugin, priorities included, and it ends by itself, so no pod is held back for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: An attempt may take this many seconds without consequences: far more than any attempt of an ordinary pod, also in a
+#: cluster of tens of thousands of nodes, and less than what the users of other pods would notice.
+ATTEMPT_BUDGET = 1.0
+#: The share of the loop's time that expensive attempts of one pod, or of one namespace while others wait, may take.
+_MAX_SHARE = 0.1
+
+#: No pause is longer, in seconds: an attempt of more than a minute was suspended rather than expensive.
+_MAX_PAUSE = 600.0
+
+
+def delay_after(seconds: float) -> float:
+    """The pause after an expensive attempt in seconds, so that it takes no more than its share of the time."""
+    return min(seconds * (1.0 / _MAX_SHARE - 1.0), _MAX_PAUSE)
+
+
+class NamespaceDebts:
+    """The namespaces whose pods wait behind those of others; times are seconds of the clock."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are debts, some of which may have ended."""
+        return bool(self._ends)
+
+    def incur(self, namespaces: Iterable[str], until: float, now: float) -> None:
+        """Put namespaces in debt."""
+        self._ends = {namespace: end for namespace, end in self._ends.items() if end > now}
+        for namespace in namespaces:
+            self._ends[namespace] = max(until, self._ends.get(namespace, until))
+
+    def end_of(self, namespace: str, now: float) -> float | None:
+        """When the debt of a namespace ends; None if it has none."""
+        end = self._ends.get(namespace)
+        if end is not None and end <= now:
+            del self._ends[namespace]
+            return None
+        return end

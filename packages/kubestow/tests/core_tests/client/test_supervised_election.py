@@ -1,0 +1,160 @@
+"""Leader election beside the scheduling loop: long attempts keep the Lease, a dead loop loses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from core_tests.client.clocks import AutoAdvancingClock
+from core_tests.client.scripted_server import ScriptedServer, response
+from core_tests.client.test_leader_election import LEASE, echo, lease
+from kubestow.client.leader_election import LeaderElector, LeaseLock
+from kubestow.client.rest.credentials import Credentials
+from kubestow.client.rest.transport import Transport
+from kubestow.client.supervised_election import LOOP_ALLOWANCE, Heartbeat, SupervisedElection, election_in_thread
+from kubestow.errors import LeaseLost
+from kubestow.process import WallClock
+from kubestow.scheduling.interfaces import EventRecord
+from kubestow.testing.virtual_time import VirtualClock, run
+
+
+class RenewingElector(LeaderElector):
+    """Holds its Lease for ever, without a server."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(LeaseLock(Transport(Credentials("http://server"), clock=clock), identity="me"), clock=clock)
+        self.leader = "me"
+        self._observed_at = clock.monotonic()
+
+    async def hold(self) -> Any:
+        while True:
+            self._observed_at = self._clock.monotonic()
+            await self._clock.sleep(2.0)
+
+
+def supervised(scenario: Callable[[SupervisedElection, Heartbeat], Any]) -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        heartbeat = Heartbeat()
+        await scenario(SupervisedElection(RenewingElector(clock), heartbeat, clock), heartbeat)
+
+    run(main())
+
+
+def test_a_lease_is_held_while_the_loop_is_silent_for_less_than_its_allowance() -> None:
+    async def scenario(election: SupervisedElection, heartbeat: Heartbeat) -> None:
+        holding = asyncio.create_task(election.hold())
+        for _ in range(10):
+            await asyncio.sleep(LOOP_ALLOWANCE - 2)
+            heartbeat.count += 1
+        assert not holding.done()
+        assert election.is_leader
+        assert election.holds_lease
+        holding.cancel()
+
+    supervised(scenario)
+
+
+def test_the_lease_of_a_dead_loop_is_let_go() -> None:
+    async def scenario(election: SupervisedElection, heartbeat: Heartbeat) -> None:
+        with pytest.raises(LeaseLost, match="no sign of life for 45 s"):
+            await election.hold()
+        assert LOOP_ALLOWANCE <= asyncio.get_running_loop().time() <= LOOP_ALLOWANCE + 2
+        assert (election.is_leader, election.holds_lease) == (False, False)
+
+    supervised(scenario)
+
+
+def test_a_process_that_was_suspended_as_a_whole_was_not_dead() -> None:
+    async def scenario(election: SupervisedElection, heartbeat: Heartbeat) -> None:
+        holding = asyncio.create_task(election.hold())
+        await asyncio.sleep(1.5)
+        asyncio.get_running_loop().advance(1000)  # type: ignore[attr-defined]  # virtual time
+        await asyncio.sleep(LOOP_ALLOWANCE - 5)
+        assert not holding.done()
+        holding.cancel()
+
+    supervised(scenario)
+
+
+async def test_a_lease_that_was_not_renewed_is_held_no_longer(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock
+) -> None:
+    elector = LeaderElector(LeaseLock(transport, identity="me"), clock=clock)
+    assert not elector.holds_lease
+    server.respond("GET", LEASE, response(200, lease("")))
+    server.respond("PUT", LEASE, echo())
+    await elector.acquire()
+    assert elector.holds_lease
+    clock.seconds += 15.1
+    assert elector.is_leader
+    assert not elector.holds_lease
+
+
+async def test_a_thread_renews_the_lease_of_a_blocked_loop_and_reports_on_that_loop() -> None:
+    """The loop of this test is blocked until the Lease has been renewed."""
+    holders: list[str] = []
+    threads: set[int] = set()
+    renewed = threading.Event()
+
+    def on_new_leader(leader: str) -> None:
+        holders.append(leader)
+        threads.add(threading.get_ident())
+
+    class Lock(LeaseLock):
+        """A Lease without a server."""
+
+        async def read(self) -> dict[str, Any]:
+            return {}
+
+        async def update(self, spec: dict[str, Any]) -> dict[str, Any]:
+            if self.writes:
+                renewed.set()
+            self.writes += 1
+            return json.loads(json.dumps(spec))  # type: ignore[no-any-return]
+
+        writes = 0
+
+    @asynccontextmanager
+    async def candidate(
+        record: Callable[[EventRecord], None], on_new_leader: Callable[[str], None]
+    ) -> AsyncIterator[LeaderElector]:
+        async with Transport(Credentials("http://unused"), clock=WallClock()) as transport:
+            lock = Lock(transport, identity="me", record=record)
+            yield LeaderElector(lock, clock=WallClock(), on_new_leader=on_new_leader)
+
+    events: list[EventRecord] = []
+    async with election_in_thread(
+        candidate, record=events.append, on_new_leader=on_new_leader, clock=WallClock()
+    ) as leadership:
+        await leadership.acquire()
+        holding = asyncio.create_task(leadership.hold())
+        await asyncio.sleep(0)
+        renewed.wait()  # blocks the loop
+        assert leadership.holds_lease
+        holding.cancel()
+        await asyncio.wait([holding])
+        await leadership.release()
+        assert not leadership.is_leader
+    assert holders == ["me"]
+    assert threads == {threading.get_ident()}
+    assert [event.note for event in events] == ["me became leader", "me stopped leading"]
+
+
+async def test_a_candidate_that_cannot_be_created_ends_its_thread() -> None:
+    @asynccontextmanager
+    async def candidate(record: Any, on_new_leader: Any) -> AsyncIterator[LeaderElector]:
+        raise LeaseLost("ns/name", "cannot be created")
+        yield
+
+    before = threading.active_count()
+    with pytest.raises(LeaseLost, match="cannot be created"):
+        async with election_in_thread(candidate, record=print, on_new_leader=print, clock=WallClock()):
+            raise AssertionError("entered")
+    assert threading.active_count() <= before + 1  # and asyncio's own worker
