@@ -1,6 +1,6 @@
 """All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
-``kubestow_events_dropped_total`` is our own.
+Those whose names begin with ``kubestow_`` are our own.
 
 :mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
 :mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.
@@ -86,6 +86,11 @@ class SchedulerMetrics(MetricSet):
         self.event_duration = self.histogram(
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds, including the move of pods in the queue.",
+        )
+        self.handler_failures = self.counter(
+            "kubestow_event_handler_failures_total",
+            "Number of objects whose event handler failed, by kind; the log names them.",
+            MetricDefinition(labels=("kind",)),
         )
 
     def _add_framework(self) -> None:

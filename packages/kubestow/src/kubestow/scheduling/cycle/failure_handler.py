@@ -139,6 +139,11 @@ class FailureHandler:
         if current is None or current.spec.node_name:
             self._queue.in_flight.done(queued.info.uid)
             return
+        if current.spec.scheduler_name != queued.info.spec.scheduler_name:
+            # Another pod for the queue: what rejected it in one profile means nothing in another.
+            self._queue.in_flight.done(queued.info.uid)
+            self._queue.add(current)
+            return
         queued.info = current
         self._queue.requeue(queued, rejectors=failure.rejectors, pending=failure.pending, now=now)
         if failure.nomination:

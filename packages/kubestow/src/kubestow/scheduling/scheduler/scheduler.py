@@ -430,6 +430,9 @@ class _SchedulerWatchListener(WatchListener):
     def event_handled(self, event: str, seconds: float) -> None:
         self._observer.event_handled(event, seconds)
 
+    def handler_failed(self, kind: str) -> None:
+        self._observer.event_handler_failed(kind)
+
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""
         waiting = self._waiting_pods.get(uid)
