@@ -302,7 +302,7 @@ async def test_a_connection_whose_response_was_not_awaited_is_not_used_again(clo
 
 async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: AutoAdvancingClock) -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, limit=1)
+        pool = ConnectionPool(url, tls=lambda: None, limit=1)
         first, _ = await pool.acquire()
         acquired: list[int] = []
 
@@ -324,7 +324,7 @@ async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: A
 
 async def test_streams_do_not_count_towards_the_limit() -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, limit=1)
+        pool = ConnectionPool(url, tls=lambda: None, limit=1)
         stream, _ = await pool.acquire()
         waiting = asyncio.create_task(pool.acquire())
         await asyncio.sleep(0)
@@ -356,14 +356,14 @@ async def test_a_burst_of_requests_opens_few_connections(clock: AutoAdvancingClo
 async def test_a_waiting_request_gets_its_turn_after_a_failure_to_connect() -> None:
     async with raw_server(responds()) as url:
         pass  # nothing listens there any more
-    pool = ConnectionPool(url, tls=None, limit=1)
+    pool = ConnectionPool(url, tls=lambda: None, limit=1)
     results = await asyncio.gather(*(pool.acquire() for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [ConnectionRefusedError] * 3
 
 
 async def test_connections_that_were_idle_for_long_are_closed() -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, idle_timeout=-1)
+        pool = ConnectionPool(url, tls=lambda: None, idle_timeout=-1)
         connection, _ = await pool.acquire()
         pool.release(connection)
         assert not connection.reusable
@@ -378,7 +378,7 @@ async def test_a_response_that_arrives_as_its_request_is_cancelled_is_not_mixed_
                 writer.write(OK)
 
     async with raw_server(handler) as url:
-        pool = ConnectionPool(url, tls=None)
+        pool = ConnectionPool(url, tls=lambda: None)
         connection, _ = await pool.acquire()
         request = asyncio.create_task(connection.request(b"GET /x HTTP/1.1\r\n\r\n"))
         await asyncio.sleep(0)
@@ -397,7 +397,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
         await reader.read()
 
     async with raw_server(handler) as url:
-        pool = ConnectionPool(url, tls=None, idle_timeout=1000)
+        pool = ConnectionPool(url, tls=lambda: None, idle_timeout=1000)
         connection, _ = await pool.acquire()
         pool.release(connection)
         connection.idle_since -= 1001

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core_tests.client.scripted_server import Responder, ScriptedServer, failure, response
+from core_tests.client.scripted_server import Responder, ScriptedServer, bound, failure, response
 from core_tests.recordings import exchanges
 from kubestow.api.core import PodCondition
 from kubestow.client.object_requests import PodClient, merge_patch
@@ -25,7 +25,7 @@ def pods(transport: Transport) -> PodClient:
 
 
 async def test_a_binding_carries_the_uid(server: ScriptedServer, pods: PodClient) -> None:
-    server.respond("POST", BINDING, response(201, {"kind": "Status", "status": "Success", "code": 201}))
+    server.respond("POST", BINDING, bound())
     await pods.bind(POD, "n1")
     assert server.requests[0].json == {
         "kind": "Binding",
