@@ -16,7 +16,8 @@ from collections.abc import Collection, Mapping
 
 from prometheus_client import GCCollector, ProcessCollector
 
-from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet
+from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet, ReadCounter
+from kubestow.observability.log_writer import dropped_lines
 
 #: Kubernetes' lists do not have the metrics of binding conditions.
 _DEVICE_WAIT_LABELS = ("profile", "driver", "status")
@@ -159,6 +160,14 @@ class SchedulerMetrics(MetricSet):
             "kubestow_events_dropped_total",
             "Number of Kubernetes events that were not written because too many were waiting to be written.",
             MetricDefinition(),
+        )
+
+        self.add(
+            ReadCounter(
+                "kubestow_log_lines_dropped_total",
+                "Number of log lines that were not written because the reader of the log did not read.",
+                read=dropped_lines,
+            )
         )
 
     def record_client_request(self, method: str, host: str, code: str, seconds: float) -> None:

@@ -232,6 +232,7 @@ def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
     types = msgspec.json.decode((files(observability_package) / "kubernetes_metrics.json").read_bytes())["metrics"]
     families = {family.name: family for family in Observability(WallClock(), FeatureGates()).metrics.families}
     own = {"kubernetes_build_info", "kubestow_events_dropped_total", "kubestow_event_handler_failures_total"}
+    own |= {"kubestow_log_lines_dropped_total"}
     assert {name for name in families.keys() - types.keys() if "dra_bindingconditions" not in name} == own
     for name in families.keys() & types.keys():
         assert type(families[name]).__name__ == types[name]["type"]
