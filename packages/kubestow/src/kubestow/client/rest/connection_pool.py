@@ -24,6 +24,7 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection
+from kubestow.open_files import open_file_limit
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
@@ -32,6 +33,8 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 #: As many requests as keep an API server busy. A burst of bindings opens as many connections as it may, and a TLS
 #: handshake costs the client more CPU time than several requests.
 _MAX_CONNECTIONS = 32
+#: A pool takes up at most one in so many of the files that the process may open, besides streams.
+_FILES_PER_CONNECTION = 8
 
 
 class ConnectionPool:
@@ -55,7 +58,8 @@ class ConnectionPool:
         self._is_encrypted, self._tls = self._server.scheme == "https", tls
         self._tls_server_name = tls_server_name or self._server.hostname or ""
         self._proxy = None if proxy is None else urlsplit(proxy)
-        self._limit, self._idle_timeout = limit, idle_timeout
+        self._limit = max(1, min(limit, open_file_limit() // _FILES_PER_CONNECTION))
+        self._idle_timeout = idle_timeout
         self._idle: deque[ServerConnection] = deque()
         self._in_use: set[ServerConnection] = set()
         self._streams: set[ServerConnection] = set()
