@@ -138,6 +138,16 @@ async def test_a_rejection_by_the_api_server_raises_at_once(server: ScriptedServ
             await cluster.wait_for_api_server()
 
 
+async def test_a_server_that_is_no_api_server_is_named_with_what_was_asked(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("GET", "/version", response(404, b"404 page not found"))
+    async with client(server, manual_clock) as cluster:
+        with pytest.raises(APIError) as raised:
+            await cluster.wait_for_api_server()
+    assert str(raised.value) == f"GET {server.url}/version: 404 Not Found: 404 page not found"
+
+
 async def test_too_many_requests_at_startup_is_retried(server: ScriptedServer, manual_clock: ManualClock) -> None:
     server.respond("GET", "/version", failure(429, "TooManyRequests"), response())
     async with client(server, manual_clock) as cluster:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from core_tests.client.clocks import AutoAdvancingClock
+from kubestow.client.rest import server_connection
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
@@ -298,6 +299,34 @@ async def test_a_connection_whose_response_was_not_awaited_is_not_used_again(clo
         await asyncio.gather(slow, return_exceptions=True)
         answered.set()
         assert await transport.request("GET", "/x") == b"ok"
+
+
+async def test_interim_responses_without_end_break_the_connection(clock: AutoAdvancingClock) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 1000
+    async with raw_server(responds(*[interim] * 1000)) as url:
+        with pytest.raises(Unreachable, match="more than 262144 bytes without a body"):
+            await get(url, clock)
+
+
+async def test_the_body_of_a_failure_is_limited(clock: AutoAdvancingClock) -> None:
+    head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 100000000\r\n\r\n"
+    async with raw_server(responds(head, *[b"x" * 2**16] * 1600)) as url:
+        with pytest.raises(Unreachable, match="more than 1048576 bytes"):
+            await get(url, clock)
+        async with Transport(Credentials(url), clock=clock) as transport:
+            with pytest.raises(Unreachable, match="more than 1048576 bytes"):
+                async with transport.stream("/x", idle_timeout=600):
+                    pass
+
+
+async def test_a_body_that_is_read_as_a_whole_is_limited(
+    clock: AutoAdvancingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_connection, "_MAX_BODY", 2**21)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n"
+    async with raw_server(responds(head, *[b"x" * 10**6] * 3)) as url:
+        with pytest.raises(Unreachable, match="more than 2097152 bytes"):
+            await get(url, clock)
 
 
 async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: AutoAdvancingClock) -> None:
