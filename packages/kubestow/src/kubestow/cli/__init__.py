@@ -17,6 +17,7 @@ import click
 
 from kubestow import gc_tuning
 from kubestow.cli.command_group import CommandGroup, usage_error_text, version_option, with_common_options
+from kubestow.cli.ending import flush_logs
 from kubestow.errors import ConfigurationError, InputError, KubestowError
 
 __all__ = ["COMMANDS", "commands", "main"]
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run one command and exit the process with its status."""
     gc_tuning.raise_thresholds()  # before the imports, which allocate much that is never freed
     try:
-        status = commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
+        status = _run_command(arguments)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)
@@ -136,6 +137,14 @@ def main(arguments: list[str] | None = None) -> Any:
             click.echo(f"kubestow: {line}", err=True)
         sys.exit(2 if isinstance(cause, InputError) and not isinstance(cause, ConfigurationError) else 1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _run_command(arguments: list[str] | None) -> Any:
+    """Run one command and write its log, before what is printed about its end."""
+    try:
+        return commands.main(args=arguments, prog_name="kubestow", standalone_mode=False)
+    finally:
+        flush_logs()
 
 
 def _error_lines(error: Exception) -> list[str]:

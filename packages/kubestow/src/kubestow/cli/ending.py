@@ -6,6 +6,7 @@ A command ends with 0 when the work is done, 1 for bad input and for a threshold
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
@@ -33,10 +34,17 @@ def bad_input_is_status_1(command: Callable[P, int]) -> Callable[P, int]:
         except InputError as error:
             if isinstance(click.get_current_context().obj, DropIn):
                 raise
+            flush_logs()
             click.echo(f"kubestow: {error}", err=True)
             return 1
 
     return wrapped
+
+
+def flush_logs() -> None:
+    """Write the log before what is printed about the end; a reader that reads neither delays neither."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
 
 
 async def wait_for_signal() -> None:

@@ -129,7 +129,8 @@ def snapshot(connection: ClusterConnection, output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
     It only reads, and each list is of one resourceVersion. Left out are secrets and config maps, environment variables,
-    commands and probes of containers, managed fields, and the last-applied annotation.
+    commands and probes of containers, managed fields, what volume drivers are given, and annotations of projects that
+    scheduling does not know.
     """
     from kubestow.cli.inputs import fetch_objects
     from kubestow.files import write_private

@@ -39,6 +39,7 @@ from kubestow.log_fields import fields
 from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
+from kubestow.open_files import raise_open_file_limit
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import WallClock, new_event_loop
@@ -129,6 +130,7 @@ class SchedulerApp:
         this process.
         """
         gc_tuning.raise_thresholds()
+        raise_open_file_limit()
         _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
         extender_settings = self.configuration.extenders
         raw_objects = RawObjectCache.for_extenders(extender_settings)

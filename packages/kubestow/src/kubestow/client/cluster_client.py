@@ -103,10 +103,10 @@ class ClusterClient(PodClient):
                 await self._transport.request("GET", "/version")
                 return
             except (APIError, Unreachable) as error:
-                if is_refusal(error):
-                    raise
-                delay = next(delays)
                 server = self._credentials.server
+                if isinstance(error, APIError) and is_refusal(error):
+                    raise APIError(error.code, error.reason, f"GET {server}/version: {error}") from None
+                delay = next(delays)
                 extra = fields(server=server, err=str(error), retryIn=round(delay, 1))
                 _log.warning(
                     "API server %s is not available: %s; retrying in %.1f s", server, error, delay, extra=extra

@@ -33,14 +33,20 @@ class PodClient:
         self._transport = transport
 
     async def bind(self, pod: ObjectReference, node_name: str) -> None:
-        """POST the pod's binding, once. After a lost response only :meth:`read_pod` shows whether it was made."""
+        """POST the pod's binding, once. After a lost response only :meth:`read_pod` shows whether it was made.
+
+        The same holds for a response that is not a Status of success, as that of a proxy: it raises Unreachable.
+        """
         binding = {
             "kind": "Binding",
             "apiVersion": "v1",
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
             "target": {"kind": "Node", "name": node_name},
         }
-        await self._transport.request("POST", f"{_path(pod)}/binding", _encode(binding))
+        answer = await self._transport.request("POST", f"{_path(pod)}/binding", _encode(binding))
+        if not _is_success(answer):
+            problem = f"the binding of pod {pod.namespace}/{pod.name} was not answered with a Status of success"
+            raise Unreachable(self._transport.server, problem)
 
     async def read_pod(self, pod: ObjectReference) -> Pod | None:
         """GET the pod, without resourceVersion and thus not from a cache; None if it is deleted or has another uid."""
@@ -62,6 +68,19 @@ class PodClient:
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE the pod with its default grace period. A pod that is deleted or has another uid is not an error."""
         await _delete(self._transport, _path(pod), pod.uid)
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    status: str = ""
+
+
+def _is_success(answer: bytes) -> bool:
+    try:
+        found = msgspec.json.decode(answer, type=_Status)
+    except UNDECODABLE:
+        return False
+    return (found.kind, found.status) == ("Status", "Success")
 
 
 async def _delete(transport: Transport, path: str, uid: str) -> None:

@@ -27,11 +27,15 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.log_fields import V, fields
+from kubestow.open_files import open_file_limit
 
 _log = logging.getLogger(__name__)
 
 #: Connections that the kernel completes before they are accepted.
 _BACKLOG = 1024
+#: The connections of a port take up at most one in so many of the files that the process may open: there are several
+#: ports, the client of the API server, and files.
+_FILES_PER_CONNECTION = 4
 #: Until the next try after a connection could not be accepted.
 _ACCEPT_RETRY_SECONDS = 0.1
 
@@ -40,7 +44,8 @@ _ACCEPT_RETRY_SECONDS = 0.1
 class ConnectionLimits:
     """The limits on the connections of one port.
 
-    At most ``maximum`` connections, ``per_peer`` of them of one address, and ``reserved`` more for health checks.
+    At most ``maximum`` connections, ``per_peer`` of them of one address, and ``reserved`` more for health checks; fewer
+    if the process may open few files (RLIMIT_NOFILE).
     ``handshake_seconds`` limits the TLS handshake. A request has ``request_seconds`` from the start of the connection,
     or of the previous request on it, to the last byte of the response; in a stream, between two parts of it.
     """
@@ -251,7 +256,9 @@ class _Connections(web.Server):
         self._limits = limits
         self._table: ConnectionTable | None = None
         if limits is not None:
-            self._table = ConnectionTable(maximum=limits.maximum, per_peer=limits.per_peer, reserved=limits.reserved)
+            share = max(1, open_file_limit() // _FILES_PER_CONNECTION)
+            maximum, reserved = min(limits.maximum, share), min(limits.reserved, share)
+            self._table = ConnectionTable(maximum=maximum, per_peer=min(limits.per_peer, maximum), reserved=reserved)
         #: With limits only.
         self._by_handler: dict[web.RequestHandler, ClientConnection] = {}
         self._made: set[web.RequestHandler] = set()

@@ -186,7 +186,21 @@ class Gauge(_Named):
         return family
 
 
-F = TypeVar("F", Counter, Histogram, Gauge)
+class ReadCounter(_Named):
+    """A counter without labels that is kept elsewhere: ``read`` returns its value at a scrape."""
+
+    def __init__(self, name: str, documentation: str, *, read: Callable[[], float]) -> None:
+        super().__init__(name, documentation, MetricDefinition())
+        self._read = read
+
+    def reset(self) -> None:
+        """Nothing to reset: the value is kept elsewhere."""
+
+    def collect(self) -> Metric:
+        return CounterMetricFamily(self.name, self.documentation, value=self._read())
+
+
+F = TypeVar("F", Counter, Histogram, Gauge, ReadCounter)
 
 
 class MetricSet:
@@ -201,7 +215,7 @@ class MetricSet:
 
     def __init__(self, *, disabled: Collection[str] = (), allowed: Mapping[str, LabelAllowList] | None = None) -> None:
         self._disabled, self._allowed = frozenset(disabled), allowed or {}
-        self._families: dict[str, Counter | Histogram | Gauge] = {}
+        self._families: dict[str, Counter | Histogram | Gauge | ReadCounter] = {}
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -232,7 +246,7 @@ class MetricSet:
         return family
 
     @property
-    def families(self) -> Collection[Counter | Histogram | Gauge]:
+    def families(self) -> Collection[Counter | Histogram | Gauge | ReadCounter]:
         """All metrics, including disabled ones."""
         return self._families.values()
 

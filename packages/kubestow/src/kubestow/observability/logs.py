@@ -22,6 +22,7 @@ from typing import Any
 
 from kubestow.errors import InputError
 from kubestow.log_fields import FIELDS, MAX_VERBOSITY, V
+from kubestow.observability.log_writer import QueuedHandler
 
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
@@ -29,16 +30,16 @@ _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 def set_up(
     *, verbosity: int, json_format: bool, by_file: Mapping[str, str] | None = None, split_stream: bool = False
 ) -> None:
-    """Log to standard error, up to the given verbosity.
+    """Log to standard error, up to the given verbosity, from a thread (:mod:`.log_writer`).
 
     ``by_file`` maps patterns of file names (without ``.py``) to a verbosity of their own. With ``split_stream`` only
     errors go to standard error, all other records to standard output. Raises InputError.
     """
     by_pattern = {pattern: _level(pattern, text) for pattern, text in (by_file or {}).items()}
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [QueuedHandler(sys.stderr)]
     if split_stream:
         handlers[0].setLevel(logging.ERROR)
-        handlers.append(logging.StreamHandler(sys.stdout))
+        handlers.append(QueuedHandler(sys.stdout))
         handlers[1].addFilter(lambda record: record.levelno < logging.ERROR)
     for handler in handlers:
         handler.setFormatter(JSONFormatter() if json_format else TextFormatter())

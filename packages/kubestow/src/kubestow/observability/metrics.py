@@ -1,6 +1,6 @@
 """All metrics of a scheduler process: names, labels, buckets and stability are kube-scheduler's (semantics 10).
 
-Those that begin with ``kubestow_`` are our own.
+Those whose names begin with ``kubestow_`` are our own.
 
 :mod:`kubestow.observability.metrics_recorder` updates counters and histograms,
 :mod:`kubestow.observability.state_gauges` adds the gauges. Each :class:`SchedulerMetrics` has a registry of its own.
@@ -16,7 +16,8 @@ from collections.abc import Collection, Mapping
 
 from prometheus_client import GCCollector, ProcessCollector
 
-from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet
+from kubestow.observability.instruments import LabelAllowList, MetricDefinition, MetricSet, ReadCounter
+from kubestow.observability.log_writer import dropped_lines
 
 #: Kubernetes' lists do not have the metrics of binding conditions.
 _DEVICE_WAIT_LABELS = ("profile", "driver", "status")
@@ -92,6 +93,11 @@ class SchedulerMetrics(MetricSet):
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds, including the move of pods in the queue.",
         )
+        self.handler_failures = self.counter(
+            "kubestow_event_handler_failures_total",
+            "Number of objects whose event handler failed, by kind; the log names them.",
+            MetricDefinition(labels=("kind",)),
+        )
 
     def _add_framework(self) -> None:
         self.extension_point_duration = self.histogram(
@@ -159,6 +165,14 @@ class SchedulerMetrics(MetricSet):
             "kubestow_events_dropped_total",
             "Number of Kubernetes events that were not written because too many were waiting to be written.",
             MetricDefinition(),
+        )
+
+        self.add(
+            ReadCounter(
+                "kubestow_log_lines_dropped_total",
+                "Number of log lines that were not written because the reader of the log did not read.",
+                read=dropped_lines,
+            )
         )
 
     def record_client_request(self, method: str, host: str, code: str, seconds: float) -> None:

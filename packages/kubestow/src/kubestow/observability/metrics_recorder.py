@@ -99,6 +99,9 @@ class MetricsRecorder(Observer):
     def event_handled(self, event: str, seconds: float) -> None:
         self.metrics.event_duration.labels(event).observe(seconds)
 
+    def event_handler_failed(self, kind: str) -> None:
+        self.metrics.handler_failures.labels(kind).value += 1
+
 
 class _PluginCells:
     """The cells that a call of one plugin at one extension point updates."""

@@ -94,3 +94,6 @@ class Observer:
 
     def event_handled(self, event: str, seconds: float) -> None:
         """A cluster event was handled, the requeueing of pods included."""
+
+    def event_handler_failed(self, kind: str) -> None:
+        """The handler of an object of this kind failed, and the state of the object was made anew."""

@@ -98,6 +98,11 @@ def response(status: int = 200, body: Any = None, **headers: str) -> Responder:
     return respond
 
 
+def bound() -> Responder:
+    """The response to a binding."""
+    return response(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+
 def failure(code: int, reason: str, message: str = "no", **headers: str) -> Responder:
     """A failure Status."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}

@@ -11,7 +11,7 @@ import pytest
 
 from core_tests.client.clocks import ManualClock
 from core_tests.client.kubeconfigs import kubeconfig, save
-from core_tests.client.scripted_server import ScriptedServer, failure, response
+from core_tests.client.scripted_server import ScriptedServer, bound, failure, response
 from core_tests.client.subscribers import NODES, PODS, RecordingSubscriber, bookmark, event, pod
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.rest.credentials import Credentials, load_credentials
@@ -65,7 +65,7 @@ async def test_an_exception_of_the_subscriber_ends_the_subscription(
 
 async def test_writes_and_events_reach_the_server(server: ScriptedServer, manual_clock: ManualClock) -> None:
     path = "/api/v1/namespaces/default/pods/p1"
-    server.respond("POST", f"{path}/binding", response(201))
+    server.respond("POST", f"{path}/binding", bound())
     server.respond("PATCH", f"{path}/status", response())
     server.respond("DELETE", path, response())
     server.respond("POST", "/apis/events.k8s.io/v1/namespaces/default/events", response(201))
@@ -79,7 +79,7 @@ async def test_writes_and_events_reach_the_server(server: ScriptedServer, manual
 
 
 async def test_the_rate_limit_applies_to_writes(server: ScriptedServer, manual_clock: ManualClock) -> None:
-    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", *[response(201)] * 3)
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", *[bound()] * 3)
     async with client(server, manual_clock, RateLimit(qps=1, burst=2)) as cluster:
         binding = [asyncio.create_task(cluster.bind(POD, "n1")) for _ in range(3)]
         await asyncio.wait(binding[:2])
@@ -94,7 +94,7 @@ async def test_credentials_are_refreshed_every_minute(
 ) -> None:
     (tmp_path / "token").write_text("old")
     credentials = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
-    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", response(201))
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", bound())
     async with ClusterClient(credentials, clock=manual_clock, random=Random(1)) as cluster:
         await manual_clock.wait_for_sleepers(2)
         (tmp_path / "token").write_text("new")
@@ -108,7 +108,7 @@ async def test_credentials_stay_in_use_if_a_refresh_fails(
 ) -> None:
     (tmp_path / "token").write_text("old")
     credentials = await load_credentials(save(tmp_path, kubeconfig(server.url, tokenFile="token")))
-    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", response(201))
+    server.respond("POST", "/api/v1/namespaces/default/pods/p1/binding", bound())
     async with ClusterClient(credentials, clock=manual_clock, random=Random(1)) as cluster:
         await manual_clock.wait_for_sleepers(2)
         (tmp_path / "token").unlink()
@@ -136,6 +136,16 @@ async def test_a_rejection_by_the_api_server_raises_at_once(server: ScriptedServ
     async with client(server, manual_clock) as cluster:
         with pytest.raises(APIError, match="no"):
             await cluster.wait_for_api_server()
+
+
+async def test_a_server_that_is_no_api_server_is_named_with_what_was_asked(
+    server: ScriptedServer, manual_clock: ManualClock
+) -> None:
+    server.respond("GET", "/version", response(404, b"404 page not found"))
+    async with client(server, manual_clock) as cluster:
+        with pytest.raises(APIError) as raised:
+            await cluster.wait_for_api_server()
+    assert str(raised.value) == f"GET {server.url}/version: 404 Not Found: 404 page not found"
 
 
 async def test_too_many_requests_at_startup_is_retried(server: ScriptedServer, manual_clock: ManualClock) -> None:

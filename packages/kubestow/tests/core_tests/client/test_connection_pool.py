@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from core_tests.client.clocks import AutoAdvancingClock
+from kubestow.client.rest import server_connection
 from kubestow.client.rest.connection_pool import ConnectionPool
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
@@ -300,9 +301,37 @@ async def test_a_connection_whose_response_was_not_awaited_is_not_used_again(clo
         assert await transport.request("GET", "/x") == b"ok"
 
 
+async def test_interim_responses_without_end_break_the_connection(clock: AutoAdvancingClock) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 1000
+    async with raw_server(responds(*[interim] * 1000)) as url:
+        with pytest.raises(Unreachable, match="more than 262144 bytes without a body"):
+            await get(url, clock)
+
+
+async def test_the_body_of_a_failure_is_limited(clock: AutoAdvancingClock) -> None:
+    head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 100000000\r\n\r\n"
+    async with raw_server(responds(head, *[b"x" * 2**16] * 1600)) as url:
+        with pytest.raises(Unreachable, match="more than 1048576 bytes"):
+            await get(url, clock)
+        async with Transport(Credentials(url), clock=clock) as transport:
+            with pytest.raises(Unreachable, match="more than 1048576 bytes"):
+                async with transport.stream("/x", idle_timeout=600):
+                    pass
+
+
+async def test_a_body_that_is_read_as_a_whole_is_limited(
+    clock: AutoAdvancingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_connection, "_MAX_BODY", 2**21)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n"
+    async with raw_server(responds(head, *[b"x" * 10**6] * 3)) as url:
+        with pytest.raises(Unreachable, match="more than 2097152 bytes"):
+            await get(url, clock)
+
+
 async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: AutoAdvancingClock) -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, limit=1)
+        pool = ConnectionPool(url, tls=lambda: None, limit=1)
         first, _ = await pool.acquire()
         acquired: list[int] = []
 
@@ -324,7 +353,7 @@ async def test_requests_beyond_the_limit_wait_for_a_connection_in_order(clock: A
 
 async def test_streams_do_not_count_towards_the_limit() -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, limit=1)
+        pool = ConnectionPool(url, tls=lambda: None, limit=1)
         stream, _ = await pool.acquire()
         waiting = asyncio.create_task(pool.acquire())
         await asyncio.sleep(0)
@@ -356,14 +385,14 @@ async def test_a_burst_of_requests_opens_few_connections(clock: AutoAdvancingClo
 async def test_a_waiting_request_gets_its_turn_after_a_failure_to_connect() -> None:
     async with raw_server(responds()) as url:
         pass  # nothing listens there any more
-    pool = ConnectionPool(url, tls=None, limit=1)
+    pool = ConnectionPool(url, tls=lambda: None, limit=1)
     results = await asyncio.gather(*(pool.acquire() for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [ConnectionRefusedError] * 3
 
 
 async def test_connections_that_were_idle_for_long_are_closed() -> None:
     async with raw_server(responds()) as url:
-        pool = ConnectionPool(url, tls=None, idle_timeout=-1)
+        pool = ConnectionPool(url, tls=lambda: None, idle_timeout=-1)
         connection, _ = await pool.acquire()
         pool.release(connection)
         assert not connection.reusable
@@ -378,7 +407,7 @@ async def test_a_response_that_arrives_as_its_request_is_cancelled_is_not_mixed_
                 writer.write(OK)
 
     async with raw_server(handler) as url:
-        pool = ConnectionPool(url, tls=None)
+        pool = ConnectionPool(url, tls=lambda: None)
         connection, _ = await pool.acquire()
         request = asyncio.create_task(connection.request(b"GET /x HTTP/1.1\r\n\r\n"))
         await asyncio.sleep(0)
@@ -397,7 +426,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
         await reader.read()
 
     async with raw_server(handler) as url:
-        pool = ConnectionPool(url, tls=None, idle_timeout=1000)
+        pool = ConnectionPool(url, tls=lambda: None, idle_timeout=1000)
         connection, _ = await pool.acquire()
         pool.release(connection)
         connection.idle_since -= 1001

@@ -291,6 +291,86 @@ async def test_a_client_certificate_that_does_not_match_its_key_yet_leaves_the_f
         assert await get(credentials, clock) == b"client"
 
 
+def rotated_authority(directory: Path) -> ssl.SSLContext:
+    """A server context whose certificate is that of another authority, whose certificate replaces ``ca.crt``."""
+    new = directory / "new"
+    new.mkdir()
+    make_certificate(new, "ca")
+    make_certificate(new, "localhost", authority="ca")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(new / "localhost.crt", new / "localhost.key")
+    (new / "ca.crt").replace(directory / "ca.crt")
+    return context
+
+
+@needs_openssl
+@pytest.mark.parametrize("user", [{"token": "t"}, {"client-certificate": "client.crt", "client-key": "client.key"}])
+async def test_a_rotated_authority_is_trusted_without_a_restart_and_the_former_one_is_not(
+    tmp_path: Path, clock: AutoAdvancingClock, user: dict[str, str]
+) -> None:
+    former = mutual_tls(tmp_path)
+    former.verify_mode = ssl.CERT_NONE
+    async with scripted_server(former) as server:
+        server.respond("GET", "/x", response(200, b"former"))
+        path = save(tmp_path, kubeconfig(server.url, {"certificate-authority": "ca.crt"}, **user))
+        credentials = await load_credentials(path)
+        assert await get(credentials, clock) == b"former"
+        async with scripted_server(rotated_authority(tmp_path)) as rotated:
+            rotated.respond("GET", "/x", response(200, b"rotated"))
+            credentials.server = rotated.url
+            assert await get(credentials, clock) == b"rotated"
+        credentials.server = server.url
+        with pytest.raises(Unreachable, match="certificate verification failed"):
+            await get(credentials, clock)
+
+
+@needs_openssl
+async def test_an_authority_is_read_again_after_a_handshake_that_failed(
+    tmp_path: Path, clock: AutoAdvancingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The modification time may not show that a file was replaced."""
+    mutual_tls(tmp_path)
+    path = save(tmp_path, kubeconfig("https://localhost:1", {"certificate-authority": "ca.crt"}, token="t"))
+    monkeypatch.setattr(module, "_stamp", lambda path: (0, 0, 0))
+    credentials = await load_credentials(path)
+    async with scripted_server(rotated_authority(tmp_path)) as rotated:
+        rotated.respond("GET", "/x", response(200, b"rotated"))
+        credentials.server = rotated.url
+        assert await get(credentials, clock) == b"rotated"
+
+
+@needs_openssl
+async def test_an_authority_that_is_not_written_completely_leaves_the_former_one_in_use(
+    tmp_path: Path, clock: AutoAdvancingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    former = mutual_tls(tmp_path)
+    former.verify_mode = ssl.CERT_NONE
+    async with scripted_server(former) as server:
+        server.respond("GET", "/x", response(200, b"former"))
+        path = save(tmp_path, kubeconfig(server.url, {"certificate-authority": "ca.crt"}, token="t"))
+        credentials = await load_credentials(path)
+        (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----")
+        assert await get(credentials, clock) == b"former"
+    assert "ca.crt" in caplog.text
+
+
+@needs_openssl
+async def test_the_authority_of_a_service_account_is_renewed_with_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: AutoAdvancingClock
+) -> None:
+    mutual_tls(tmp_path)
+    (tmp_path / "token").write_text("token")
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    credentials = await load_credentials()
+    async with scripted_server(rotated_authority(tmp_path)) as rotated:
+        rotated.respond("GET", "/x", response(200, b"rotated"))
+        credentials.server = rotated.url
+        await credentials.refresh()
+        assert await get(credentials, clock) == b"rotated"
+
+
 @needs_openssl
 async def test_a_request_is_repeated_with_the_next_certificate_of_an_exec_plugin(
     tmp_path: Path, clock: AutoAdvancingClock

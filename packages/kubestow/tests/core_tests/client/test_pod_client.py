@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from core_tests.client.scripted_server import Responder, ScriptedServer, failure, response
+from core_tests.client.scripted_server import Responder, ScriptedServer, bound, failure, response
 from core_tests.recordings import exchanges
 from kubestow.api.core import PodCondition
 from kubestow.client.object_requests import PodClient, merge_patch
 from kubestow.client.rest.transport import Transport
-from kubestow.errors import APIError
+from kubestow.errors import APIError, Unreachable
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
 
 POD = ObjectReference("Pod", "default", "p1", "uid-1")
@@ -23,7 +25,7 @@ def pods(transport: Transport) -> PodClient:
 
 
 async def test_a_binding_carries_the_uid(server: ScriptedServer, pods: PodClient) -> None:
-    server.respond("POST", BINDING, response(201))
+    server.respond("POST", BINDING, bound())
     await pods.bind(POD, "n1")
     assert server.requests[0].json == {
         "kind": "Binding",
@@ -38,6 +40,20 @@ async def test_a_rejected_binding_is_not_retried(server: ScriptedServer, pods: P
     with pytest.raises(APIError, match="already assigned"):
         await pods.bind(POD, "n1")
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"kind": "Status", "status": "Failure"}, {"kind": "Binding"}, "ok"],
+    ids=["none", "failed", "other", "text"],
+)
+async def test_a_binding_without_a_status_of_success_is_in_doubt(
+    server: ScriptedServer, pods: PodClient, body: Any
+) -> None:
+    server.respond("POST", BINDING, response(200, body))
+    with pytest.raises(Unreachable, match="default/p1 was not answered with a Status of success") as raised:
+        await pods.bind(POD, "n1")
+    assert raised.value.in_doubt
 
 
 async def test_a_merge_patch_carries_uid_and_resource_version(server: ScriptedServer, transport: Transport) -> None:

@@ -233,7 +233,9 @@ def test_metrics_that_kubernetes_defines_are_of_the_type_that_it_says() -> None:
     families = {family.name: family for family in Observability(WallClock(), FeatureGates()).metrics.families}
     own = {
         "kubernetes_build_info",
+        "kubestow_event_handler_failures_total",
         "kubestow_events_dropped_total",
+        "kubestow_log_lines_dropped_total",
         "kubestow_slow_attempts_total",
         "kubestow_undecodable_objects",
         "kubestow_watch_broken_seconds",

@@ -17,13 +17,14 @@ import ipaddress
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection
+from kubestow.open_files import open_file_limit
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
@@ -32,30 +33,33 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 #: As many requests as keep an API server busy. A burst of bindings opens as many connections as it may, and a TLS
 #: handshake costs the client more CPU time than several requests.
 _MAX_CONNECTIONS = 32
+#: A pool takes up at most one in so many of the files that the process may open, besides streams.
+_FILES_PER_CONNECTION = 8
 
 
 class ConnectionPool:
     """Connections to a server, at most ``limit`` at a time besides those that carry streams.
 
-    ``tls`` applies if the server is an https URL. Connections that were idle for ``idle_timeout`` seconds are closed,
-    before a load balancer drops them silently.
+    ``tls`` returns the settings for a new connection if the server is an https URL; None means the default.
+    Connections that were idle for ``idle_timeout`` seconds are closed, before a load balancer drops them silently.
     """
 
     def __init__(
         self,
         server: str,
         *,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext | None],
         tls_server_name: str | None = None,
         proxy: str | None = None,
         limit: int = _MAX_CONNECTIONS,
         idle_timeout: float = 30.0,
     ) -> None:
         self._server = urlsplit(server)
-        self._tls = (tls or ssl.create_default_context()) if self._server.scheme == "https" else None
+        self._is_encrypted, self._tls = self._server.scheme == "https", tls
         self._tls_server_name = tls_server_name or self._server.hostname or ""
         self._proxy = None if proxy is None else urlsplit(proxy)
-        self._limit, self._idle_timeout = limit, idle_timeout
+        self._limit = max(1, min(limit, open_file_limit() // _FILES_PER_CONNECTION))
+        self._idle_timeout = idle_timeout
         self._idle: deque[ServerConnection] = deque()
         self._in_use: set[ServerConnection] = set()
         self._streams: set[ServerConnection] = set()
@@ -63,7 +67,7 @@ class ConnectionPool:
         self._generation = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         #: What precedes the path in a request: scheme and host of the server where a proxy forwards plain HTTP.
-        forwards = self._proxy is not None and self._tls is None
+        forwards = self._proxy is not None and not self._is_encrypted
         self.target_prefix = f"http://{self._server.netloc.rpartition('@')[2]}" if forwards else ""
         #: Headers for the proxy, as far as it reads those of requests.
         self.proxy_headers = _proxy_authorization(self._proxy) if self.target_prefix else ""
@@ -134,7 +138,7 @@ class ConnectionPool:
         return asyncio.get_running_loop().time() - connection.idle_since > self._idle_timeout
 
     def retire(self) -> None:
-        """Open other connections for later requests: a connection has the client certificate of its TLS handshake."""
+        """Open other connections for later requests: a connection keeps the certificates of its TLS handshake."""
         self._generation += 1
         while self._idle:
             self._idle.popleft().close()
@@ -160,7 +164,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 if self._proxy is None:
-                    connection = await _connect(self._server, self._tls, self._tls_server_name)
+                    connection = await _connect(self._server, self._current_tls(), self._tls_server_name)
                 else:
                     connection = await self._connect_through(self._proxy)
         except BaseException:
@@ -172,10 +176,15 @@ class ConnectionPool:
         self._in_use.add(connection)
         return connection
 
+    def _current_tls(self) -> ssl.SSLContext | None:
+        """The TLS settings for a new connection to the server; None for a server without encryption."""
+        return (self._tls() or ssl.create_default_context()) if self._is_encrypted else None
+
     async def _connect_through(self, proxy: SplitResult) -> ServerConnection:
         proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
         connection = await _connect(proxy, proxy_tls, proxy.hostname or "")
-        if self._tls is None:
+        tls = self._current_tls()
+        if tls is None:
             return connection
         host = self._server.hostname or ""
         target = f"{f'[{host}]' if ':' in host else host}:{_port(self._server)}"
@@ -185,7 +194,7 @@ class ConnectionPool:
             if response.status != 200:
                 problem = f"the proxy refused the connection: {response.status} {response.reason}"
                 raise ConnectionBroken(problem, before_response=True)
-            await connection.start_tls(self._tls, self._tls_server_name)
+            await connection.start_tls(tls, self._tls_server_name)
         except BaseException:
             connection.close()
             raise

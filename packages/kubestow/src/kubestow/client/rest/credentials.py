@@ -4,14 +4,19 @@ Credentials come from a kubeconfig, from the service account of the pod (in-clus
 The config loader of kubernetes_asyncio evaluates certificates, token files, exec credential plugins and OIDC; it is
 imported only when it is needed, because the import takes a quarter of a second. Refreshed OIDC tokens are not written
 back to the kubeconfig.
+
+The files of certificate authorities, client certificates and tokens are replaced while the process runs. Their contents
+are compared once a minute and after a TLS handshake that failed, and their modification times before each handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -29,6 +34,9 @@ from kubestow.client.rest.kubeconfig import (
     read_kubeconfig,
 )
 from kubestow.errors import InputError
+from kubestow.log_fields import fields
+
+_log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: The characters of a header name besides letters, digits and ``_.-~``, without the percent sign.
@@ -48,11 +56,40 @@ class _CredentialSource(Protocol):
         """The error to raise when the loaded credentials cannot be used."""
 
 
+@dataclass(frozen=True, slots=True)
+class _TLSFiles:
+    """The files that the TLS settings are loaded from: the authority of the server, the client certificate, its key."""
+
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def _paths(self) -> list[str]:
+        return [path for path in (self.authority, self.certificate, self.key) if path]
+
+    def stamps(self) -> list[tuple[int, int, int] | None]:
+        """What changes when a file is replaced or written; None for a file that is missing."""
+        return [_stamp(path) for path in self._paths()]
+
+    def contents(self) -> list[bytes]:
+        """The contents of the files. Raises OSError."""
+        return [Path(path).read_bytes() for path in self._paths()]
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 class Credentials:
     """The address of an API server and the credentials for it.
 
-    A new client certificate is loaded into ``tls``. Each new token or certificate replaces ``headers``, so that another
-    object there means other credentials.
+    A new authority or client certificate replaces ``tls``. Each new token, authority or certificate replaces
+    ``headers``, so that another object there means other credentials. ``authority`` is the file of certificates that
+    ``tls`` was made with.
     """
 
     def __init__(
@@ -64,13 +101,16 @@ class Credentials:
         proxy: str | None = None,
         headers: CIMultiDict[str] | None = None,
         source: _CredentialSource | None = None,
+        authority: str | None = None,
     ) -> None:
         self.server = server.rstrip("/")
         self.tls, self.tls_server_name, self.proxy = tls, tls_server_name, proxy
         self.headers: CIMultiDict[str] = CIMultiDict() if headers is None else headers
         self._source = source
-        #: The content of the files of the client certificate and its key.
-        self._certificate: tuple[bytes, bytes] | None = None
+        self._files = _TLSFiles(authority)
+        self._stamps = self._files.stamps()
+        #: What ``tls`` was made from.
+        self._contents: list[bytes] = [] if authority is None else [Path(authority).read_bytes()]
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -80,6 +120,18 @@ class Credentials:
                 loaded = await self._source.refresh()
                 if loaded is not None:
                     self.apply(loaded)
+                else:
+                    self._load_tls(self._files)
+
+    def tls_for_connection(self) -> ssl.SSLContext | None:
+        """``tls``, loaded again if its files have changed. A failure is logged and keeps the former settings."""
+        if self._files.stamps() != self._stamps:
+            try:
+                self._load_tls(self._files)
+            except InputError as error:
+                text = "cannot reload the files of the TLS settings, continuing with the old ones: %s"
+                _log.warning(text, error, extra=fields(err=str(error)))
+        return self.tls
 
     async def reload(self, rejected: Mapping[str, str]) -> bool:
         """Load everything again after the server rejected a request with these headers; True if anything is new.
@@ -94,29 +146,35 @@ class Credentials:
             return self.headers is not rejected
 
     def apply(self, loaded: SimpleNamespace) -> None:
-        """Use the token and the client certificate that a source has loaded from now on. Raises InputError."""
+        """Use the token and the files that a source has loaded from now on. Raises InputError."""
         authorization = loaded.api_key.get("BearerToken", "").strip()  # token files end in a newline
         if authorization and authorization != self.headers.get("Authorization"):
             self.headers = self.headers.copy()
             self.headers["Authorization"] = authorization
-        certificate: str | None = getattr(loaded, "cert_file", None)
-        if certificate:
-            self._load_certificate(certificate, loaded.key_file)
+        names = ("ssl_ca_cert", "cert_file", "key_file")
+        self._load_tls(_TLSFiles(*(getattr(loaded, name, None) for name in names)))
 
-    def _load_certificate(self, certificate: str, key: str) -> None:
+    def _load_tls(self, files: _TLSFiles) -> None:
+        """Make new TLS settings if the contents of the files are others than those of ``tls``. Raises InputError."""
         if self.tls is None or self._source is None:
             return
+        self._stamps = files.stamps()  # so that what is written from now on is noticed
         try:
-            content = (Path(certificate).read_bytes(), Path(key).read_bytes())
-            if content == self._certificate:
+            contents = files.contents()
+            if contents == self._contents:
+                self._files = files
                 return
-            # A failure would leave the context without a certificate, for example between the writes of both files.
-            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.tls):
-                # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
-                context.load_cert_chain(certificate, key, password=lambda: b"")
+            tls = _tls_context(files.authority)
         except OSError as error:  # ssl.SSLError is one
-            raise self._source.input_error(f"expected a client certificate and its key in PEM: {error}") from None
-        self._certificate = content
+            raise self._source.input_error(f"cannot load {files.authority}, expected PEM: {error}") from None
+        tls.check_hostname, tls.verify_mode = self.tls.check_hostname, self.tls.verify_mode
+        if files.certificate and files.key:
+            try:
+                # With no password callback OpenSSL prompts on the terminal for the password of an encrypted key.
+                tls.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+            except OSError as error:
+                raise self._source.input_error(f"expected a client certificate and its key in PEM: {error}") from None
+        self.tls, self._files, self._contents = tls, files, contents
         self.headers = self.headers.copy()
 
 
@@ -156,7 +214,7 @@ async def load_in_cluster_credentials() -> Credentials | None:
     except ssl.SSLError as error:
         raise InputError(loaded.ssl_ca_cert, f"expected certificates in PEM: {error}") from None
     proxy = proxy_from_environment(loaded.host, os.environ)
-    credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source)
+    credentials = Credentials(loaded.host, tls=tls, proxy=proxy, source=source, authority=loaded.ssl_ca_cert)
     credentials.apply(loaded)
     return credentials
 
@@ -181,6 +239,7 @@ async def _from_kubeconfig(paths: list[Path], *, context: str, master: str) -> C
         proxy=cluster.proxy_url or proxy_from_environment(server, os.environ),
         headers=_impersonation(source.context.user.value),
         source=source,
+        authority=getattr(loaded, "ssl_ca_cert", None) if server.startswith("https:") else None,
     )
     credentials.apply(loaded)
     return credentials

@@ -17,6 +17,10 @@ import msgspec
 _MAX_UNREAD = 2**20
 #: Bytes received without any of a body: headers, trailers and what frames chunks.
 _MAX_OVERHEAD = 2**18
+#: Bytes of the body of a failure, which is a Status, and of any body that is read as a whole. The largest is a list in
+#: one piece of the pods of a large cluster.
+_MAX_FAILURE = 2**20
+_MAX_BODY = 2**30
 
 
 class ConnectionBroken(Exception):
@@ -53,6 +57,7 @@ class ServerConnection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._unread = 0
         self._overhead = 0
+        self._body_size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._wakes_early = False
         self._has_head = self._complete = True
@@ -123,6 +128,7 @@ class ServerConnection(asyncio.Protocol):
     def _send(self, request: bytes, *, wakes_early: bool) -> None:
         assert self._complete and not self._chunks, "the connection carries another request"
         self._response, self._has_head, self._complete = ServerResponse(), False, False
+        self._overhead = self._body_size = 0
         self._wakes_early = wakes_early
         if self._problem is None and self._transport is not None:
             self._transport.write(request)
@@ -218,13 +224,19 @@ class ServerConnection(asyncio.Protocol):
         """The head is complete."""
         self._response.status = self._parser.get_status_code()
         self._has_head = True
-        self._overhead = 0
+        if self._response.status >= 200:  # interim responses may be without end
+            self._overhead = 0
         encoding = self._response.headers.get(b"content-encoding", b"identity")
         if encoding != b"identity":
             raise ValueError(f'content encoding "{encoding.decode("latin-1")}", which was not requested')
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """A piece of the body. Raises ValueError when it is too large."""
+        self._body_size += len(body)
+        if self._body_size > _MAX_FAILURE and (self._response.status >= 300 or not self._wakes_early):
+            limit = _MAX_FAILURE if self._response.status >= 300 else _MAX_BODY
+            if self._body_size > limit:
+                raise ValueError(f"the body of the response has more than {limit} bytes")
         self._chunks.append(body)
         self._unread += len(body)
         self._overhead = 0

@@ -2,8 +2,8 @@
 
 All traffic of the client goes through :meth:`Transport.request`, or :meth:`Transport.stream` for a watch. The transport
 handles two things for all callers: it retries after the delay of ``Retry-After`` (at most a minute each time), unless a
-caller does so itself, and it reloads credentials once after a 401. All other retries are made by the caller, which can
-tell whether they are safe.
+caller does so itself, and it reloads credentials once after a 401 or a TLS handshake that failed. All other retries are
+made by the caller, which can tell whether they are safe.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Transport:
         self._base_path = urlsplit(credentials.server).path
         self._pool = ConnectionPool(
             credentials.server,
-            tls=credentials.tls,
+            tls=credentials.tls_for_connection,
             tls_server_name=credentials.tls_server_name,
             proxy=credentials.proxy,
         )
@@ -207,7 +207,7 @@ class Transport:
         """
         pool = self._pool
         while True:
-            connection, reused = await pool.acquire(self._timeout)
+            connection, reused = await self._connection()
             response = None
             try:
                 if streams:
@@ -222,6 +222,24 @@ class Transport:
             finally:
                 if response is None or not streams:
                     pool.release(connection)
+
+    async def _connection(self) -> tuple[ServerConnection, bool]:
+        """A connection of the pool, and whether it has carried requests before.
+
+        The authority of the server or the client certificate may just have been replaced. If the TLS handshake fails
+        and there are other files by now, it is tried once more.
+        """
+        tls = self._credentials.tls
+        try:
+            return await self._pool.acquire(self._timeout)
+        except ssl.SSLError:
+            try:
+                await self._credentials.refresh()
+            except InputError as error:
+                _log.warning("cannot reload the credentials: %s", error, extra=fields(err=str(error)))
+            if self._credentials.tls is tls:
+                raise
+        return await self._pool.acquire(self._timeout)
 
     def _use_current_credentials(self) -> None:
         """Have requests carry the credentials as they are now, in their headers and by their connections."""

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 import msgspec
 
-from kubestow.api.core import PodCondition, PodStatus
+from kubestow.api.core import Pod, PodCondition, PodStatus
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, LeaseExpired, Unreachable
 from kubestow.framework.status import Status
@@ -108,9 +108,13 @@ class PodBinder:
 
     async def node_of(self, pod: ObjectReference) -> str:
         """The node of a pod according to the server, "" for none. Raises APIError when the server refuses to tell."""
-        subject = f"pod {pod.namespace}/{pod.name}"
-        current = await self._retries.retry_until_answered(subject, lambda: self._environment.api.read_pod(pod))
+        current = await self.read(pod)
         return "" if current is None else current.spec.node_name
+
+    async def read(self, pod: ObjectReference) -> Pod | None:
+        """A pod according to the server, None if it is deleted. Raises APIError when the server refuses to tell."""
+        subject = f"pod {pod.namespace}/{pod.name}"
+        return await self._retries.retry_until_answered(subject, lambda: self._environment.api.read_pod(pod))
 
 
 def require_lease(leadership: Leadership) -> None:

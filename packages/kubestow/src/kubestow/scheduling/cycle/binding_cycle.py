@@ -20,6 +20,7 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
+from kubestow.scheduling.cycle.binding_confirmation import BindingConfirmations
 from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
@@ -45,13 +46,14 @@ class BindingCycles(Generic[C]):
         dispatcher: Dispatcher,
         reports: PodReports,
         failure_handler: FailureHandler,
+        confirmations: BindingConfirmations,
         environment: Environment,
         tasks: BackgroundTasks,
     ) -> None:
         self._queue, self._waiting_pods, self._extenders = queue, waiting_pods, extenders
         self._dispatcher, self._reports, self._failure_handler = dispatcher, reports, failure_handler
         self._clock, self._observer = environment.clock, environment.observer
-        self._tasks = tasks
+        self._confirmations, self._tasks = confirmations, tasks
 
     def start(self, context: C) -> None:
         """Start the binding cycle of a pod that has passed Reserve and Permit."""
@@ -89,6 +91,7 @@ class BindingCycles(Generic[C]):
             return status
         status = await self._dispatcher.run_in_binding_turn(info.uid, partial(self._bind, context))
         if status.ok:
+            self._confirmations.expect(context)
             self._reports.record_binding(info, node_name)
             queued, now = context.queued, self._clock.monotonic()
             self._observer.attempt_ended(queued, Result.SCHEDULED, "", now - queued.attempt_began)

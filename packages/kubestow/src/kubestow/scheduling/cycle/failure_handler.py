@@ -137,6 +137,11 @@ class FailureHandler:
         if current is None or current.spec.node_name:  # deleted or bound meanwhile: there is nothing to requeue
             self._queue.in_flight.done(queued.info.uid)
             return
+        if current.spec.scheduler_name != queued.info.spec.scheduler_name:
+            # Another pod for the queue: what rejected it in one profile means nothing in another.
+            self._queue.in_flight.done(queued.info.uid)
+            self._queue.add(current)
+            return
         queued.info = current
         self._queue.return_after_failure(
             queued, rejectors=failure.rejectors, pending_plugins=failure.pending_plugins, now=now

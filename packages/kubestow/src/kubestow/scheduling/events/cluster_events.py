@@ -15,6 +15,8 @@ UNSCHEDULABLE_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.ADD
 UNSCHEDULABLE_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.DELETE)
 NODE_ADD = ClusterEvent(EventResource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, Action.DELETE)
+EVERY_EVENT = ClusterEvent(EventResource.WILDCARD, Action.ALL)
+"""The event that requeues a pod whatever rejected it: it has been unschedulable for too long, or events are missing."""
 
 _ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, Action.UPDATE)
 _UNSCHEDULABLE_POD_UPDATE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Action.UPDATE)

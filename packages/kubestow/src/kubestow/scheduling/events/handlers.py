@@ -2,7 +2,8 @@
 
 The handlers are level-triggered. They compare each object with its last known state, so a repeated event changes
 nothing and a new list is a set of additions, updates and deletions. An object that cannot be decoded is logged once by
-name. It is ignored, unless it is a pod on a node, whose room counts as far as it is known.
+name. It is ignored, unless it is a pod on a node, whose room counts as far as it is known. A handler that fails ends
+neither the watch nor the process: the object is logged by name, and its state is made anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from kubestow.api.core import Node, Pod
@@ -23,6 +25,7 @@ from kubestow.rules.requests import without_invalid_quantities
 from kubestow.scheduling.events.cluster_events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    EVERY_EVENT,
     NODE_ADD,
     NODE_DELETE,
     UNSCHEDULABLE_POD_ADD,
@@ -80,6 +83,9 @@ class WatchListener:
     def event_handled(self, event: str, seconds: float) -> None:
         """A cluster event of this label has been handled, the queue's part included."""
 
+    def handler_failed(self, kind: str) -> None:
+        """The handler of an object of this kind has failed, and the state of the object has been made anew."""
+
 
 class EventHandlers:
     """The scheduler's subscriber to the ``watched`` resources; it queues pods of the ``scheduler_names``."""
@@ -117,10 +123,10 @@ class EventHandlers:
         if known or self._undecodable:
             listed = {(obj.metadata.namespace, obj.metadata.name) for obj in objects}
             for key in [key for key in known if key not in listed]:
-                self._handle(self._deleted, resource, key)
+                self._handle(resource, key, None)
             self._drop_undecodable(resource, listed)
         for obj in objects:
-            self._handle(self._put, resource, obj)
+            self._handle(resource, (obj.metadata.namespace, obj.metadata.name), obj)
         self._unlisted.discard((resource.prefix, resource.plural, resource.type))
         if not self._unlisted:
             self._listener.synced()
@@ -128,10 +134,8 @@ class EventHandlers:
 
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """One watch event."""
-        if event_type == "DELETED":
-            self._handle(self._deleted, resource, (obj.metadata.namespace, obj.metadata.name))
-        else:
-            self._handle(self._put, resource, obj)
+        key = (obj.metadata.namespace, obj.metadata.name)
+        self._handle(resource, key, None if event_type == "DELETED" else obj)
         self._listener.changed()
 
     def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
@@ -149,15 +153,93 @@ class EventHandlers:
                 extra=fields(kind=key[0], object=subject, err=problem),
             )
 
-    def _handle(self, handler: Callable[[Resource, Any], None], resource: Resource, received: Any) -> None:
-        """Run a handler, and report each cluster event that it raised with the time that the handler took."""
+    def _handle(self, resource: Resource, key: Key, obj: Any) -> None:
+        """Handle a new state of an object, None if it was deleted.
+
+        Each cluster event that this raises is reported with the time that the handler took.
+        """
         began = self._now()
-        handler(resource, received)
+        try:
+            if obj is None:
+                self._deleted(resource, key)
+            else:
+                self._put(resource, obj)
+        except Exception:
+            self._recover(resource, key, obj)
         if self._raised:
             seconds = self._now() - began
             for event in self._raised:
                 self._listener.event_handled(event.label, seconds)
             self._raised.clear()
+
+    def _recover(self, resource: Resource, key: Key, obj: Any) -> None:
+        """Make the state of an object anew after its handler has failed; to be called while the error is handled.
+
+        The object is removed from everything that knows it and added again, each step by itself, and every pending pod
+        is tried again, because the events of the object may not have reached the queue.
+        """
+        _log.exception(
+            "the event handler failed for %s %s; its state is made anew",
+            resource.kind,
+            _subject(key),
+            extra=fields(kind=resource.kind, object=_subject(key)),
+        )
+        self._listener.handler_failed(resource.kind)
+        steps = self._removal(resource, key)
+        if obj is not None:
+            steps += self._addition(resource, obj)
+        steps.append(partial(self._queue.move_all_to_active_or_backoff, EVERY_EVENT))
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                _log.exception(
+                    "the state of %s %s may be wrong from now on",
+                    resource.kind,
+                    _subject(key),
+                    extra=fields(kind=resource.kind, object=_subject(key)),
+                )
+
+    def _removal(self, resource: Resource, key: Key) -> list[Callable[[], object]]:
+        """The steps that remove an object from everything that may know it."""
+        if resource == NODES:
+            return [partial(self._cluster.remove_node, key[1])] if key[1] in self._cluster.nodes.rows else []
+        if resource == NAMESPACES:
+            return [partial(self._cluster.remove_namespace, key[1])]
+        if resource != PODS:
+            return [partial(self._cluster.catalog(resource.type).remove, *key)]
+        old = self._pods.named(*key)
+        if old is None:
+            return []
+        by_uid: tuple[Callable[[str], object], ...] = (
+            self._queue.delete,
+            self._listener.pod_settled,
+            self._cluster.end_pod,
+            self._cluster.drop_nomination,
+            self._cluster.remove_pod,
+        )
+        return [partial(self._pods.remove, *key), *(partial(step, old.uid) for step in by_uid)]
+
+    def _addition(self, resource: Resource, obj: Any) -> list[Callable[[], object]]:
+        """The steps that add an object after its removal."""
+        if resource == NODES:
+            return [partial(self._cluster.add_node, obj)]
+        if resource == NAMESPACES:
+            return [partial(self._cluster.put_namespace, obj.metadata.name, obj.metadata.labels)]
+        if resource != PODS:
+            return [partial(self._cluster.catalog(resource.type).put, obj)]
+        if is_terminal(obj.status.phase):
+            return []
+        try:
+            info = self._cluster.shapes.info(obj)
+        except Exception:  # what the handler has failed with
+            return []
+        steps: list[Callable[[], object]] = [partial(self._pods.put, info), partial(self._cluster.observe_pod, info)]
+        if info.spec.node_name:
+            return [*steps, partial(self._cluster.put_pod, info)]
+        if info.spec.scheduler_name in self._scheduler_names:
+            return [*steps, partial(self._update_nomination, None, info), partial(self._queue.add, info)]
+        return steps
 
     def _drop_undecodable(self, resource: Resource, listed: Collection[Key]) -> None:
         """Objects that were deleted are reported anew should they be created again."""
@@ -239,9 +321,11 @@ class EventHandlers:
 
     def _put_pod(self, pod: Pod) -> None:
         key = (pod.metadata.namespace, pod.metadata.name)
-        old = self._pods.named(*key)
-        if old is not None and old.uid != pod.metadata.uid:
+        namesake, old = self._pods.named(*key), self._pods.get(pod.metadata.uid)
+        if namesake is not None and namesake is not old:
             self._delete_pod(key)  # deleted and created again under the same name
+        if old is not None and not _is_update(old, pod):
+            self._delete_pod((old.namespace, old.name))
             old = None
         if is_terminal(pod.status.phase):
             self._delete_pod(key)
@@ -323,6 +407,19 @@ class EventHandlers:
             self._listener.assumed_pod_deleted(old.uid)
         else:
             self._requeue_for_freed_nomination(old, nominated)
+
+
+def _is_update(old: PodInfo, new: Pod) -> bool:
+    """Whether a state of a pod can follow another one of the same uid; if not, the pod is handled as a new one.
+
+    An API server changes neither the name of a pod nor its scheduler, and a pod keeps its node. A restored or faulty
+    one may do so.
+    """
+    if (old.namespace, old.name) != (new.metadata.namespace, new.metadata.name):
+        return False
+    if new.spec.node_name:
+        return True
+    return not old.spec.node_name and old.spec.scheduler_name == new.spec.scheduler_name
 
 
 def _subject(key: Key) -> str:

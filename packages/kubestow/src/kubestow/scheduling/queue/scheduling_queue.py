@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.cluster.cache import Cluster
-from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
+from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, UNSCHEDULABLE_POD_ADD
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, EVERY_EVENT, UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.queue.budget import delay_after
 from kubestow.scheduling.queue.gating import Gating
@@ -27,9 +27,6 @@ from kubestow.scheduling.queue.places import BackoffPolicy, InFlightEvent, PodsI
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, QueueingStrategy
-
-FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, Action.ALL)
-"""A request to activate a pod in flight, as the event of any kind: it requeues the pod whatever rejected it."""
 
 #: Sets of plugins that are shared between pods, at most; a cluster has a few dozen.
 _MOST_PLUGIN_SETS = 1000
@@ -48,7 +45,7 @@ class SchedulingQueue:
         max_unschedulable_seconds: float = 300.0,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._hints, self._clock = hints, environment.clock
+        self._profiles, self._hints, self._clock = profiles, hints, environment.clock
         self.places = QueuePlaces(
             # Profiles share one QueueSort plugin; the first one's runtime computes the keys.
             next(iter(profiles.values())).queueing,
@@ -86,8 +83,9 @@ class SchedulingQueue:
     # -- pods from the watch -----------------------------------------------------------------------------------------
 
     def add(self, info: PodInfo) -> None:
-        """Queue a new pending pod."""
-        if info.uid not in self.pods and info.uid not in self.in_flight:
+        """Queue a new pending pod; without effect if it is queued or in flight, or another scheduler's."""
+        is_known = info.uid in self.pods or info.uid in self.in_flight
+        if not is_known and info.spec.scheduler_name in self._profiles:
             now = self._clock.monotonic()
             self.gating.enqueue(QueuedPod(info, now), UNSCHEDULABLE_POD_ADD.label, now)
 
@@ -252,7 +250,7 @@ class SchedulingQueue:
         for uid in uids:
             queued = self.moves.settle(uid)
             if queued is None and uid in self.in_flight:
-                self.in_flight.keep(FORCE_ACTIVATE, only=uid)
+                self.in_flight.keep(EVERY_EVENT, only=uid)
             elif queued is not None and queued.place is not Place.ACTIVE:
                 now = self._clock.monotonic()
                 if queued.put_aside_until > now:

@@ -26,6 +26,7 @@ from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier
+from kubestow.scheduling.cycle.binding_confirmation import BindingConfirmations
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
 from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler, SchedulingFailure
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
@@ -157,6 +158,9 @@ class Scheduler:
             leadership=self.leadership,
             environment=environment,
         )
+        self._confirmations = BindingConfirmations(
+            state, dispatcher=self.dispatcher, failure_handler=self._failure_handler, environment=environment
+        )
         self._incomplete_gangs = IncompleteGangs(self.profiles, self.queue, self._failure_handler, environment.clock)
 
         # The cycles.
@@ -170,6 +174,7 @@ class Scheduler:
                 dispatcher=self.dispatcher,
                 reports=self._reports,
                 failure_handler=self._failure_handler,
+                confirmations=self._confirmations,
                 environment=environment,
                 tasks=self._bindings,
             )
@@ -220,6 +225,7 @@ class Scheduler:
                 waiting_pods=self.waiting_pods,
                 barriers=self._barriers,
                 dispatcher=self.dispatcher,
+                confirmations=self._confirmations,
                 evictions=self._evictions,
                 notifier=notifier,
                 observer=environment.observer,
@@ -280,7 +286,7 @@ class Scheduler:
                     await asyncio.wait((draining, leading), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.dispatcher.close()
-                await _cancel([*tasks, *self._work_in_progress()])
+                await _cancel([*tasks, *self._work_in_progress(), *self._confirmations.tasks])
             await self.leadership.release()
 
     async def started(self) -> None:
@@ -464,6 +470,7 @@ class _SchedulerWatchListener(WatchListener):
         waiting_pods: WaitingPods,
         barriers: GangBarriers,
         dispatcher: Dispatcher,
+        confirmations: BindingConfirmations,
         evictions: Evictions,
         notifier: ChangeNotifier,
         observer: Observer,
@@ -471,6 +478,7 @@ class _SchedulerWatchListener(WatchListener):
     ) -> None:
         self._cluster, self._queue, self._waiting_pods = state.cluster, state.queue, waiting_pods
         self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
+        self._confirmations = confirmations
         self._notifier, self._observer, self._synced = notifier, observer, synced
 
     def pod_terminating(self, uid: str) -> None:
@@ -478,6 +486,7 @@ class _SchedulerWatchListener(WatchListener):
 
     def pod_settled(self, uid: str) -> None:
         self._dispatcher.pod_settled(uid)
+        self._confirmations.pod_settled(uid)
         self._evictions.victim_changed(uid)
 
     def synced(self) -> None:
@@ -488,6 +497,9 @@ class _SchedulerWatchListener(WatchListener):
 
     def event_handled(self, event: str, seconds: float) -> None:
         self._observer.event_handled(event, seconds)
+
+    def handler_failed(self, kind: str) -> None:
+        self._observer.event_handler_failed(kind)
 
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -118,7 +120,7 @@ def test_changes_of_single_claims_have_the_result_of_resolving_all(
     order: list[str], changes: list[tuple[str, str]]
 ) -> None:
     """``e`` and ``f`` are ephemeral volumes, whose claims are a problem unless the pod owns them."""
-    spec = {
+    spec: dict[str, object] = {
         "volumes": [
             {"name": name, "ephemeral": {}} if name in "ef" else {"name": f"v{number}", **_naming(name)}
             for number, name in enumerate(order)
@@ -159,7 +161,7 @@ def _cluster_with(spec: dict[str, object] | None) -> Cluster:
 def _change_claim(cluster: Cluster, name: str, state: str) -> None:
     claims = cluster.catalog(PersistentVolumeClaim)
     full_name = f"p-{name}" if name in "ef" else name
-    bound = {"volume": f"pv-{name}" if state == "bound" else "", "storage_class": "fast"}
+    bound: dict[str, Any] = {"volume": f"pv-{name}" if state == "bound" else "", "storage_class": "fast"}
     if state == "absent":
         claims.remove("default", full_name)
     elif name in "ef" and state != "unowned":

@@ -26,13 +26,34 @@ def test_containers_keep_only_what_scheduling_reads() -> None:
     manifest["spec"]["containers"] = [{**FULL, "ports": [{"hostPort": 80}]}]
     manifest["metadata"] |= {
         "managedFields": [{"manager": SECRET}],
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET, "keep": "this"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+            "note": SECRET,
+            "vault.example.com/template": SECRET,
+            "scheduling.volcano.sh/queue-name": "this",
+        },
     }
     before = convert(Pod, json.loads(json.dumps(manifest)))
     after = redacted(manifest)
     assert SECRET not in json.dumps(after)
     assert convert(Pod, after).spec == before.spec
-    assert after["metadata"]["annotations"] == {"keep": "this"}
+    assert after["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "this"}
+
+
+def test_the_loads_that_are_measured_on_nodes_are_kept() -> None:
+    annotations = {"cpu_usage_avg_5m": "0.3,2026-01-01T00:00:00Z", "example.com/note": SECRET}
+    after = redacted({"kind": "Node", "metadata": {"name": "n", "annotations": annotations}})
+    assert after["metadata"]["annotations"].keys() == {"cpu_usage_avg_5m"}
+
+
+def test_persistent_volumes_lose_what_their_drivers_are_given() -> None:
+    for source in (
+        {"csi": {"driver": "d", "volumeAttributes": {"a": SECRET}}},
+        {"flexVolume": {"options": {"a": SECRET}}},
+    ):
+        after = redacted({"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": source})
+        assert SECRET not in json.dumps(after)
+    assert redacted({"kind": "PersistentVolume", "spec": {"csi": {"driver": "d"}}})["spec"]["csi"] == {"driver": "d"}
 
 
 def test_pod_templates_are_redacted_like_pods() -> None:

@@ -22,10 +22,9 @@ from kubestow.framework.profile import implements
 from kubestow.framework.status import Status
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, EVERY_EVENT, NODE_ADD
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
-from kubestow.scheduling.queue.scheduling_queue import FORCE_ACTIVATE
 from kubestow.scheduling.queued_pod import Place, QueueingStrategy
 from kubestow.scheduling.scheduler import Scheduler
 from kubestow.testing import MemoryCluster, node, pod
@@ -332,7 +331,7 @@ def test_a_pod_that_was_deleted_and_rejected_again_before_it_was_moved_is_not_mo
     infos = crowd(world)
     world.queue.move_all_to_active_or_backoff(NODE_ADD, None, node())
     world.queue.delete(infos[-1].uid)
-    world.queue.move_all_to_active_or_backoff(FORCE_ACTIVATE)
+    world.queue.move_all_to_active_or_backoff(EVERY_EVENT)
     assert infos[-1].name not in world.popped()
     assert world.queue.pods.get(infos[-1].uid) is None
 

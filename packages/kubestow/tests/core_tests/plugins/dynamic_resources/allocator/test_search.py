@@ -193,12 +193,18 @@ def test_a_search_that_reached_its_limit_is_not_repeated_for_the_same_devices(mo
     together = [{"matchAttribute": f"{DRIVER}/half"}]
     halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
     harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
-    searches = []
+    searches = 0
     run = AllocationSearch.run
-    monkeypatch.setattr(AllocationSearch, "run", lambda *given: searches.append(1) or run(*given))
+
+    def counted(*given: Any) -> Any:
+        nonlocal searches
+        searches += 1
+        return run(*given)
+
+    monkeypatch.setattr(AllocationSearch, "run", counted)
     reasons = {harness.reason(pod_with("c")) for _ in range(3)}
     assert len(reasons) == 1 and reasons.pop().endswith("node n: timed out trying to allocate devices")
-    assert len(searches) == 1
+    assert searches == 1
 
 
 def test_claims_for_more_devices_than_the_search_supports_are_an_error() -> None:

@@ -1,0 +1,96 @@
+"""Confirmation of bindings: every pod that has been bound is shown on its node by the watch, or read from the server.
+
+A pod stays assumed until the watch shows it on its node. A server or proxy that answers a binding with success and does
+nothing would leave it assumed for good: its resources are taken, and no event ever requeues it. So a binding that the
+watch has not confirmed after half a minute is looked up, and what the server says decides.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kubestow.errors import APIError
+from kubestow.framework.status import Status
+from kubestow.log_fields import fields
+from kubestow.scheduling.api_calls.dispatcher import Dispatcher
+from kubestow.scheduling.background_work import BackgroundTasks
+from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler
+from kubestow.scheduling.environment import Environment
+from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
+from kubestow.scheduling.interfaces import reference
+from kubestow.scheduling.queue.scheduling_queue import SchedulerState
+
+_log = logging.getLogger(__name__)
+
+#: How long the watch may take to show a binding, in seconds; usually it is faster than the response to the binding.
+_CONFIRMATION_SECONDS = 30.0
+
+
+class BindingConfirmations:
+    """The bindings that the watch has yet to confirm. A task exists only while there are any."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        dispatcher: Dispatcher,
+        failure_handler: FailureHandler,
+        environment: Environment,
+    ) -> None:
+        self._cluster, self._queue = state.cluster, state.queue
+        self._dispatcher, self._failure_handler, self._clock = dispatcher, failure_handler, environment.clock
+        #: Each with the time at which the pod is read, by uid, in the order of these times.
+        self._expected: dict[str, tuple[float, BindingContext]] = {}
+        #: The task that reads the pods; it does not delay the shutdown.
+        self.tasks = BackgroundTasks()
+
+    def expect(self, context: BindingContext) -> None:
+        """The binding of a pod has been answered with success."""
+        uid = context.info.uid
+        if not self._cluster.is_assumed(uid):  # the watch was faster
+            return
+        self._expected.pop(uid, None)
+        self._expected[uid] = self._clock.monotonic() + _CONFIRMATION_SECONDS, context
+        if not len(self.tasks):
+            self.tasks.spawn(self._read_overdue())
+
+    def pod_settled(self, uid: str) -> None:
+        """The watch shows a pod as bound or deleted."""
+        self._expected.pop(uid, None)
+
+    async def _read_overdue(self) -> None:
+        while self._expected:
+            uid, (due, context) = next(iter(self._expected.items()))
+            remaining = due - self._clock.monotonic()
+            if remaining > 0:
+                await self._clock.sleep(remaining)
+                continue
+            del self._expected[uid]
+            await self._read(context)
+
+    async def _read(self, context: BindingContext) -> None:
+        """Read a pod, and give up its place if it is not on its node."""
+        info, node_name = context.info, context.node_name
+        extra = fields(pod=info.key, node=node_name)
+        try:
+            current = await self._dispatcher.binder.read(reference(info))
+        except APIError as error:
+            _log.warning("The binding of pod %s is unconfirmed: %s", info.key, error, extra=extra)
+            return
+        placed = self._cluster.placed_pod(info.uid)
+        if placed is None or not placed.assumed or placed.node_name != node_name:
+            return  # settled while it was read
+        actual = None if current is None else current.spec.node_name
+        if actual == node_name:
+            _log.info("The watch has not shown the binding of pod %s for half a minute", info.key, extra=extra)
+        elif actual == "":
+            problem = "the API server answered the binding with success, and the pod is not bound"
+            _log.warning("Pod %s: %s; it is scheduled again", info.key, problem, extra=extra)
+            self._failure_handler.binding_failed(context, Status.error(problem), nomination="")
+        else:
+            where = "deleted" if actual is None else f"on node {actual}"
+            _log.warning("Pod %s was bound to node %s, and is %s", info.key, node_name, where, extra=extra)
+            context.unreserve_and_forget(self._cluster)
+            if actual is not None:
+                self._cluster.assume(info, actual)
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, info.on(node_name), None)
