@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
-from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_documents import yaml_documents
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
@@ -67,8 +66,8 @@ def _documents(content: bytes, subject: str) -> list[Any]:
     try:
         if content.lstrip().startswith(b"{"):
             return [msgspec.json.decode(content)]
-        return list(yaml.load_all(content, Loader=YAMLLoader))
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        return [document.data for document in yaml_documents(content, subject)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise InputError(subject, f"neither JSON nor YAML: {problem}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.output import output_option, print_data
-from kubestow.errors import InputError
+from kubestow.files import read_file, read_standard_input
 
 if TYPE_CHECKING:
     from kubestow.config import FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
@@ -170,10 +169,7 @@ def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[Fe
 
 
 def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(file, f"cannot be read: {error.strerror}") from None
+    return read_standard_input() if file == "-" else read_file(Path(file))
 
 
 def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
