@@ -134,7 +134,7 @@ async def test_yaml_aliases_are_expanded_within_limits(client: Client) -> None:
     assert "aliases stand for more than 1,048,576 characters" in rejected.message
 
 
-@pytest.mark.parametrize("part", [b"? ", b"- ", b"[", b"{a: ", b"- ? ", b"!!map ? "])
+@pytest.mark.parametrize("part", [b"? ", b"- ", b"[", b"{a: ", b"- ? ", b"? ["])
 async def test_deep_yaml_is_rejected(client: Client, part: bytes) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     for types in ("application/yaml", "application/apply-patch+yaml"):
