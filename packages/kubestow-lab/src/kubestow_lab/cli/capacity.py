@@ -15,7 +15,7 @@ from typing import Any
 import click
 import msgspec
 
-from kubestow.cli.ending import DropIn, bad_input_is_status_1
+from kubestow.cli.ending import DropIn
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input
@@ -57,7 +57,6 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 @click.option("--verbose", is_flag=True, help="Print requirements, reason and distribution.")
 @click.option("-o", "--output", default="", help="json or yaml, as cluster-capacity's.")
 @click.pass_obj
-@bad_input_is_status_1
 def capacity(
     drop_in: DropIn | None,
     podspecs: tuple[str, ...],

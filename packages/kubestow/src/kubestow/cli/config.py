@@ -9,7 +9,7 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.output import output_option, print_data
+from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
 from kubestow.files import read_file, read_standard_input
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
     from kubestow import config as configuration
     from kubestow.config import legacy
     from kubestow.plugins.registry import find_plugins
+    from kubestow.reports.text import printable
 
     gates, registry = configuration.FeatureGates.parse(feature_gates), find_plugins(plugins)
     found: dict[str, list[FieldError]] = {}
@@ -61,7 +62,7 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
         for error in errors if output == "text" else ():
             location = f"{file}:{error.line}:{error.column}" if error.line else file
             field = f"{error.path}: " if error.path else ""
-            click.echo(f"{location}: {field}{error.message}")
+            click.echo(printable(f"{location}: {field}{error.message}")[:MAX_MESSAGE])
         if errors and legacy.is_legacy(source):
             version = configuration.API_VERSION
             click.echo(f"{file}: convert it to {version} with: kubestow config convert {file}", err=True)
