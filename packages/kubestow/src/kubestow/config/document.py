@@ -156,6 +156,8 @@ def _read_json(text: str) -> Document:
         raise DocumentError(FieldError("", text, error.lineno, error.colno)) from None
     except RecursionError:
         raise DocumentError(FieldError("", "invalid JSON: nested too deeply")) from None
+    except ValueError:  # of int(), which reads at most 4,300 digits
+        raise DocumentError(FieldError("", "invalid JSON: a number of thousands of digits")) from None
     try:  # the text is also YAML, whose nodes have positions, except for tabs
         located = _YAMLParser().parse(text.replace("\t", " "))
     except DocumentError:
