@@ -48,9 +48,10 @@ def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
 
 def _objects(content: bytes, subject: str) -> Iterator[Object]:
     """The objects of all documents, with the items of lists in place of the lists."""
-    for document in _documents(content, subject):
-        if document is None:
-            continue
+    documents = [document for document in _documents(content, subject) if document is not None]
+    if not documents:
+        raise InputError(subject, "is empty, expected Kubernetes objects")
+    for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
             raise InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
         if document["kind"].endswith("List"):
