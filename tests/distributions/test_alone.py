@@ -37,7 +37,7 @@ def test_a_command_works_or_names_the_distribution_that_has_it(name: str) -> Non
         assert done.stdout.startswith("Usage: ")
     else:
         error = f"kubestow: {name}: not installed; install it with: pip install {distribution}\n"
-        assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", error)
 
 
 def test_all_commands_are_listed_whatever_is_installed() -> None:

@@ -16,17 +16,18 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
 from kubestow.api.formats.duration import Duration
+from kubestow.api.formats.yaml_documents import load_yaml
 from kubestow.cluster.changes.events import Action, ClusterEvent, EventResource
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config.decoding import Decoder
 from kubestow.errors import ConfigurationError, InputError
+from kubestow.files import read_file
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, ScorePlugin
@@ -93,12 +94,7 @@ class DynamicSchedulerPolicy(msgspec.Struct, frozen=True, rename="camel"):
 def read_policy(path: Path) -> DynamicSchedulerPolicy:
     """Read a policy. Raises InputError, with every problem and its field."""
     subject = str(path)
-    try:
-        data = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InputError(subject, f"not valid YAML: {' '.join(str(error).split())}") from None
+    data = load_yaml(read_file(path), subject)
     decoder = Decoder()
     policy = decoder.decode(DynamicSchedulerPolicy, data)
     problems = [(error.path, error.message) for error in (*decoder.type_errors, *decoder.strict_errors)]

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
-from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_documents import yaml_documents
 from kubestow.errors import InputError
 from kubestow.files import as_utf8
 from kubestow.rules.pods import is_terminal
@@ -49,9 +48,10 @@ def load(registry: Registry, content: bytes, *, subject: str) -> LoadResult:
 
 def _objects(content: bytes, subject: str) -> Iterator[Object]:
     """The objects of all documents, with the items of lists in place of the lists."""
-    for document in _documents(content, subject):
-        if document is None:
-            continue
+    documents = [document for document in _documents(content, subject) if document is not None]
+    if not documents:
+        raise InputError(subject, "is empty, expected Kubernetes objects")
+    for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
             raise InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
         if document["kind"].endswith("List"):
@@ -67,8 +67,8 @@ def _documents(content: bytes, subject: str) -> list[Any]:
     try:
         if content.lstrip().startswith(b"{"):
             return [msgspec.json.decode(content)]
-        return list(yaml.load_all(content, Loader=YAMLLoader))
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        return [document.data for document in yaml_documents(content, subject)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise InputError(subject, f"neither JSON nor YAML: {problem}") from None
 

@@ -64,7 +64,7 @@ async def test_an_invalid_token_file_is_reported_with_its_line(tmp_path: Path) -
     tokens = tmp_path / "tokens"
     tokens.write_text("a,b,c\njust-a-token\n")
     status, err = await run("--port", "0", "--token-file", str(tokens))
-    assert status == 2
+    assert status == 1
     assert err == f"kubestow: {tokens}: line 2: expected token,user,uid[,groups]\n"
 
 

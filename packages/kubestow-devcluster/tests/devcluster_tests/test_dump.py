@@ -127,7 +127,7 @@ def test_the_output_of_kubectl_get_can_be_loaded_into_another_cluster() -> None:
     ("content", "message"),
     [
         ("{", "neither JSON nor YAML"),
-        ("a: [", "neither JSON nor YAML"),
+        ("a: [", "line 2: invalid YAML"),
         ("just words", "expected Kubernetes objects, each with apiVersion and kind"),
         ("kind: Node\napiVersion: v1", "a Node without metadata.name"),
         ("kind: Node\napiVersion: v1\nmetadata: 5", "a Node: json: cannot unmarshal number"),

@@ -17,9 +17,10 @@ from random import Random
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
-import yaml
 
+from kubestow.api.formats.yaml_documents import load_yaml, yaml_documents
 from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow_devcluster.apiserver.schema.types import UnmarshalTypeError, struct_of
 from kubestow_devcluster.behaviour.pod_behaviour import PodBehaviourRule, PodBehaviourRules
 from kubestow_devcluster.behaviour.resource_usage import NodeUsageRule, PodUsageRule, ResourceUsageRules
@@ -101,9 +102,9 @@ class _Next(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     def status(self) -> dict[str, Any]:
         """The fields of the pod's status that the stage sets. Raises ValueError for a template that is no mapping."""
         try:
-            status = yaml.safe_load(self.status_template) or {}
-        except yaml.YAMLError as error:
-            raise ValueError(f"statusTemplate is not valid YAML: {' '.join(str(error).split())}") from None
+            status = load_yaml(self.status_template, "statusTemplate") or {}
+        except InputError as error:
+            raise ValueError(str(error)) from None
         if not isinstance(status, dict):
             raise ValueError("statusTemplate: expected a mapping of status fields")
         unknown: list[str] = []
@@ -250,13 +251,7 @@ NO_STAGES = Stages()
 def read_stages(path: Path) -> Stages:
     """Read a file of stages. Raises InputError, which names the document and the field."""
     subject = str(path)
-    try:
-        # The C loader parses a large file many times faster.
-        documents = list(yaml.load_all(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InputError(subject, f"not valid YAML: {' '.join(str(error).split())}") from None
+    documents = [document.data for document in yaml_documents(read_file(path), subject)]
     behaviour: list[PodBehaviourRule] = []
     pods: list[PodUsageRule] = []
     nodes: list[NodeUsageRule] = []

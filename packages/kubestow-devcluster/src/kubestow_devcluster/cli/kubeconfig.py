@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from kubestow.api.formats.yaml_documents import load_yaml
 from kubestow.errors import InputError
-from kubestow.files import write_private
+from kubestow.files import read_file, write_private
 
 if TYPE_CHECKING:
     from kubestow.http.messages import UserInfo
@@ -66,13 +67,11 @@ def has_only_our_cluster(path: Path) -> bool:
 
     It is YAML once kubectl has rewritten it.
     """
+    content = read_file(path) if path.exists() else b""
     try:
-        content = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
-    try:
-        return not content or [cluster["name"] for cluster in yaml.safe_load(content)["clusters"]] == [_NAME]
-    except (yaml.YAMLError, KeyError, TypeError):
+        config = load_yaml(content, str(path))
+        return not content or [cluster["name"] for cluster in config["clusters"]] == [_NAME]
+    except (InputError, KeyError, TypeError):
         return False
 
 
@@ -128,12 +127,7 @@ def _credentials(security: SecureServing) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     """A kubeconfig with all lists; an empty one if there is no file."""
-    try:
-        config = yaml.safe_load(path.read_bytes()) if path.exists() else None
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
-    except yaml.YAMLError as error:
-        raise InputError(str(path), f"not YAML: {' '.join(str(error).split())}") from None
+    config = load_yaml(read_file(path), str(path)) if path.exists() else None
     if config is None:
         config = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
     if not isinstance(config, dict):

@@ -33,6 +33,7 @@ from kubestow.cli.embedded import (
     scheduler_process,
 )
 from kubestow.errors import InputError
+from kubestow.files import MAX_DUMP, read_file
 from kubestow_devcluster.cli.apiserver import ServerOptions, read_stages_option, server_options, serving, stages_option
 from kubestow_devcluster.cli.kubeconfig import SecureServing, added_context, has_only_our_cluster, write_kubeconfig
 
@@ -287,10 +288,7 @@ def _with_scheduler_user(security: SecureServing) -> SecureServing:
 def _load(server: DevCluster, path: Path) -> None:
     from kubestow_devcluster.dump import load
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
+    content = read_file(path, limit=MAX_DUMP)
     loaded = load(server.registry, content, subject=str(path))
     click.echo(f"{path}: {_format_counts(loaded.created)}")
     if loaded.skipped:

@@ -97,4 +97,4 @@ async def test_a_token_file_authenticates_users_and_the_scheduler_has_a_token(tm
 )
 async def test_conflicting_options_are_one_error_line(arguments: tuple[str, ...], problem: str) -> None:
     status, error = await ended(*arguments)
-    assert status == 2 and error.startswith(f"kubestow: {problem}") and error.count("\n") == 1
+    assert status == 1 and error.startswith(f"kubestow: {problem}") and error.count("\n") == 1

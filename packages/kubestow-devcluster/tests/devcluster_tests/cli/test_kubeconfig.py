@@ -129,7 +129,7 @@ async def test_an_unusable_file_fails_if_it_was_named_and_is_a_warning_otherwise
 ) -> None:
     save(file, "[")
     status, error = await ended("--nodes=0", "--kubeconfig", str(file), "--kubeconfig-out", str(tmp_path / "own"))
-    assert (status, error.startswith(f"kubestow: {file}: not YAML")) == (2, True)
+    assert (status, error.startswith(f"kubestow: {file}: line 2: invalid YAML")) == (1, True)
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "none"), str(file)]))
     async with up(tmp_path, "--nodes=0") as cluster:
         assert cluster.lines[0].startswith("serving")

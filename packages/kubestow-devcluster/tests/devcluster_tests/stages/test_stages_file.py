@@ -26,7 +26,7 @@ def test_an_empty_file_has_no_rules(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "place", "problem"),
     [
-        ("{", "", "not valid YAML"),
+        ("{", "line 2", "invalid YAML"),
         ("[]", "document 1", "expected PodBehaviour, PodUsage or NodeUsage"),
         ("---\nkind: Deployment\napiVersion: apps/v1", "document 1", "got 'Deployment' of 'apps/v1'"),
         (BEHAVIOUR + "{strat: 5s}", "document 1 (one)", "unknown field `strat`"),

@@ -15,9 +15,10 @@ from typing import Any
 import click
 import msgspec
 
-from kubestow.cli.ending import DropIn, bad_input_is_status_1
+from kubestow.cli.ending import DropIn
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options
 from kubestow.errors import InputError, KubestowError
+from kubestow.files import MAX_FILE, read_file, read_standard_input
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 _PARSE_ERROR = "Failed to parse pod spec file"
@@ -56,7 +57,6 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 @click.option("--verbose", is_flag=True, help="Print requirements, reason and distribution.")
 @click.option("-o", "--output", default="", help="json or yaml, as cluster-capacity's.")
 @click.pass_obj
-@bad_input_is_status_1
 def capacity(
     drop_in: DropIn | None,
     podspecs: tuple[str, ...],
@@ -143,18 +143,17 @@ def _template(podspec: str) -> Any:
 
 def _read(podspec: str) -> bytes:
     if not podspec.startswith(("http://", "https://")):
-        try:
-            return sys.stdin.buffer.read() if podspec == "-" else Path(podspec).read_bytes()
-        except OSError as error:
-            raise InputError(podspec, f"cannot be read: {error.strerror}") from None
+        return read_standard_input() if podspec == "-" else read_file(Path(podspec))
     from urllib.request import urlopen
 
     try:
         with urlopen(podspec, timeout=_URL_TIMEOUT) as response:
-            content: bytes = response.read()
-            return content
+            content: bytes = response.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
         raise InputError(podspec, f"cannot be read: {error}") from None
+    if len(content) > MAX_FILE:
+        raise InputError(podspec, f"has more than {MAX_FILE:,} bytes, the most that is read")
+    return content
 
 
 def _print(text: Callable[[], str], document: Callable[[], Any], output: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar
 from kubestow.errors import InputError
@@ -45,7 +44,6 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
     default=["table"],
     help="table, json, yaml, markdown or junit, to a file with FORM=FILE; or html=FILE. Can be repeated.",
 )
-@bad_input_is_status_1
 def compare(
     workload: WorkloadInput,
     configs: tuple[str, ...],

@@ -9,7 +9,6 @@ from typing import Any
 import click
 import msgspec
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterConnection, connection_options
 from kubestow.cli.output import output_option
 from kubestow.errors import InputError, KubestowError
@@ -23,7 +22,6 @@ Object = dict[str, Any]
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the limits.")
 @output_option("yaml", "json")
 @click.option("--verbose", is_flag=True, help="Accepted for compatibility; it changes nothing.")
-@bad_input_is_status_1
 def genpod(clusters: tuple[str, ...], connection: ClusterConnection, namespace: str, output: str, verbose: bool) -> int:
     """Print a pod whose requests and limits are the least maxima of the namespace's LimitRanges for pods."""
     from kubestow_lab.capacity.pod_template import limit_range_pod

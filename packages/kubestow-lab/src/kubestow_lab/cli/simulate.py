@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OutputForms, emit, print_result, progress_bar, report_written
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     help="table, json or yaml (the resulting cluster), to a file with FORM=FILE; html=FILE, csv=FOLDER or"
     " parquet=FOLDER. Can be repeated.",
 )
-@bad_input_is_status_1
 def simulate(
     workload: WorkloadInput,
     scheduler: SchedulerInput,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_result
 
@@ -14,7 +13,6 @@ from kubestow.cli.output import OUTPUTS, output_option, print_result
 @cluster_options
 @scheduler_options
 @output_option(*OUTPUTS)
-@bad_input_is_status_1
 def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output: str) -> int:
     """Trace POD (namespace/name) through the scheduling framework.
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
 from kubestow.cli.output import OUTPUTS, emit, output_option, print_result, progress_bar
 from kubestow.errors import InputError
@@ -41,7 +40,6 @@ _OBJECTIVES = "pending, fragmentation, spread, nodes, cost, preemptions"
     "--write-config", type=click.Path(path_type=Path, dir_okay=False), help="Write the best configuration to a file."
 )
 @output_option(*OUTPUTS)
-@bad_input_is_status_1
 def tune(
     space: str,
     workload: WorkloadInput,

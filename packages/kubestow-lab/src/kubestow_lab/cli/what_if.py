@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
 from kubestow.cli.output import OUTPUTS, output_option, print_input, print_result, progress_bar
 
@@ -40,7 +39,6 @@ _max_pending = click.option(
 @_common_options
 @click.option("--force", is_flag=True, help="Evict pods without a controller as well; they are lost.")
 @_max_pending
-@bad_input_is_status_1
 def drain(
     nodes: tuple[str, ...],
     source: ClusterInput,
@@ -68,7 +66,6 @@ def drain(
 @click.option("--zone", help="All nodes of this zone.")
 @_common_options
 @_max_pending
-@bad_input_is_status_1
 def lose(
     nodes: tuple[str, ...],
     zone: str | None,
@@ -94,7 +91,6 @@ def lose(
 @click.option("--workload", "workloads", multiple=True, help="Manifests of further pods that have to fit.")
 @click.option("--node-pool", "pools", multiple=True, help="A Node, or a price list of node pools, in YAML.")
 @click.option("--like", "likes", multiple=True, metavar="NODE", help="Nodes like this one of the cluster.")
-@bad_input_is_status_1
 def add_nodes(
     source: ClusterInput,
     scheduler: SchedulerInput,

@@ -17,9 +17,14 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
+from kubestow.files import MAX_DUMP
 
 Object = dict[str, Any]
+
+#: Bytes of a recorded case.
+_MAX_LINE = 64 << 20
 
 _CLUSTER_SCOPED = frozenset(
     {"nodes", "namespaces", "priorityclasses", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"}
@@ -89,7 +94,7 @@ def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
                 yield _capacity_case(recorded)
             else:
                 yield _deschedule_case(recorded) if "policy" in recorded else _case(recorded)
-        except (msgspec.DecodeError, TypeError, KeyError, AttributeError, ValueError) as error:
+        except (*UNDECODABLE, TypeError, KeyError, AttributeError, ValueError) as error:
             message = f"missing {error}" if isinstance(error, KeyError) else str(error)
             raise InputError(str(path), f"invalid recorded case: {message}", place=f"line {number}") from None
 
@@ -97,7 +102,13 @@ def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
 def _lines(path: Path) -> Iterator[bytes]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from stream
+            size = 0
+            while line := stream.readline(_MAX_LINE + 1):
+                size += len(line)
+                if len(line) > _MAX_LINE or size > MAX_DUMP:
+                    problem = f"expected lines of at most {_MAX_LINE:,} bytes, and {MAX_DUMP:,} in all"
+                    raise InputError(str(path), problem)
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

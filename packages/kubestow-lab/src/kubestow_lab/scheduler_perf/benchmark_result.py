@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow.reports.model import BarChart, Block, Heading, LineChart, Paragraph, Report, Section, Span, Table
 from kubestow.reports.page import as_page
 from kubestow.reports.text import Displayed
@@ -81,10 +83,8 @@ def write_result(result: BenchmarkResult) -> bytes:
 def read_result(file: Path) -> BenchmarkResult:
     """A result that was written as JSON. Raises InputError."""
     try:
-        result = msgspec.json.decode(file.read_bytes(), type=BenchmarkResult)
-    except OSError as error:
-        raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        result = msgspec.json.decode(read_file(file), type=BenchmarkResult)
+    except UNDECODABLE as error:
         raise InputError(str(file), f"expected a result of kubestow bench -o json: {error}") from None
     if result.format != _FORMAT:
         raise InputError(str(file), f"expected the format {_FORMAT}, got {result.format!r}")

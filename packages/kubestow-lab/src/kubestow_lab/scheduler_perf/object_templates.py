@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_documents import load_yaml
 from kubestow.errors import InputError
+from kubestow.files import read_file
 
 Object = dict[str, Any]
 """A Kubernetes object as plain data."""
@@ -63,9 +62,7 @@ class ObjectTemplate:
     def read(cls, file: Path) -> ObjectTemplate:
         """Raises InputError if the file cannot be read."""
         try:
-            return cls(file.read_text(encoding="utf-8"), str(file))
-        except OSError as error:
-            raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
+            return cls(read_file(file).decode(), str(file))
         except UnicodeDecodeError as error:
             raise InputError(str(file), f"invalid UTF-8: {error.reason} at byte {error.start}") from None
 
@@ -93,13 +90,7 @@ class ObjectTemplate:
         return _EXPRESSION.sub(value, self._text)
 
     def _parse(self, text: str) -> Object:
-        try:
-            data = yaml.load(text, Loader=YAMLLoader)
-        except yaml.MarkedYAMLError as error:
-            line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
-            raise InputError(self._subject, f"invalid YAML: {error.problem}", place=line) from None
-        except yaml.YAMLError as error:
-            raise InputError(self._subject, f"invalid YAML: {str(error).splitlines()[0]}") from None
+        data = load_yaml(text, self._subject)
         if not isinstance(data, dict) or not isinstance(data.get("metadata", {}), dict):
             raise InputError(self._subject, "expected a Kubernetes object")
         if data.get("apiVersion") in _EQUIVALENT_VERSIONS:

@@ -17,6 +17,7 @@ import msgspec
 
 from kubestow.config.document import Document, DocumentError, parse_document
 from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow_lab.scheduler_perf import operations
 from kubestow_lab.scheduler_perf.operations import Operation, Parameters, resolved
 
@@ -137,9 +138,7 @@ class WorkloadPlan:
 def read_document(file: Path) -> Document:
     """The content of a YAML or JSON file. Raises InputError."""
     try:
-        return parse_document(file.read_bytes())
-    except OSError as error:
-        raise InputError(str(file), f"cannot be read: {error.strerror or error}") from None
+        return parse_document(read_file(file))
     except DocumentError as error:
         raise InputError(str(file), str(error)) from None
 

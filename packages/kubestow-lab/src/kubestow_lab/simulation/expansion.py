@@ -20,6 +20,9 @@ from kubestow.rules.owners import controller_reference, generated_name, generate
 
 Object = dict[str, Any]
 
+#: Pods of one controller; the largest clusters have 150,000 in all.
+_MAX_PODS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Replica:
@@ -177,6 +180,8 @@ def _count(controller: Object, field: str) -> int:
 def _integer(value: Any, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidObject(f"expected a non-negative integer, got {value!r}", path=path)
+    if value > _MAX_PODS:
+        raise InvalidObject(f"expected at most {_MAX_PODS:,} pods, got {value:,}", path=path)
     return value
 
 

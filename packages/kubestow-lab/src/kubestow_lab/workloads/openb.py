@@ -10,12 +10,14 @@ An invalid file raises InputError with file, line, column and the expected value
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow_lab.workloads import gpu
 from kubestow_lab.workloads.gpu import NodeShape, PodShape
 from kubestow_lab.workloads.openb_shapes import ATTRIBUTION
@@ -157,7 +159,7 @@ class _Row:
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     """The rows of a CSV file with at least these columns, unique values in the first of them, and at least one row."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with io.StringIO(read_file(path).decode("utf-8-sig"), newline="") as file:
             reader = csv.DictReader(file, strict=True)
             found, expected = reader.fieldnames or (), f"expected the columns {', '.join(columns)}"
             if not found:
@@ -175,8 +177,6 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
                     raise row.error(columns[0], "a unique name")
                 seen.add(row.text(columns[0]))
                 yield row
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(str(path), "not UTF-8 text") from None
     except csv.Error as error:

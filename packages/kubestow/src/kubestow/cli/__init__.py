@@ -132,10 +132,14 @@ def main(arguments: list[str] | None = None) -> Any:
         click.echo(f"kubestow: standard output: cannot be written: {error.strerror}", err=True)
         sys.exit(1)
     except (KubestowError, ExceptionGroup) as error:
-        cause = _first_cause(error)
-        for line in _error_lines(cause):
-            click.echo(f"kubestow: {line}", err=True)
-        sys.exit(2 if isinstance(cause, InputError) and not isinstance(cause, ConfigurationError) else 1)
+        from kubestow.cli.output import MAX_MESSAGE
+        from kubestow.reports.text import printable
+
+        for line in _error_lines(_first_cause(error)):
+            shown = printable(line)
+            cut = "" if len(shown) <= MAX_MESSAGE else " …"
+            click.echo(f"kubestow: {shown[:MAX_MESSAGE]}{cut}", err=True)
+        sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
 

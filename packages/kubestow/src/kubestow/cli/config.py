@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
-from kubestow.cli.output import output_option, print_data
-from kubestow.errors import InputError
+from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
+from kubestow.files import read_file, read_standard_input
 
 if TYPE_CHECKING:
     from kubestow.config import FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
@@ -53,6 +52,7 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
     from kubestow import config as configuration
     from kubestow.config import legacy
     from kubestow.plugins.registry import find_plugins
+    from kubestow.reports.text import printable
 
     gates, registry = configuration.FeatureGates.parse(feature_gates), find_plugins(plugins)
     found: dict[str, list[FieldError]] = {}
@@ -62,7 +62,7 @@ def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, 
         for error in errors if output == "text" else ():
             location = f"{file}:{error.line}:{error.column}" if error.line else file
             field = f"{error.path}: " if error.path else ""
-            click.echo(f"{location}: {field}{error.message}")
+            click.echo(printable(f"{location}: {field}{error.message}")[:MAX_MESSAGE])
         if errors and legacy.is_legacy(source):
             version = configuration.API_VERSION
             click.echo(f"{file}: convert it to {version} with: kubestow config convert {file}", err=True)
@@ -170,10 +170,7 @@ def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[Fe
 
 
 def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(file, f"cannot be read: {error.strerror}") from None
+    return read_standard_input() if file == "-" else read_file(Path(file))
 
 
 def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:

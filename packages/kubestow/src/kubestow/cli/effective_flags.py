@@ -15,6 +15,7 @@ import yaml
 from msgspec import structs
 
 from kubestow import config
+from kubestow.api.formats.yaml_documents import load_yaml
 from kubestow.cli.flag_command import Flags
 from kubestow.errors import ConfigurationError, InputError
 from kubestow.files import read_file, write_private
@@ -130,10 +131,7 @@ def _manifest(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     subject = str(file)
-    try:
-        content = yaml.safe_load(read_file(file))
-    except yaml.YAMLError as error:
-        raise InputError(subject, f"invalid YAML: {' '.join(str(error).split())}") from None
+    content = load_yaml(read_file(file), subject)
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
         raise InputError(subject, 'expected lines of metric,label: "value,value"')
     return {str(name): value for name, value in content.items()}

@@ -1,44 +1,18 @@
-"""How a command ends: the exit status of bad input, and the signals that end it.
+"""How a command ends: its exit status, and the signals that end it.
 
 A command ends with 0 when the work is done, 1 for bad input and for a threshold that was crossed, 2 for wrong usage.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
-
-import click
-
-from kubestow.errors import ConfigurationError, InputError
-
-P = ParamSpec("P")
+from collections.abc import Coroutine
+from typing import Any
 
 
 class DropIn:
     """The context object of a console script that follows the conventions of the program that it replaces."""
-
-
-def bad_input_is_status_1(command: Callable[P, int]) -> Callable[P, int]:
-    """Print an error of the input on standard error and return 1; a drop-in script handles its errors itself."""
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:
-        try:
-            return command(*args, **kwargs)
-        except ConfigurationError:
-            raise  # printed with one line per problem; its status is 1
-        except InputError as error:
-            if isinstance(click.get_current_context().obj, DropIn):
-                raise
-            flush_logs()
-            click.echo(f"kubestow: {error}", err=True)
-            return 1
-
-    return wrapped
 
 
 def flush_logs() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
 from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     default=["table"],
     help="table, json or yaml, to a file with FORM=FILE; or html=FILE. Can be repeated.",
 )
-@bad_input_is_status_1
 def explain(
     pod: PodName,
     source: ClusterInput,

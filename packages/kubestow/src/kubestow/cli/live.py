@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
-from kubestow.cli.ending import bad_input_is_status_1, run_until, wait_for_signal
+from kubestow.cli.ending import run_until, wait_for_signal
 from kubestow.cli.inputs import (
     ClusterConnection,
     PodName,
@@ -42,7 +42,6 @@ _MOST_REPLICAS = 3
 @connection_options
 @scheduler_options
 @output_option(*OUTPUTS)
-@bad_input_is_status_1
 def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, output: str) -> int:
     """Say in a few lines why POD (namespace/name) of a live cluster is pending, or on its node.
 
@@ -124,7 +123,6 @@ def _report_text(report: dict[str, Any]) -> str:
     metavar="FILE",
     help="File to write, mode 0600, compressed if it ends in .gz; - is stdout.",
 )
-@bad_input_is_status_1
 def snapshot(connection: ClusterConnection, output: str) -> int:
     """Save what scheduling depends on of a live cluster, for --cluster of the other commands.
 
@@ -178,7 +176,6 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
     show_default=True,
     help="File to write, with mode 0600; it must not exist.",
 )
-@bad_input_is_status_1
 def record(connection: ClusterConnection, duration: str | None, max_size: str, output: Path) -> int:
     """Record a live cluster for `kubestow replay`: nodes, pods and what else scheduling depends on.
 

@@ -87,7 +87,7 @@ def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: 
     elif output == "yaml":
         emit(text.as_yaml(document()), target)
     elif isinstance(table, str):
-        emit(table, target)
+        emit(text.printable(table), target)
     else:
         _print_table(table, target)
 
@@ -111,16 +111,20 @@ def _print_table(table: Any, target: str) -> None:
         emit(console.export_text(), target)
 
 
+#: Characters of a message about the input, which can quote it.
+MAX_MESSAGE = 2000
 #: At most this many problems of the input are printed; all of them are counted.
 _PROBLEMS_SHOWN = 20
 
 
 def print_input(title: str, summary: InputSummary) -> None:
     """Print what was read, and the problems, on standard error."""
+    from kubestow.reports.text import printable
+
     for line in summary.lines():
-        click.echo(f"{title}: {line}", err=True)
+        click.echo(printable(f"{title}: {line}"), err=True)
     for problem in summary.problems[:_PROBLEMS_SHOWN]:
-        click.echo(f"  {problem}", err=True)
+        click.echo(printable(f"  {problem}")[:MAX_MESSAGE], err=True)
     if len(summary.problems) > _PROBLEMS_SHOWN:
         click.echo(f"  … {len(summary.problems) - _PROBLEMS_SHOWN} more problems", err=True)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.ending import bad_input_is_status_1
 from kubestow.cli.output import OUTPUTS, output_option, print_result
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ _SHOWN = 20
 @click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
 @click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
 @output_option(*OUTPUTS)
-@bad_input_is_status_1
 def replay(
     record: Path, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None, output: str
 ) -> int:

@@ -17,7 +17,9 @@ import yaml
 from msgspec import structs
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from kubestow.api.formats.yaml_documents import check_yaml
 from kubestow.config.field_errors import FieldError, child
+from kubestow.errors import InputError
 
 
 class DocumentError(Exception):
@@ -154,6 +156,8 @@ def _read_json(text: str) -> Document:
         raise DocumentError(FieldError("", text, error.lineno, error.colno)) from None
     except RecursionError:
         raise DocumentError(FieldError("", "invalid JSON: nested too deeply")) from None
+    except ValueError:  # of int(), which reads at most 4,300 digits
+        raise DocumentError(FieldError("", "invalid JSON: a number of thousands of digits")) from None
     try:  # the text is also YAML, whose nodes have positions, except for tabs
         located = _YAMLParser().parse(text.replace("\t", " "))
     except DocumentError:
@@ -220,12 +224,16 @@ class _YAMLParser:
 
     def parse(self, text: str) -> Document:
         try:
+            check_yaml(text, "")
             loader = _Loader(text)
             try:
                 node = loader.get_node() if loader.check_node() else None
             finally:
                 loader.dispose()
             data = None if node is None else self._value(node, "")
+        except InputError as error:
+            line = error.place.removeprefix("line ")
+            raise DocumentError(FieldError("", error.problem, int(line) if line else None)) from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             position = (mark.line + 1, mark.column + 1) if mark else (None, None)

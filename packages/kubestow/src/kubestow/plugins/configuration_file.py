@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kubestow import config
-from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow.framework.profile import Registry, implements
 
 _ENTRY_POINT_GROUP = "kubestow.configuration_formats"
@@ -38,10 +38,7 @@ def read_configuration(
         return config.default_configuration(gates)
     if isinstance(source, Mapping):
         return config.load(source, gates=gates, implements=implements(registry))
-    try:
-        text = Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(str(source), f"cannot be read: {error.strerror}") from None
+    text = read_file(Path(source))
     document = convert_foreign(text, str(source)) or text
     return config.load(document, subject=str(source), gates=gates, implements=implements(registry))
 

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _WIDTH = 130
 
 
+def printable(text: str) -> str:
+    """The text with escapes for characters that control a terminal, such as ESC; the ends of lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
 class Displayed:
     """A result that is shown as blocks: by rich, on a terminal, and in notebooks."""
 
@@ -65,15 +72,15 @@ def _parts(block: Block) -> Iterator[RenderableType]:
 
     match block:
         case Paragraph(text) | Heading(text):
-            yield Text(text)
+            yield Text(printable(text))
         case Table():
             yield _table(block)
         case Cards(figures):
-            yield from (Text(f"{label}: {value}") for label, value in figures)
+            yield from (Text(printable(f"{label}: {value}")) for label, value in figures)
         case Items(texts):
-            yield from (Text(f"{number}. {text}") for number, text in enumerate(texts, 1))
+            yield from (Text(printable(f"{number}. {text}")) for number, text in enumerate(texts, 1))
         case Details(summary, blocks):
-            yield Text(" ".join(summary))
+            yield Text(printable(" ".join(summary)))
             yield renderable(blocks)
 
 
@@ -87,7 +94,7 @@ def _table(found: Table) -> RichTable:
         shown.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for number, row in enumerate(found.rows, 1):
         worse = [isinstance(cell, Span) and cell.role in ("worse", "failed") for cell in row]
-        cells = [Text(str(cell), style="red" if red else "") for cell, red in zip(row, worse, strict=True)]
+        cells = [Text(printable(str(cell)), style="red" if red else "") for cell, red in zip(row, worse, strict=True)]
         shown.add_row(*cells, style="bold" if found.total and number == len(found.rows) else None)
     return shown
 

@@ -87,15 +87,33 @@ def test_a_truncated_recording_is_named_with_its_line(capsys: pytest.CaptureFixt
     with gzip.open(cut, "wt") as stream:
         stream.write(json.dumps({"name": "a/1", "expect": []}) + "\n{oops\n")
     status, error = run(capsys, "verify", str(cut))
-    assert (status, "cut.jsonl.gz: line 2" in error) == (2, True)
+    assert (status, "cut.jsonl.gz: line 2" in error) == (1, True)
 
 
 def test_a_missing_recording_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, error = run(capsys, "verify", str(tmp_path / "none.jsonl.gz"))
-    assert (status, "none.jsonl.gz" in error) == (2, True)
+    assert (status, "none.jsonl.gz" in error) == (1, True)
 
 
 def test_a_folder_without_recordings_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, error = run(capsys, "verify", str(tmp_path))
     expected = f"kubestow: {tmp_path}: has no recordings; expected files that end with .jsonl.gz"
-    assert (status, error) == (2, expected)
+    assert (status, error) == (1, expected)
+
+
+def test_names_control_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hostile = tmp_path / "dump.json"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p\x1b]0;x\x07\u009b2J"}, "spec": {"nodeName": "n"}}
+    hostile.write_text(json.dumps({"apiVersion": "v1", "kind": "\x1b[2J", "metadata": {}}) + json.dumps(pod))
+    with pytest.raises(SystemExit):
+        main(["simulate", "--cluster", str(hostile), "--workload", str(hostile)])
+    shown = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\u009b"} & set(shown.out + shown.err)
+    assert "\\x1b" in shown.out + shown.err
+
+
+def test_a_long_text_is_not_quoted_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    long = tmp_path / "long.yaml"
+    long.write_text("x" * 100_000)
+    status, error = run(capsys, "run", "--config", str(long))
+    assert status == 1 and "long.yaml" in error and len(error) < 3000

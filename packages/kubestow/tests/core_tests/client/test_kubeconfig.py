@@ -74,20 +74,20 @@ def test_nulls_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
 
 def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    assert error(path) == f"{path}: cannot read the kubeconfig: No such file or directory"
+    assert error(path) == f"{path}: cannot be read: No such file or directory"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_the_error_for_an_unreadable_file_names_it(tmp_path: Path) -> None:
     path = write(tmp_path / "config", kubeconfig())
     path.chmod(0)
-    assert error(path) == f"{path}: cannot read the kubeconfig: Permission denied"
+    assert error(path) == f"{path}: cannot be read: Permission denied"
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("clusters: [", "line 2, column 1: not YAML: did not find expected node content"),
+        ("clusters: [", "line 2: invalid YAML: did not find expected node content"),
         ("just text", "not a kubeconfig: expected a YAML mapping with clusters, contexts and users"),
         ("clusters: 5", "clusters: Expected `array`, got `int`"),
         ("users: [{user: {token: x}}]", "users[0]: Object missing required field `name`"),
@@ -102,7 +102,7 @@ def test_the_error_for_a_malformed_file_names_the_position(tmp_path: Path, conte
 def test_a_file_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(b"\xff\xfe\x00")
-    assert error(path) == f"{path}: not a kubeconfig: expected UTF-8 text"
+    assert error(path) == f"{path}: line 1: not UTF-8 text"
 
 
 def test_the_error_for_an_unknown_context_lists_the_known_ones(tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ def test_a_missing_field_has_the_line_of_its_parent() -> None:
         (f"{_HEAD}parallelism: [1", "invalid YAML: expected ',' or ']', but got '<stream end>' (line 3)"),
         ('{"kind": "x",\n "a": ]', "invalid JSON: Expecting value (column 7) (line 2)"),
         ('{"kind": NaN, "\\x": 1}', "invalid JSON: NaN is not a number"),
-        ("[" * 5000, "invalid YAML: nested too deeply"),
+        ("[" * 5000, "invalid YAML: nested more than 200 levels deep (line 1)"),
         ('{"a":' * 100_000, "invalid JSON: nested too deeply"),
         ("? [a]\n: b", "invalid YAML: a mapping key must be a scalar (line 1)"),
         (b"kind: \xff", "invalid UTF-8: invalid start byte at byte 6"),
-        ("a: &a [*a]", "a[0]: invalid YAML: anchor contains itself (line 1)"),
+        ("a: &a [*a]", "invalid YAML: anchor a contains itself (line 1)"),
         ("a: {<<: 5}", "invalid YAML: a merge key takes a mapping or a list of mappings (line 1)"),
     ],
 )
@@ -59,7 +59,7 @@ def test_an_unparsable_text_is_one_error(text: str | bytes, error: str) -> None:
 def test_exponentially_growing_aliases_are_rejected() -> None:
     levels = ["a0: &a0 [1,1,1,1,1,1,1,1,1,1]"]
     levels += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert "too large after expanding aliases" in field_errors("\n".join(levels))[0]
+    assert "aliases stand for more than" in field_errors("\n".join(levels))[0]
 
 
 def test_a_duplicate_field_is_an_error_in_yaml() -> None:

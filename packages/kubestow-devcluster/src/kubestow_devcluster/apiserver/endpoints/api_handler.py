@@ -184,7 +184,12 @@ class APIHandler:
     def _dispatch(self, request: Request, info: RequestInfo, kind: Kind) -> HTTPResponse | Awaitable[HTTPResponse]:
         if bool(info.namespace) != kind.namespaced and (info.namespace or info.name):
             raise statuses.no_such_resource()
-        scope = RequestScope(request, info, kind, self._registry, self._content_check(request, info, kind))
+        authorize_creation = None
+        if not isinstance(self._authorizer, AlwaysAllow):
+            attributes = attributes_of(request, info)._replace(verb="create")
+            authorize_creation = partial(authorize_request, self._authorizer, request.user, attributes)
+        content_check = self._content_check(request, info, kind)
+        scope = RequestScope(request, info, kind, self._registry, content_check, authorize_creation)
         if kind.rest.deprecation_warning:
             return self._with_warning(scope, kind.rest.deprecation_warning)
         return self._handle(scope)

@@ -46,6 +46,8 @@ class RequestScope:
     registry: Registry
     #: Checks the content of a write, as :attr:`WriteOptions.authorize`.
     authorize_content: Callable[[Object, Object | None], None] | None = None
+    #: Raises a 403 StatusError unless the user may create the object of the path; None if all users may do everything.
+    authorize_creation: Callable[[], None] | None = None
 
     @property
     def collection(self) -> Collection:
@@ -67,6 +69,15 @@ class RequestScope:
     def key_prefix(self) -> str:
         """The prefix of the keys in the namespace of the request; empty for all namespaces."""
         return f"{self.info.namespace}/" if self.info.namespace else ""
+
+    def create(self, new: Object, *, applied: bool = False) -> StoredObject:
+        """Create the object of the path of an update or patch, which needs the verb create as well.
+
+        ``applied`` means that server-side apply has set managedFields. Raises a StatusError.
+        """
+        if self.authorize_creation is not None:
+            self.authorize_creation()
+        return self.registry.create(self.kind, self.info.namespace, new, self.write_options, applied=applied)
 
     def get(self) -> StoredObject:
         """The object that the path names. Raises a 404 StatusError."""

@@ -56,8 +56,7 @@ def update(scope: RequestScope) -> HTTPResponse:
     info, registry, kind = scope.info, scope.registry, scope.kind
     key = kind.key(info.namespace, info.name)
     if scope.collection.get(key) is None and kind.strategy.allow_create_on_update and not info.subresource:
-        stored = registry.create(kind, info.namespace, new, scope.write_options)
-        return scope.encoder.object_response(stored, 201, headers=headers)
+        return scope.encoder.object_response(scope.create(new), 201, headers=headers)
 
     def replace(old: Object) -> Object:
         expected, actual = new["metadata"].get("uid"), old["metadata"]["uid"]
@@ -177,7 +176,7 @@ def _apply(scope: RequestScope) -> HTTPResponse:
     if scope.collection.get(kind.key(info.namespace, info.name)) is None:
         if info.subresource:
             raise statuses.not_found(kind.group_resource, info.name)
-        stored = registry.create(kind, info.namespace, applied(None), scope.write_options, applied=True)
+        stored = scope.create(applied(None), applied=True)
         return scope.encoder.object_response(stored, 201, headers=headers)
     stored = registry.update(
         kind, info.namespace, info.name, applied, scope.write_options, subresource=info.subresource, applied=True

@@ -28,6 +28,7 @@ import msgspec
 from multidict import MultiMapping
 
 from kubestow.errors import InputError
+from kubestow.files import read_file
 from kubestow.http.messages import ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, UserInfo
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.storage.store import Store, StoredObject
@@ -227,12 +228,19 @@ ADMIN = UserInfo("system:admin", ("system:masters", ALL_AUTHENTICATED))
 def read_token_file(path: Path) -> dict[str, UserInfo]:
     """The users by token. Raises InputError with file and line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise InputError(str(path), f"cannot be read: {problem}") from None
+        lines = read_file(path).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), f"cannot be read: {error}") from None
     tokens: dict[str, UserInfo] = {}
-    for number, record in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
+    records = csv.reader(lines, skipinitialspace=True)
+    while True:
+        try:
+            record = next(records, None)
+        except csv.Error as error:
+            raise InputError(str(path), f"invalid CSV: {error}", place=f"line {records.line_num}") from None
+        number = records.line_num
+        if record is None:
+            break
         if not record:
             continue
         if len(record) < 3 or not record[0] or not record[1]:

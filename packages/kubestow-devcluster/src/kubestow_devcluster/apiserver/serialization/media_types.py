@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_documents import YAMLDocument, yaml_documents
+from kubestow.errors import InputError
 from kubestow_devcluster.apiserver import statuses
 from kubestow_devcluster.apiserver.serialization import protobuf
 
@@ -82,8 +83,6 @@ def negotiate_output_media_type(accept: str, *, has_protobuf: bool, has_conversi
 _APPLY_YAML = "application/apply-patch+yaml"
 #: Bytes of the largest YAML body. Parsing YAML blocks the event loop.
 _MAX_YAML = 1024 * 1024
-#: Levels of nesting in a YAML body.
-_MAX_DEPTH = 200
 
 
 def decode_body(body: bytes, content_type: str, *, expected: str, has_protobuf: bool = True) -> dict[str, Any]:
@@ -121,11 +120,20 @@ def yaml_duplicates(body: bytes) -> str:
     """The error about duplicate keys in a well-formed body in YAML that is not JSON; empty without any."""
     lines: list[str] = []
     if body.lstrip()[:1] != b"{":
-        _find_yaml_duplicates(yaml.compose(body, Loader=YAMLLoader), lines)
+        for document in _yaml_documents(body):
+            _find_yaml_duplicates(document.node, lines)
     return "\n".join(["yaml: unmarshal errors:", *lines]) if lines else ""
 
 
-def _find_yaml_duplicates(node: yaml.Node | None, found: list[str]) -> None:
+def _yaml_documents(body: bytes) -> list[YAMLDocument]:
+    """The only document of a body, if it has one. Raises InputError."""
+    documents = list(yaml_documents(body, "body", max_expansion=_MAX_YAML))
+    if len(documents) > 1:
+        raise InputError("body", "expected a single document in the stream", place=f"line {documents[1].line}")
+    return documents
+
+
+def _find_yaml_duplicates(node: yaml.Node, found: list[str]) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -177,29 +185,15 @@ def _decode_yaml(body: bytes, expected: str) -> Any:
     if len(body) > _MAX_YAML:
         raise statuses.too_large(_MAX_YAML)
     try:
-        _check_structure(body)
-        value = yaml.load(body, Loader=YAMLLoader)
+        documents = _yaml_documents(body)
+        value = documents[0].data if documents else None
         # The round trip turns keys into strings and rejects values that JSON does not have.
         return {} if value is None else msgspec.json.decode(msgspec.json.encode(value))
-    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+    except (InputError, RecursionError, TypeError, ValueError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, InputError):
+            problem = ": ".join(filter(None, (error.place, error.problem.removeprefix("invalid YAML: "))))
         raise _unrecognized(expected, f"yaml: {problem}", body) from None
-
-
-def _check_structure(body: bytes) -> None:
-    """Reject aliases, which expand exponentially, and deep nesting. Raises yaml.YAMLError."""
-    if body.count(b"[") + body.count(b"{") + body.count(b"- ") < _MAX_DEPTH and not (b"&" in body and b"*" in body):
-        return
-    depth = 0
-    for event in yaml.parse(body, Loader=YAMLLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not supported")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise yaml.YAMLError("exceeded max depth")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _decode_protobuf(body: bytes, expected: str) -> Any:

@@ -115,6 +115,29 @@ async def test_a_rule_is_about_verbs_groups_resources_and_names(
     assert (await ann.get(f"/api/v1/namespaces/default/{forbidden}")).status == 403
 
 
+@pytest.mark.parametrize("query", ["", "&dryRun=All"])
+async def test_a_put_or_apply_that_creates_needs_the_verb_create(
+    server: DevCluster, client: Client, query: str
+) -> None:
+    rules = [{"apiGroups": ["coordination.k8s.io", ""], "resources": ["*"], "verbs": ["get", "patch", "update"]}]
+    await client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "writer"}, "rules": rules})
+    await bind(client, "writer", kind="User", name="ann")
+    ann = UserClient(server, "ann")
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}, "spec": {}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "b"}}
+    maps = "/api/v1/namespaces/default/configmaps"
+    put = await ann.put(f"{leases}/x?fieldManager=m{query}", lease)
+    applied = await ann.patch(f"{maps}/x?fieldManager=m{query}", config, "apply-patch+yaml")
+    assert (put.status, applied.status) == (403, 403)
+    assert 'User "ann" cannot create resource "configmaps"' in applied.message
+    assert (await client.get(f"{leases}/x")).status == (await client.get(f"{maps}/x")).status == 404
+    lease = (await client.post(leases, lease)).json
+    await client.post(maps, config)
+    assert (await ann.put(f"{leases}/x?fieldManager=m{query}", lease)).status == 200
+    assert (await ann.patch(f"{maps}/x?fieldManager=m{query}", config, "apply-patch+yaml")).status == 200
+
+
 async def test_unknown_resources_are_forbidden_before_they_are_not_found(server: DevCluster) -> None:
     assert (await UserClient(server, "ann").get("/apis/example.com/v1/widgets")).status == 403
     assert (await UserClient(server, "root", "system:masters").get("/apis/example.com/v1/widgets")).status == 404

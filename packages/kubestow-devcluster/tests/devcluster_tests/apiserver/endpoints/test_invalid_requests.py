@@ -123,11 +123,23 @@ async def test_a_status_has_at_most_a_thousand_causes(client: Client) -> None:
     assert len((await client.post(PODS, nameless)).json["details"]["causes"]) == 1000
 
 
-async def test_yaml_aliases_are_rejected(client: Client) -> None:
-    bomb = b"a: &a [x,x]\nb: &b [*a,*a]\nmetadata: {name: p}\n"
+async def test_yaml_aliases_are_expanded_within_limits(client: Client) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    aliases = b"metadata: {name: c, labels: &a {x: y}, annotations: *a}\n"
+    created = await client("POST", path, aliases, content_type="application/yaml")
+    assert created.json["metadata"]["annotations"] == {"x": "y"}
+    bomb = b"a0: &a0 [x,x]\n" + b"".join(b"a%d: &a%d [*a%d,*a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 30))
     rejected = await client("POST", PODS, bomb, content_type="application/yaml")
     assert rejected.status == 400
-    assert "aliases" in rejected.message
+    assert "aliases stand for more than 1,048,576 characters" in rejected.message
+
+
+@pytest.mark.parametrize("part", [b"? ", b"- ", b"[", b"{a: ", b"- ? ", b"? ["])
+async def test_deep_yaml_is_rejected(client: Client, part: bytes) -> None:
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    for types in ("application/yaml", "application/apply-patch+yaml"):
+        rejected = await client("POST", path, part * 100_000, content_type=types)
+        assert rejected.status == 400 and "nested more than 200 levels deep" in rejected.message
 
 
 async def test_an_unknown_field_is_a_warning_or_an_error(client: Client) -> None:

@@ -251,3 +251,16 @@ async def test_a_generated_name_that_is_taken_is_generated_again() -> None:
     client = Client(DevCluster(kubelets=False, random=RepeatedChoices(7)))
     created = [(await client.post(PODS, {**pod(), "metadata": {"generateName": "p-"}})).json for _ in range(2)]
     assert [one["metadata"]["name"] for one in created] == ["p-bbbbb", "p-ccccc"]
+
+
+async def test_string_data_of_a_secret_becomes_data(client: Client) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    texts = {"metadata": {"name": "s"}, "data": {"a": "YQ==", "b": "Yg=="}, "stringData": {"b": "new", "c": "ü"}}
+    created = (await client.post(secrets, texts)).json
+    assert created["data"] == {"a": "YQ==", "b": "bmV3", "c": "w7w="} and "stringData" not in created
+    patched = (await client.patch(f"{secrets}/s", {"stringData": {"a": "z"}})).json
+    assert patched["data"] == {"a": "eg==", "b": "bmV3", "c": "w7w="} and "stringData" not in patched
+    applied = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "stringData": {"a": "z"}}
+    stored = (await client.patch(f"{secrets}/t?fieldManager=m", applied, "apply-patch+yaml")).json
+    assert stored["data"] == {"a": "eg=="} and "stringData" not in stored
+    assert (await client.post(secrets, {"metadata": {"name": "x"}, "stringData": {"a/b": "z"}})).status == 422

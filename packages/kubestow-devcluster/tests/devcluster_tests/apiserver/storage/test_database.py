@@ -118,7 +118,7 @@ def damaged_pages(path: Path) -> None:
     [
         (text_file, "is not a database; name another directory"),
         (other_database, "is the database of another program; name another directory"),
-        (newer_format, "has format 99; this version of kubestow reads format 1"),
+        (newer_format, "has format 99; this version of kubestow reads format 2"),
         (empty_state_table, "is damaged and left unchanged: the state table is empty"),
         (damaged_pages, "is damaged and left unchanged"),
     ],

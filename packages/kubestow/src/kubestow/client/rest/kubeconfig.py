@@ -17,12 +17,11 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 
+from kubestow.api.formats.yaml_documents import load_yaml
 from kubestow.api.meta import convert
 from kubestow.errors import InputError, InvalidObject
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from kubestow.files import read_file
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
@@ -159,28 +158,13 @@ def read_kubeconfig(paths: Sequence[Path], *, context: str = "") -> KubeconfigCo
 
 
 def _read(path: Path) -> _File:
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise InputError(str(path), f"cannot read the kubeconfig: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(str(path), "not a kubeconfig: expected UTF-8 text") from None
-    except yaml.YAMLError as error:
-        raise _not_yaml(path, error) from None
+    document = load_yaml(read_file(path), str(path))
     if not isinstance(document, dict):
         raise InputError(str(path), "not a kubeconfig: expected a YAML mapping with clusters, contexts and users")
     try:
         return convert(_File, document)
     except InvalidObject as error:
         raise InputError(str(path), error.problem, place=error.path) from None
-
-
-def _not_yaml(path: Path, error: yaml.YAMLError) -> InputError:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return InputError(str(path), f"not YAML: {error.problem}", place=place)
-    return InputError(str(path), f"not YAML: {error}")
 
 
 def _resolve(merged: _Merged, name: str) -> KubeconfigContext:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubestow.api.formats.yaml_loader import YAMLLoader
+from kubestow.api.formats.yaml_documents import load_yaml, yaml_documents
 from kubestow.api.json_text import UNDECODABLE, decode_readable, parse_json, readable_json
 from kubestow.errors import InputError
-from kubestow.files import as_utf8, read_file
+from kubestow.files import MAX_DUMP, as_utf8, read_file, read_standard_input
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 _STANDARD_INPUT = "-"
@@ -71,7 +72,9 @@ def read_objects(paths: Iterable[str | Path], problems: Problems) -> Iterator[So
     for path in paths:
         for file in _files(path):
             subject = "standard input" if file == _STANDARD_INPUT else str(file)
-            yield from parse_objects(_read(file, subject), subject, problems)
+            from_input = file == _STANDARD_INPUT
+            content = read_standard_input(limit=MAX_DUMP) if from_input else read_file(Path(file), limit=MAX_DUMP)
+            yield from parse_objects(content, subject, problems)
 
 
 def _files(path: str | Path) -> list[str | Path]:
@@ -82,13 +85,6 @@ def _files(path: str | Path) -> list[str | Path]:
     if not found:
         raise InputError(str(path), f"no manifests, expected files that end in {', '.join(_SUFFIXES)}")
     return [*sorted(found)]
-
-
-def _read(file: str | Path, subject: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == _STANDARD_INPUT else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(subject, f"cannot be read: {error.strerror}") from None
 
 
 def parse_objects(content: bytes, subject: str, problems: Problems) -> Iterator[SourceObject]:
@@ -164,19 +160,25 @@ def _decoded(content: bytes, subject: str) -> str:
         raise InputError(subject, "not UTF-8 text", place=f"line {line}") from None
 
 
+_NOT_SPACE = re.compile(r"\S")
+
+
 def _concatenated_json(text: str, subject: str) -> Iterator[_Document]:
     """JSON documents one after the other. Raises InputError with the line at which the text is not JSON."""
     decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
+    line = _line(text, position)
     while position < len(text):
         try:
             _, end = decoder.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError without a position: a number of thousands of digits
             at = error.pos if isinstance(error, json.JSONDecodeError) else position
             truncated = at >= len(text.rstrip()) or "Unterminated" in str(error)
             problem = "the JSON ends early: the file is truncated" if truncated else f"invalid JSON: {_text(error)}"
             raise InputError(subject, problem, place=f"line {_line(text, at)}") from None
-        yield f"line {_line(text, position)}", text[position:end].encode(), []
-        position = len(text) - len(text[end:].lstrip())
+        yield f"line {line}", text[position:end].encode(), []
+        following = _NOT_SPACE.search(text, end)
+        before, position = position, len(text) if following is None else following.start()
+        line += text.count("\n", before, position)
 
 
 def _line(text: str, position: int) -> int:
@@ -188,24 +190,10 @@ def _line(text: str, position: int) -> int:
 
 def _yaml_documents(content: bytes, subject: str) -> Iterator[_Document]:
     """YAML documents as JSON, with the lines of list items. Raises InputError with the line of an error."""
-    try:
-        loader = YAMLLoader(content)
-        try:
-            while loader.check_node():
-                node = loader.get_node()
-                line = f"line {node.start_mark.line + 1}"
-                data = loader.construct_document(node)
-                if data is not None:  # a document of comments only
-                    yield line, _encoded(data, subject, line), _item_lines(node)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}" if mark is not None else ""
-        raise InputError(subject, f"invalid YAML: {error.problem or error.context}", place=place) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        _decoded(content, subject)
-        raise InputError(subject, f"invalid YAML: {_text(error)}") from None
+    for document in yaml_documents(content, subject):
+        if document.data is not None:  # a document of comments only
+            line = f"line {document.line}"
+            yield line, _encoded(document.data, subject, line), _item_lines(document.node)
 
 
 def _encoded(data: Any, subject: str, place: str) -> bytes:
@@ -266,11 +254,7 @@ class Problems:
 
 def read_yaml(path: str | Path) -> Any:
     """The plain data of a file with one document. Raises InputError."""
-    subject = str(path)
-    try:
-        return yaml.load(read_file(Path(path)), Loader=YAMLLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(subject, f"does not parse: {' '.join(str(error).split())}") from None
+    return load_yaml(read_file(Path(path)), str(path))
 
 
 def convert_part(data: Any, kind: Any, *, subject: str, place: str = "") -> Any:

@@ -6,6 +6,7 @@ Events of events.k8s.io/v1 are stored as core/v1 events with other field names.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from typing import ClassVar
 
 from kubestow.api.formats.names import (
@@ -73,6 +74,13 @@ class ResourceQuotaStrategy(RESTStrategy):
 class SecretStrategy(RESTStrategy):
     defaults: ClassVar = {"type": "Opaque"}
     validates_updates_as_new = True
+
+    def set_defaults(self, new: Object) -> None:
+        """Merge the write-only field stringData into data, as the conversion of kube-apiserver does."""
+        super().set_defaults(new)
+        if texts := new.pop("stringData", None):
+            encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+            new["data"] = {**(new.get("data") or {}), **encoded}
 
     def validate(self, new: Object) -> list[FieldError]:
         return [error for key in new.get("data") or () for error in _key_errors("data", key)]
