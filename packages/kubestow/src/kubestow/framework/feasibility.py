@@ -226,9 +226,9 @@ class Feasibility:
     def filter_results(self) -> Iterator[FilterResult]:
         """The result of each Filter plugin, in order; none when PreFilter has rejected the pod.
 
-        Unlike the diagnosis it has all rejections of a node, not only the first. A plugin whose results are not cached
-        runs only on the nodes that have passed before it. A rejection due to nominated pods comes first, as in the
-        diagnosis.
+        Unlike the diagnosis it has all rejections of a node, not only the first. A plugin that declares
+        ``uncached`` runs only on the nodes that have passed before it. A rejection due to nominated pods comes first,
+        as in the diagnosis.
         """
         if self.candidates is None:
             return

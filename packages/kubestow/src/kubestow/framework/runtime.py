@@ -6,8 +6,8 @@ their results (:mod:`.validation`); :mod:`.plugin_caller` handles failures. The 
 
 Up to Permit the runtime is synchronous, so a slow plugin cannot be interrupted, only logged. PreBind, Bind and PostBind
 plugins may be coroutines, which are cancelled after their time limit. The scheduler acts on the results (it assumes and
-requeues pods and evicts others). The results of PreFilter, Filter and Score are cached, so those plugins are called one
-at a time by :mod:`.evaluation`.
+requeues pods and evicts others). The results of PreFilter, Filter and Score are cached: :mod:`.evaluation` goes through
+those plugins in order, and :mod:`.result_cache` calls each one through the runtime where its results are outdated.
 """
 
 from __future__ import annotations

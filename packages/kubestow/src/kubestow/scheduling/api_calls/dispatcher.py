@@ -8,7 +8,7 @@ and is not sent if it changes nothing. A binding is sent once; if its outcome is
 (semantics 1.8, 4.11, 9.6). It takes a detour, because a Bind plugin or an extender decides how the pod is bound:
 
     BindingCycles ─► Dispatcher.run_in_binding_turn ─► BindingCycles._bind ─► Bind plugin ─► handle.bind
-      ─► PodBinder.post_binding ─► ClusterAPI.bind
+      ─► PodBinder.post_binding ─► ClusterAPI.bind (of a real server: PodClient in client/object_requests.py)
 
 Requests per second are limited by the transport, whose limit reads share. Events have a recorder and a limit of their
 own. A new claim has no lane, because it has no uid yet.

@@ -29,7 +29,7 @@ _POD_SCHEDULED = ConditionType(
     "PodScheduled",
     "Pod",
     {
-        #: One that no plugin rejected, because there are no nodes, is retried after a backoff instead.
+        #: A pod that no plugin rejected, because there are no nodes, is retried after a backoff instead.
         REASON_UNSCHEDULABLE: "The pod fits on no node, or a plugin rejected it or holds it back. It is retried after"
         " an event that may help, and after some minutes in any case.",
         REASON_SCHEDULER_ERROR: "A plugin, an extender or the API server failed. The pod is retried after a backoff.",

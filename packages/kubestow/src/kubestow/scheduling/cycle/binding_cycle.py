@@ -2,7 +2,7 @@
 
     wait on Permit ─► PreBind ─► extender bind or Bind plugins ─► PostBind
 
-One task per pod, many at once. A failure at any step goes to the failure handler, which undoes the placement and
+One task per pod, many at once. A failure before PostBind goes to the failure handler, which undoes the placement and
 requeues the pod. How many bindings are sent at once, and which writes go first, is up to the dispatcher. The binding
 cycles of gangs (:mod:`kubestow.scheduling.gangs.barrier`) derive from these.
 """

@@ -1,7 +1,7 @@
 """Failure handling: what happens to a pod whose attempt ended without a binding (semantics 5.9).
 
 The pod returns to the queue with the plugins that rejected it, keeps, gets or loses its nomination, and its condition
-and an event say why.
+and an event say why. The preemption that PostFilter decided on starts here.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class FailureHandler:
         self.attempt_failed(queued, SchedulingFailure.of_decision(decision))
 
     def binding_failed(self, context: BindingContext, status: Status, *, nomination: str) -> None:
-        """A placed pod was rejected or failed: undo the placement, requeue the pod and those that its node may fit.
+        """A placed pod was rejected or failed: undo the placement; requeue the pod, and those that may fit on its node.
 
-        The pod is nominated to a node anew, or with "" to none.
-        After an error the others come first, after a rejection the pod itself (semantics 4.7).
+        ``nomination`` is the node that the pod is nominated to from now on, "" for none. After an error the other pods
+        come first, after a rejection the pod itself (semantics 4.7).
         """
         context.unreserve_and_forget(self._cluster)
         removed = context.info.on(context.node_name)

@@ -1,6 +1,6 @@
 """The decision pipeline: which node a pod gets, or why none.
 
-    filter ─► extender filter ─► sample ─► score + extender prioritize ─► select
+    filter ─► sample ─► extender filter and prioritize ─► score ─► select
        └────────── no node ──────────► PostFilter + extender preempt
 
 Deciding changes nothing: the scheduling cycle commits a decision by assuming the pod, the replay of recorded decisions

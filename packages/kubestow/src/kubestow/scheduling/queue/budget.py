@@ -8,6 +8,7 @@ soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as lo
 
 The debt makes many expensive pods of one tenant as harmless as one, and delays nothing while no other pod waits. It
 precedes the order of the QueueSort plugin, priorities included, and it ends by itself, so no pod is held back for ever.
+The scheduling loop notices such an attempt, and :meth:`SchedulingQueue.charge` puts its pods aside.
 """
 
 from __future__ import annotations

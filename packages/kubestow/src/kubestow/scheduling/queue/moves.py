@@ -1,4 +1,4 @@
-"""Moves between the places of the queue: pods that an event may help, and pods that have waited long enough.
+"""Moves between the places of the queue: pods after a failed attempt, that an event may help, or that waited too long.
 
 An event is decided about once per cohort of unschedulable pods (:mod:`.unschedulable`), and the pods that it helps are
 moved a few hundred at a time, so that no event blocks for long. A pod that an event helps stays in its place until its

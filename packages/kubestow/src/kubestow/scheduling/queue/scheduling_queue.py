@@ -162,10 +162,10 @@ class SchedulingQueue:
         return queued
 
     def charge(self, seconds: float, now: float) -> float:
-        """The scheduling cycle that has ended ``now`` took too long: put its pods aside, and other namespaces first.
+        """The scheduling cycle that has ended ``now`` took too long: put its pods aside and their namespaces in debt.
 
-        Returns when the pods that it has not placed may be tried again, in seconds of the clock. What the others, which
-        are on their way to a node, have cost counts should they return.
+        Returns when the pods that it has not placed may be tried again, in seconds of the clock. Pods that wait for an
+        event stay where they are, and those on their way to a node wait if they return.
         """
         until = now + delay_after(seconds)
         self.places.debts.incur((queued.info.namespace for queued in self._attempted), until, now)
@@ -297,7 +297,7 @@ class SchedulingQueue:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """The three places that hold pods: ``cluster`` those on nodes, ``queue`` the pending ones, ``pods`` all of them."""
+    """What holds pods: ``cluster`` those on nodes, ``queue`` the pending ones, ``pods`` all of them."""
 
     cluster: Cluster
     pods: PodStore

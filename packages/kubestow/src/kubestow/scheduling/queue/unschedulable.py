@@ -50,7 +50,7 @@ class Cohort:
 
 
 class UnschedulablePods:
-    """The unschedulable and gated pods."""
+    """The unschedulable and gated pods that no event has helped yet."""
 
     def __init__(self, sign: Sign, keys: Keys) -> None:
         self._sign, self._keys = sign, keys

@@ -4,7 +4,7 @@
 
 Everything runs on one event loop. The scheduling cycle is synchronous, so it needs no locks; only where extenders take
 part does it await, and even then one cycle ends before the next begins. Each assumed pod continues in a task of its
-own. The scheduler keeps no state that the API server does not hold: after a restart it continues from the watch.
+own. The scheduler keeps no state that has to survive a restart: it continues from the watch.
 """
 
 from __future__ import annotations
@@ -307,7 +307,11 @@ class Scheduler:
         await self.leadership.hold()
 
     async def _schedule_pods(self) -> None:
-        """The scheduling loop. Helped pods move in steps between stretches, and no pod is popped meanwhile."""
+        """The scheduling loop: stretches of scheduling cycles, between which other tasks run.
+
+        Pods that an event has helped move in steps between stretches, and no pod is popped meanwhile. Pods of
+        namespaces in debt (:mod:`kubestow.scheduling.queue.budget`) come last, after a pause.
+        """
         await self.started()
         self._incomplete_gangs.start()
         has_paused = False  # since the last pod of a namespace that is not in debt
@@ -320,12 +324,12 @@ class Scheduler:
                 self.queue.moves.flush()
                 self.queue.moves.continue_moving()
                 began = now = self._clock.monotonic()
-                is_left_to_debtors = False
+                may_be_left_to_debtors = False
                 while not self.queue.moves.is_moving:
                     if (queued := self.queue.pop()) is not None:
                         has_paused = False
                     elif not has_paused or (queued := self.queue.pop_in_debt()) is None:
-                        is_left_to_debtors = not has_paused
+                        may_be_left_to_debtors = not has_paused
                         break
                     await self._schedule_one(queued)
                     now = self._clock.monotonic()
@@ -336,7 +340,7 @@ class Scheduler:
                 if self.queue.has_work:
                     stretch = now - began
                     pause = stretch * _SHARE_OF_OTHERS if stretch > _LONG_STRETCH else 0.0
-                    if is_left_to_debtors:
+                    if may_be_left_to_debtors:
                         pause, has_paused = max(pause, _PAUSE_BEFORE_DEBTORS), True
                     await asyncio.sleep(pause)
                 else:
