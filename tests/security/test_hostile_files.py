@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from core_tests.hang_limit import HANG_LIMIT
 from kubestow.files import MAX_FILE
 
 #: Bytes of address space: what the programs need, libraries included, and half a gigabyte for one file.
@@ -29,6 +30,7 @@ POD = (
     b'"imagePullPolicy":"Always","terminationMessagePolicy":"File"}],"restartPolicy":"Always",'
     b'"dnsPolicy":"ClusterFirst","terminationGracePeriodSeconds":30}}'
 )
+POLICY = b'{"apiVersion":"descheduler/v1alpha2","kind":"DeschedulerPolicy","profiles":[]}'
 
 
 def _bomb() -> bytes:
@@ -97,10 +99,14 @@ COMMANDS = {
     "run-config": "run --config {file}",
     "run-kubeconfig": "run --secure-port 0 --kubeconfig {file}",
     "deschedule-policy": "deschedule --policy-config-file {file} --cluster {good}",
-    "deschedule-cluster": "deschedule --cluster {file}",
+    "deschedule-cluster": "deschedule --dry-run --policy-config-file {policy} --cluster {file}",
 }
 #: Text that these commands read as it is: comments alone are an empty file, a line with three values a token.
-ACCEPTED = {("apiserver-tokens", "field.csv")}
+ACCEPTED = {
+    ("apiserver-tokens", "field.csv"),
+    ("apiserver-tokens", "digits.json"),
+    ("simulate-workload", "deep.json"),  # named as what is no Kubernetes object, and left out
+}
 
 
 @pytest.fixture(scope="session")
@@ -114,24 +120,26 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (directory / name).write_bytes(content)
     (directory / "good.json").write_bytes(NODE + POD)
     (directory / "pod.json").write_bytes(POD)
+    (directory / "policy.yaml").write_bytes(POLICY)
     return directory
 
 
 #: Runs commands, given as lists of arguments in JSON, each in a process forked from one that has the modules loaded.
 _RUNNER = """
-import importlib, json, os, pkgutil, resource, sys, traceback
+import importlib, json, os, pkgutil, resource, signal, sys, traceback
 from kubestow.cli import main
 import kubestow.cli, kubestow_devcluster.cli, kubestow_lab.cli, kubestow.config, kubestow.engine.input.documents
 
 for package in (kubestow.cli, kubestow_devcluster.cli, kubestow_lab.cli):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
-memory, output, ended = int(sys.argv[1]), sys.argv[2], []
+memory, output, hang_limit, ended = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), []
 for arguments in json.load(sys.stdin):
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.alarm(hang_limit)  # a server that accepts the file would run for ever
         target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(target, 1)
         os.dup2(target, 2)
@@ -164,7 +172,7 @@ class Ended(NamedTuple):
 def ended(directory: Path, commands: list[list[str]]) -> list[Ended]:
     """Run commands in a directory, one after the other."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "KUBECONFIG": "/dev/null"}
-    runner = [sys.executable, "-c", _RUNNER, str(_MEMORY), str(directory / "output")]
+    runner = [sys.executable, "-c", _RUNNER, str(_MEMORY), str(directory / "output"), str(int(HANG_LIMIT))]
     done = subprocess.run(
         runner, input=json.dumps(commands), stdout=PIPE, text=True, env=environment, cwd=directory, check=True
     )
@@ -173,6 +181,7 @@ def ended(directory: Path, commands: list[list[str]]) -> list[Ended]:
 
 def arguments_of(directory: Path, command: str, name: str) -> list[str]:
     values = {"file": directory / name, "good": directory / "good.json", "pod": directory / "pod.json"}
+    values["policy"] = directory / "policy.yaml"
     return [part.format(**values) for part in COMMANDS[command].split()]
 
 

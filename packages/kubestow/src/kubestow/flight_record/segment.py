@@ -35,6 +35,7 @@ import numpy as np
 from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM
 from kubestow.api.storage import BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from kubestow.errors import InputError
+from kubestow.files import MAX_DUMP, read_file
 from kubestow.flight_record.entries import Answered, Changed, End, Entry, Header, Listed
 
 _MAGIC = b"KUBESTOW-FLIGHT\n"
@@ -101,10 +102,7 @@ class Segment:
         self.path = path
         #: The end of the record, once all chunks have been read.
         self.end: End | None = None
-        try:
-            self._content = path.read_bytes()
-        except OSError as error:
-            raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
+        self._content = read_file(path, limit=MAX_DUMP)
         if not self._content.startswith(_MAGIC):
             raise self._error(0, f"not a flight record: expected it to begin with {_MAGIC.decode().strip()}")
         offset = len(_MAGIC) + _VERSION.size
