@@ -171,7 +171,7 @@ def test_a_rejected_pod_is_tried_again_when_the_load_expires(args: dict[str, Any
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        ("spec: [", "not valid YAML"),
+        ("spec: [", "invalid YAML"),
         ("kind: Other", "is no apiVersion, Other, expected scheduler.policy.crane.io/v1alpha1"),
         (POLICY.replace("maxLimitPecent: 0.65", "maxLimitPercent: 0.65"), 'did you mean "maxLimitPecent"'),
         (POLICY.replace("maxLimitPecent: 0.65", "maxLimitPecent: -1"), r"spec.predicate\[0\].maxLimitPecent: is -1"),

@@ -102,8 +102,8 @@ async def test_an_invalid_file_is_one_error_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("kind: Node\napiVersion: v1\n")
     for option, file, expected in (
-        ("--cluster", broken, 2),
-        ("--cluster", tmp_path / "none", 2),
+        ("--cluster", broken, 1),
+        ("--cluster", tmp_path / "none", 1),
         ("--config", broken, 1),
     ):
         status, error = await ended(option, str(file), "--kubeconfig-out", str(tmp_path / "config"))

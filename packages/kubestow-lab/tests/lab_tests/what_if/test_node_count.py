@@ -183,7 +183,7 @@ def test_pools_are_read_from_a_price_list_and_a_node(tmp_path: Path) -> None:
         ("nodePools: [{name: a, allocatable: {cpu: 1}, price: -1}]", r"nodePools\[0\]: price must be greater than 0"),
         ("nodePools: [{name: a, allocatable: {}}, {name: a, allocatable: {}}]", "a second pool is called a"),
         ("nodePools: [{name: a, allocatable: {cpu: 1}, cost: 1}]", r"nodePools\[0\]: object contains unknown field"),
-        ("a: [", "does not parse"),
+        ("a: [", "invalid YAML"),
     ],
 )
 def test_invalid_price_lists_are_refused(tmp_path: Path, content: str, message: str) -> None:
