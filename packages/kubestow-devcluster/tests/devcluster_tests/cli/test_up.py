@@ -184,7 +184,7 @@ async def test_a_mistake_in_the_schedulers_options_is_reported_alike(tmp_path: P
     assert (status, error.splitlines()[0].split(":")[:2]) == (1, ["kubestow", f" {config}"])
     assert "parallelism" in error and "Traceback" not in error
     assert await ended("--feature-gates", "Nothing=true", *arguments) == (
-        2,
+        1,
         "kubestow: --feature-gates: unrecognized feature gate: Nothing\n",
     )
     assert not kubeconfig.exists() and not data.exists()

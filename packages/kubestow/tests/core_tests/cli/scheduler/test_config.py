@@ -170,7 +170,7 @@ def test_errors_in_a_converted_configuration_are_reported(capsys: pytest.Capture
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     assert run(capsys, "check", str(missing)) == (
-        2,
+        1,
         "",
         f"kubestow: {missing}: cannot be read: No such file or directory\n",
     )
