@@ -14,11 +14,12 @@ from kubestow.framework.status import Status
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.background_work import BackgroundTasks
-from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.interfaces import reference
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 _log = logging.getLogger(__name__)
 

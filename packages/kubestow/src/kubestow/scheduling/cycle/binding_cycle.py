@@ -21,7 +21,8 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.cycle.binding_confirmation import BindingConfirmations
-from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler
+from kubestow.scheduling.cycle.binding_context import BindingContext
+from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.interfaces import reference

@@ -6,44 +6,21 @@ and an event say why. The preemption that PostFilter decided on starts here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kubestow.api.reports import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.diagnosis import fit_error
-from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
 from kubestow.scheduling.api_calls.pod_reports import PodReports, condition_reason
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.decision.result import Failed, Unschedulable
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
 from kubestow.scheduling.observer import Result
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
-
-
-@dataclass(frozen=True, slots=True)
-class BindingContext:
-    """An assumed pod on its way to its node.
-
-    ``permit_timeouts`` names the plugins that delay it on Permit, with the seconds that each may take.
-    """
-
-    queued: QueuedPod
-    info: PodInfo
-    node_name: str
-    state: CycleState
-    profile: Profile
-    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
-
-    def unreserve_and_forget(self, cluster: Cluster) -> None:
-        """Undo Reserve and the assumption."""
-        self.profile.runtime.run_unreserve_plugins(self.state, self.info, self.node_name)
-        cluster.forget(self.info.uid)
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.log_fields import fields
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
-from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler, SchedulingFailure
+from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.decision.result import Decision, Failed, Scheduled
 from kubestow.scheduling.environment import Environment
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 _log = logging.getLogger(__name__)
 

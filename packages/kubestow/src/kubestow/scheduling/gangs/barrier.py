@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from kubestow.framework.runtime import PreFlight
 from kubestow.framework.status import SUCCESS, Status
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
-from kubestow.scheduling.cycle.failure_handler import BindingContext
 from kubestow.scheduling.waiting_pods import go_duration
 
 

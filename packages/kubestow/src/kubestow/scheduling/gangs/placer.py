@@ -25,7 +25,7 @@ from kubestow.framework.gang import Placement, Proposal
 from kubestow.framework.interface import PostFilterResult
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
-from kubestow.scheduling.cycle.failure_handler import BindingContext
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import WHOLE_CLUSTER, Scope
 from kubestow.scheduling.decision.pipeline import run_synchronously
@@ -33,8 +33,8 @@ from kubestow.scheduling.decision.result import Decision, Scheduled, Unschedulab
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 
 class MemberPlacement:

@@ -42,8 +42,8 @@ from kubestow.scheduling.extenders.stages import Extenders
 from kubestow.scheduling.gangs.attempt import GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.placer import GangPlacer, MemberPlacement
 from kubestow.scheduling.preemption.evictions import Evictions
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 Mask = NDArray[np.bool_]
 

@@ -17,15 +17,16 @@ from kubestow.errors import PluginError
 from kubestow.framework.gang import Gang, GangOutcome
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
-from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler, SchedulingFailure
+from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.gangs.attempt import UNSCHEDULABLE, GangAttempt, MemberFailure
 from kubestow.scheduling.gangs.barrier import GangBarrier, GangBarriers, GangBindingCycles, MemberBindingContext
 from kubestow.scheduling.gangs.placer import GangPlacer, MemberPlacement
 from kubestow.scheduling.gangs.preemption import GangPreemption
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
 from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.scheduler_state import SchedulerState
 
 
 class GangSchedulingCycle:

@@ -28,7 +28,7 @@ from kubestow.scheduling.decision.result import PostFilterResults
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import EventRecord, PodStatusPatch, reference
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
+from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 _log = logging.getLogger(__name__)

@@ -9,17 +9,14 @@ scheduling loop calls :meth:`QueueMoves.flush` at :meth:`QueueMoves.next_flush`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.profile import Profile
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, EVERY_EVENT, UNSCHEDULABLE_POD_ADD
-from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.queue.budget import delay_after
 from kubestow.scheduling.queue.gating import Gating
 from kubestow.scheduling.queue.moves import QueueMoves
@@ -293,12 +290,3 @@ class SchedulingQueue:
 
         self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.on(node_name), None, among=may_use_node)
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerState:
-    """What holds pods: ``cluster`` those on nodes, ``queue`` the pending ones, ``pods`` all of them."""
-
-    cluster: Cluster
-    pods: PodStore
-    queue: SchedulingQueue

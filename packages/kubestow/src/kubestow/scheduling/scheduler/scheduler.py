@@ -27,8 +27,9 @@ from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier
 from kubestow.scheduling.cycle.binding_confirmation import BindingConfirmations
+from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.binding_cycle import BindingCycles
-from kubestow.scheduling.cycle.failure_handler import BindingContext, FailureHandler, SchedulingFailure
+from kubestow.scheduling.cycle.failure_handler import FailureHandler, SchedulingFailure
 from kubestow.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
@@ -49,9 +50,10 @@ from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInPro
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
 from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState, SchedulingQueue
+from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
+from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.scheduling.waiting_pods import WaitingPods
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.interfaces import ObjectReference, Resource
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
-from kubestow.scheduling.queue.scheduling_queue import SchedulerState
+from kubestow.scheduling.scheduler_state import SchedulerState
 from kubestow.testing import MemoryCluster, node, pod
 from kubestow.testing.scheduler_harness import SchedulerHarness, in_virtual_time
 from kubestow.testing.virtual_time import VirtualClock, run
