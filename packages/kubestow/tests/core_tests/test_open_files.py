@@ -39,7 +39,7 @@ async def fill():
 asyncio.run(fill())
 """
 _RAISED = """
-from kubestow.open_files import open_file_limit, raise_open_file_limit
+from kubestow.process import open_file_limit, raise_open_file_limit
 raise_open_file_limit()
 print(open_file_limit())
 """

@@ -39,10 +39,9 @@ from kubestow.log_fields import fields
 from kubestow.observability.cache_debugger import CacheDebugger
 from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
-from kubestow.open_files import raise_open_file_limit
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
-from kubestow.process import WallClock, new_event_loop
+from kubestow.process import WallClock, new_event_loop, raise_open_file_limit
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender

@@ -27,7 +27,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kubestow.log_fields import V, fields
-from kubestow.open_files import open_file_limit
+from kubestow.process import open_file_limit
 
 _log = logging.getLogger(__name__)
 

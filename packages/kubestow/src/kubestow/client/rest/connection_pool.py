@@ -24,7 +24,7 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from kubestow.client.rest.server_connection import ConnectionBroken, ServerConnection
-from kubestow.open_files import open_file_limit
+from kubestow.process import open_file_limit
 
 #: Seconds after which another address of a server is tried beside the first (RFC 8305).
 _NEXT_ADDRESS_DELAY = 0.25
