@@ -125,16 +125,13 @@ class _ElectionInThread:
         return self._election.overdue
 
     async def acquire(self) -> None:
-        await self._run(self._election.acquire())
+        await _run_on(self._loop, self._election.acquire())
 
     async def hold(self) -> None:
-        await self._run(self._election.hold())
+        await _run_on(self._loop, self._election.hold())
 
     async def release(self) -> None:
-        await self._run(self._election.release())
-
-    async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        await _run_on(self._loop, self._election.release())
 
 
 @asynccontextmanager
@@ -159,22 +156,23 @@ async def election_in_thread(
     context = candidate(
         lambda event: _call_soon(here, record, event), lambda leader: _call_soon(here, on_new_leader, leader)
     )
-
-    async def run(work: Coroutine[Any, Any, _T]) -> _T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, beside))
-
     beating = asyncio.create_task(heartbeat.run(clock), name="heartbeat")
     try:
-        elector = await run(context.__aenter__())
+        elector = await _run_on(beside, context.__aenter__())
         try:
             yield _ElectionInThread(SupervisedElection(elector, heartbeat, clock), beside)
         finally:
-            await run(context.__aexit__(None, None, None))
+            await _run_on(beside, context.__aexit__(None, None, None))
     finally:
         beating.cancel()
         beside.call_soon_threadsafe(beside.stop)
         await asyncio.to_thread(thread.join)
         beside.close()
+
+
+async def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a coroutine that runs on the event loop of another thread."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[_T], None], argument: _T) -> None:

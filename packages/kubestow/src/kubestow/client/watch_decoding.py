@@ -217,7 +217,7 @@ _MAX_NAMED = 3
 
 
 def _occupies(obj: Any) -> bool:
-    """Whether an object holds room on a node or devices, which nobody else may get."""
+    """Whether an object holds room on a node, or devices: it has to count even if it cannot be decoded as a whole."""
     if isinstance(obj, Pod):
         return bool(obj.spec.node_name)
     return isinstance(obj, ResourceClaim) and obj.status.allocation is not None

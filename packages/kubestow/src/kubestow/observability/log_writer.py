@@ -1,7 +1,7 @@
 """A log handler that never waits for the reader of the log: a thread writes from a bounded queue.
 
-A pipe whose reader stalls blocks whoever writes to it, and with it the event loop: health checks, the lease, signals.
-Here only the thread is blocked. Lines that do not fit into the queue meanwhile are dropped and counted, and the log
+A write to a pipe whose reader stalls blocks, and with it the event loop would: health checks, the lease, signals. Here
+only the thread is blocked. Lines that do not fit into the queue meanwhile are dropped and counted, and the log
 says how many when writing resumes.
 """
 
