@@ -57,7 +57,10 @@ class QueueMoves:
     # -- one pod ---------------------------------------------------------------------------------------------------
 
     def requeue_with_strategy(self, queued: QueuedPod, strategy: QueueingStrategy, event: str, now: float) -> None:
-        """Move a pod where a strategy takes it; ``event`` is the label of the cause, ``now`` in seconds."""
+        """Move a pod where a strategy takes it: SKIP among the unschedulable pods, the others to backoffQ or activeQ.
+
+        ``event`` is the label of the cause, ``now`` is in seconds.
+        """
         queued.move = None
         if strategy is QueueingStrategy.SKIP:
             queued.requeue_when_ungated = False
