@@ -176,10 +176,10 @@ class SchedulingQueue:
     def return_after_failure(
         self, queued: QueuedPod, *, rejectors: frozenset[str], pending_plugins: frozenset[str], now: float
     ) -> None:
-        """Return a pod whose attempt failed ``now``: to wait among the unschedulable pods, or to back off (semantics 6.8).
+        """Return a pod whose attempt failed ``now``: to wait among the unschedulable pods, or to back off.
 
         Without rejectors and pending plugins it backs off, whatever the events: after an error, if there are no nodes
-        at all, and after a binding that failed.
+        at all, and after a binding that failed (semantics 6.2, 6.8).
         """
         uid = queued.info.uid
         newer = self.pods.get(uid)
