@@ -25,6 +25,10 @@ MAX_EXPANSION = 32_000_000
 #: Characters of a number, as of a quantity.
 MAX_DIGITS = 256
 
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+#: What LibYAML says from version 0.2.6 on, which has a limit of its own and reads ahead of its events.
+_PARSER_TOO_DEEP = "exceeded maximum nesting depth"
+
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -105,20 +109,22 @@ def _check(content: bytes | str, subject: str, max_expansion: int) -> None:
             if kind is yaml.ScalarEvent:
                 size = len(event.value) + 1
                 if size > MAX_DIGITS + 1 and _is_number(loader, event):
-                    raise _beyond(subject, event, f"a number of {size - 1:,} characters, expected at most {MAX_DIGITS}")
+                    raise _beyond(
+                        subject, event.start_mark, f"a number of {size - 1:,} characters, expected at most {MAX_DIGITS}"
+                    )
             elif kind is yaml.AliasEvent:
                 if event.anchor in anchors:
-                    raise _beyond(subject, event, f"anchor {event.anchor[:64]} contains itself")
+                    raise _beyond(subject, event.start_mark, f"anchor {event.anchor[:64]} contains itself")
                 size = sizes.get(event.anchor, 0)
                 expanded += size
                 if expanded > max_expansion:
                     problem = f"aliases stand for more than {max_expansion:,} characters"
-                    raise _beyond(subject, event, problem)
+                    raise _beyond(subject, event.start_mark, problem)
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 anchors.append(event.anchor)
                 around.append(1)
                 if len(anchors) > MAX_DEPTH:
-                    raise _beyond(subject, event, f"nested more than {MAX_DEPTH} levels deep")
+                    raise _beyond(subject, event.start_mark, _TOO_DEEP)
                 continue
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 anchor, size = anchors.pop(), around.pop()
@@ -132,6 +138,10 @@ def _check(content: bytes | str, subject: str, max_expansion: int) -> None:
             around[-1] += size
             if kind is yaml.ScalarEvent and event.anchor is not None:
                 sizes[event.anchor] = size
+    except yaml.MarkedYAMLError as error:
+        if error.problem != _PARSER_TOO_DEEP or error.problem_mark is None:
+            raise
+        raise _beyond(subject, error.problem_mark, _TOO_DEEP) from None
     finally:
         loader.dispose()
 
@@ -143,8 +153,8 @@ def _is_number(loader: Any, event: yaml.ScalarEvent) -> bool:
     return tag in _NUMBERS
 
 
-def _beyond(subject: str, event: Any, problem: str) -> InputError:
-    return InputError(subject, f"invalid YAML: {problem}", place=f"line {event.start_mark.line + 1}")
+def _beyond(subject: str, mark: yaml.Mark, problem: str) -> InputError:
+    return InputError(subject, f"invalid YAML: {problem}", place=f"line {mark.line + 1}")
 
 
 def _invalid(error: Exception, content: bytes | str, subject: str) -> InputError:
