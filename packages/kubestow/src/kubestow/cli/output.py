@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -14,7 +14,6 @@ from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import InputSummary
-    from kubestow.reports.model import Block
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -90,13 +89,6 @@ def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: 
         emit(text.printable(table), target)
     else:
         _print_table(table, target)
-
-
-def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print the blocks of a report."""
-    from kubestow.reports.text import renderable
-
-    _print_table(renderable(blocks), "")
 
 
 def _print_table(table: Any, target: str) -> None:

@@ -73,11 +73,6 @@ class AffinityTerm:
         return in_namespaces and self.selector.matches(labels)
 
     @property
-    def index_keys(self) -> IndexKeys | None:
-        """Keys of which every pod that the term selects has one; None when it may select any pod."""
-        return selected_index_keys(self.namespaces if self.namespace_selector.nothing else None, self.selector)
-
-    @property
     def selected(self) -> Selected:
         """What the term selects: its namespaces, namespace selector and selector."""
         return self.namespaces, self.namespace_selector, self.selector
