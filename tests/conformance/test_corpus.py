@@ -19,6 +19,5 @@ def test_the_corpus_has_all_areas() -> None:
 
 @pytest.mark.parametrize("area", AREAS)
 def test_every_recorded_case_agrees(area: str) -> None:
-    registry = in_tree_registry()
-    replayed = replay_file(CORPUS / f"{area}.jsonl.gz", registry)
+    replayed = replay_file(CORPUS / f"{area}.jsonl.gz", in_tree_registry)
     assert [difference for _, found in replayed for difference in found] == []

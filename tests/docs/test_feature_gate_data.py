@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tools.schema import feature_gates
 
-from kubestow.config import FEATURE_SPECS
+from kubestow.config import feature_specs
 
 _TABLE = """\
 | Feature | Enabled | Dependencies | Links |
@@ -29,7 +29,7 @@ def _gate(name: str, stage: str = "Alpha", *, version: str = "1.35") -> dict[str
 
 
 def test_the_list_becomes_data(tmp_path: Path) -> None:
-    listed = [*map(_gate, FEATURE_SPECS), _gate("CPUCFSQuotaPeriod", "GA", version="1.12")]
+    listed = [*map(_gate, feature_specs()), _gate("CPUCFSQuotaPeriod", "GA", version="1.12")]
     (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
     (tmp_path / "feature_list.md").write_text(_TABLE)
     feature_gates.main(tmp_path / "list.yaml", tmp_path)
@@ -38,7 +38,7 @@ def test_the_list_becomes_data(tmp_path: Path) -> None:
         "versions": [[35, "ALPHA", False, False]],
         "dependencies": ["GenericWorkload", "Other"],
     }
-    assert data["scheduling"].keys() == FEATURE_SPECS.keys()
+    assert data["scheduling"].keys() == feature_specs().keys()
     assert data["others"]["CustomCPUCFSQuotaPeriod"] == {"versions": [[12, "GA", False, False]]}
 
 

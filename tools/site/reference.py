@@ -129,7 +129,7 @@ def _feature_gates() -> Iterator[str]:
     yield "# Feature gates\n"
     yield "The gates of `--feature-gates`. [Operate](../operate.md) says which of them have an effect.\n"
     yield "| Gate | Stage | Default |\n|---|---|---|"
-    for name, spec in sorted(config.FEATURE_SPECS.items()):
+    for name, spec in sorted(config.feature_specs().items()):
         yield f"| `{name}` | {spec.stage} | {'on' if spec.default else 'off'} |"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubestow.cli.inputs import parse_minor
 from kubestow.cli.output import output_option, print_data
 from kubestow.errors import InputError
 
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="FILE_OR_FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @output_option("table", "json", "yaml")
 @click.option("--show", default=5, show_default=True, help="Maximum number of mismatches to print per area.")
-def verify(files: tuple[Path, ...], show: int, output: str) -> int:
+@click.option(
+    "--emulated-version",
+    default="",
+    metavar="VERSION",
+    help="Kubernetes minor of the recorded program. Default: as recorded, or the folder's name (v1.33), or the newest.",
+)
+def verify(files: tuple[Path, ...], show: int, emulated_version: str, output: str) -> int:
     """Replay recorded cases and compare every result with that of the recorded program.
 
     A folder stands for its files that end with .jsonl.gz.
@@ -31,12 +38,12 @@ def verify(files: tuple[Path, ...], show: int, output: str) -> int:
     from kubestow.plugins import in_tree_registry
     from kubestow_lab.conformance.replay import replay_file
 
-    registry = in_tree_registry()
+    minor = parse_minor(emulated_version) if emulated_version else None
     cases: dict[str, int] = defaultdict(int)
     agreeing: dict[str, int] = defaultdict(int)
     mismatches: dict[str, list[ReplayMismatch]] = defaultdict(list)
     for path in _recordings(files):
-        for case, found in replay_file(path, registry):
+        for case, found in replay_file(path, in_tree_registry, minor):
             cases[case.area] += 1
             agreeing[case.area] += not found
             mismatches[case.area] += found

@@ -8,6 +8,7 @@ loop. Missing namespaces, UIDs and scheduler names are defaulted as in the recor
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import msgspec
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP
+from kubestow.rules.minors import NEWEST, Minor
 
 Object = dict[str, Any]
 
@@ -36,13 +38,15 @@ _CLUSTER_SCOPED = frozenset(
 class Case:
     """A recorded case. ``cluster`` has objects by plural resource name; ``expect`` has one entry per pod.
 
-    ``config_error`` is kube-scheduler's error if it rejected the configuration.
+    ``minor`` is the version of the kube-scheduler that decided. ``config_error`` is its error if it rejected the
+    configuration.
     """
 
     name: str
     area: str
     config: Object | None
     feature_gates: Mapping[str, bool]
+    minor: Minor
     cluster: Mapping[str, list[Object]]
     pods: list[Object]
     expect: list[Object]
@@ -83,8 +87,13 @@ class DescheduleCase:
     expect: Object
 
 
-def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
-    """Read the cases of a file in order. Raises InputError with file and line."""
+def read_cases(path: Path, minor: Minor | None = None) -> Iterator[Case | CapacityCase | DescheduleCase]:
+    """Read the cases of a file in order, recorded from a ``minor`` version. Raises InputError with file and line.
+
+    None stands for the version that the case names as ``kubernetesVersion``, or the folder of the file (``v1.33``), or
+    the newest one.
+    """
+    of_file = minor or _minor_of_folder(path)
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -93,7 +102,11 @@ def read_cases(path: Path) -> Iterator[Case | CapacityCase | DescheduleCase]:
             if "podspecs" in recorded:
                 yield _capacity_case(recorded)
             else:
-                yield _deschedule_case(recorded) if "policy" in recorded else _case(recorded)
+                yield (
+                    _deschedule_case(recorded)
+                    if "policy" in recorded
+                    else _case(recorded, minor or _recorded_minor(recorded, of_file))
+                )
         except (*UNDECODABLE, TypeError, KeyError, AttributeError, ValueError) as error:
             message = f"missing {error}" if isinstance(error, KeyError) else str(error)
             raise InputError(str(path), f"invalid recorded case: {message}", place=f"line {number}") from None
@@ -144,13 +157,27 @@ def _capacity_case(line: Any) -> CapacityCase:
     )
 
 
-def _case(line: Any) -> Case:
+_FOLDER = re.compile(r"v1\.\d+")
+
+
+def _minor_of_folder(path: Path) -> Minor:
+    folder = path.absolute().parent.name
+    return Minor.parse(folder, subject=str(path)) if _FOLDER.fullmatch(folder) else NEWEST
+
+
+def _recorded_minor(line: Any, of_file: Minor) -> Minor:
+    version = line.get("kubernetesVersion")
+    return of_file if version is None else Minor.parse(version, subject="kubernetesVersion")
+
+
+def _case(line: Any, minor: Minor) -> Case:
     cluster = _cluster(line)
     return Case(
         name=line["name"],
         area=line.get("area") or line["name"].partition("/")[0],
         config=line.get("config"),
         feature_gates=line.get("featureGates") or {},
+        minor=minor,
         cluster={
             plural: list(map(_with_default_scheduler, objs)) if plural == "pods" else objs
             for plural, objs in cluster.items()

@@ -107,9 +107,9 @@ class _Replay:
     """The cluster of one case and its scheduling profiles."""
 
     def __init__(self, case: Case, registry: Registry) -> None:
-        gates = config.FeatureGates(case.feature_gates, subject=case.name)
+        gates = config.FeatureGates(case.feature_gates, minor=case.minor, subject=case.name)
         configuration = configuration_of(case, registry, gates)
-        self.cluster = Cluster()
+        self.cluster = Cluster(minor=gates.minor)
         handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import NEWEST
 from kubestow_lab.conformance.recorded_cases import Case
 from kubestow_lab.conformance.scheduling_replay import replay
 
@@ -68,7 +69,7 @@ def on(node_name: str) -> dict[str, Any]:
 
 def outcomes(cluster: dict[str, Any], *pods: dict[str, Any]) -> list[str]:
     """The node or the message of each pod."""
-    case = Case("case", "volumebinding", None, {}, cluster, list(pods), [{"result": "?"} for _ in pods], None)
+    case = Case("case", "volumebinding", None, {}, NEWEST, cluster, list(pods), [{"result": "?"} for _ in pods], None)
     actual: dict[str, dict[str, Any]] = {p["metadata"]["name"]: {} for p in pods}
     for mismatch in replay(case, in_tree_registry()):
         actual[mismatch.pod.removeprefix("default/")][mismatch.field] = mismatch.actual

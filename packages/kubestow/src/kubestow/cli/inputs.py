@@ -21,8 +21,10 @@ from kubestow.errors import APIError
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
     from kubestow.client.rest.transport import Transport
+    from kubestow.config import FeatureGates
     from kubestow.engine.input.cluster_objects import ClusterObjects
     from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
+    from kubestow.rules.minors import Minor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -149,20 +151,41 @@ pod_argument = grouped_options(
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInput:
-    """The file of a configuration, references to plugins, and feature gates as text."""
+    """The file of a configuration, references to plugins, feature gates as text, and the emulated minor version."""
 
     config: Path | str | None
     plugins: Sequence[str]
     feature_gates: str
+    emulated_version: str = ""
 
     def read(self) -> SchedulerOptions:
         """Import the plugins and parse the gates; the configuration stays a file. Raises InputError."""
-        from kubestow.config import FeatureGates
         from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
         from kubestow.plugins.registry import referenced_plugins
 
-        return SchedulerOptions(self.config, referenced_plugins(self.plugins), FeatureGates.parse(self.feature_gates))
+        gates = parse_gates(self.feature_gates, self.emulated_version)
+        return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates)
 
+
+def parse_minor(emulated_version: str) -> Minor:
+    """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the newest. Raises InputError."""
+    from kubestow.rules.minors import NEWEST, Minor
+
+    version = emulated_version.removeprefix("kube=")
+    return Minor.parse(version, subject="--emulated-version") if version else NEWEST
+
+
+def parse_gates(feature_gates: str, emulated_version: str) -> FeatureGates:
+    """The gates of ``--feature-gates`` in the minor version of ``--emulated-version``. Raises InputError."""
+    from kubestow.config import FeatureGates
+
+    return FeatureGates.parse(feature_gates, minor=parse_minor(emulated_version))
+
+
+#: Adds ``--emulated-version``.
+emulated_version_option = click.option(
+    "--emulated-version", default="", metavar="VERSION", help="Kubernetes minor to decide as, such as 1.33."
+)
 
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
 scheduler_options = grouped_options(
@@ -172,6 +195,7 @@ scheduler_options = grouped_options(
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."),
         click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class."),
         click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false."),
+        emulated_version_option,
     ),
 )
 

@@ -29,6 +29,7 @@ from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
 from kubestow.errors import KubestowError
+from kubestow.rules.minors import NEWEST, Minor
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -65,15 +66,16 @@ class PodListener(Protocol):
 class Cluster:
     """Nodes, the pods on them, nominations, namespaces, and catalogs of all other objects.
 
-    ``pod_group_apis`` are those of other projects whose groups count, beside Kubernetes' own.
+    ``pod_group_apis`` are those of other projects whose groups count, beside Kubernetes' own. Pods are counted by the
+    rules of the ``minor`` version.
     """
 
-    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = ()) -> None:
+    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, minor: Minor = NEWEST) -> None:
         self.nodes = NodeTable()
         self.journal = Journal()
         #: What has changed since cached results were computed.
         self.change_window = ChangeWindow(self.journal, self.nodes)
-        self.shapes = Shapes()
+        self.shapes = Shapes(minor)
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         #: Incremented with every change of the namespaces.

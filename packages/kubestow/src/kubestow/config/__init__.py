@@ -26,7 +26,7 @@ from kubestow.config.configuration import (
 from kubestow.config.defaults import default_plugins
 from kubestow.config.diagnosis import diagnose
 from kubestow.config.expansion import Implements, apply_ignored_resources, construction_errors, expand
-from kubestow.config.feature_gates import FEATURE_SPECS, FeatureGates, Stage
+from kubestow.config.feature_gates import FeatureGates, Stage, feature_specs
 from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import render
@@ -34,7 +34,6 @@ from kubestow.config.validation import validate
 
 __all__ = [
     "API_VERSION",
-    "FEATURE_SPECS",
     "KIND",
     "Duration",
     "Extender",
@@ -56,6 +55,7 @@ __all__ = [
     "default_plugins",
     "diagnose",
     "expand",
+    "feature_specs",
     "load",
     "render",
     "validate",

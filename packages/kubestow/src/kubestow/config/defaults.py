@@ -39,42 +39,37 @@ from kubestow.config.plugin_args import (
     VolumeBindingArgs,
 )
 
-_DEFAULT_PLUGINS = (
-    PluginEntry(name="SchedulingGates"),
-    PluginEntry(name="PrioritySort"),
-    PluginEntry(name="NodeUnschedulable"),
-    PluginEntry(name="NodeName"),
-    PluginEntry(name="TaintToleration", weight=3),
-    PluginEntry(name="NodeAffinity", weight=2),
-    PluginEntry(name="NodePorts"),
-    PluginEntry(name="NodeResourcesFit", weight=1),
-    PluginEntry(name="VolumeRestrictions"),
-    PluginEntry(name="NodeVolumeLimits"),
-    PluginEntry(name="VolumeBinding"),
-    PluginEntry(name="VolumeZone"),
-    PluginEntry(name="PodTopologySpread", weight=2),
-    PluginEntry(name="InterPodAffinity", weight=2),
-    # Before DefaultPreemption: PostFilter deallocates an unused claim rather than evict a pod.
-    PluginEntry(name="DynamicResources", weight=2),
-    PluginEntry(name="DefaultPreemption"),
-    PluginEntry(name="NodeResourcesBalancedAllocation", weight=1),
-    PluginEntry(name="ImageLocality", weight=1),
-    PluginEntry(name="DefaultBinder"),
-)
-_GATED_PLUGINS = {
-    "NodeDeclaredFeatures": (PluginEntry(name="NodeDeclaredFeatures"),),
-    "GangScheduling": (PluginEntry(name="GangScheduling"),),
-    "TopologyAwareWorkloadScheduling": (
-        PluginEntry(name="TopologyPlacementGenerator"),
-        PluginEntry(name="PodGroupPodsCount", weight=1),
-    ),
-}
-
 
 def default_plugins(gates: FeatureGates) -> Plugins:
-    """The plugin sets of a profile that configures none."""
-    gated = (entry for gate, entries in _GATED_PLUGINS.items() if gates.enabled(gate) for entry in entries)
-    return Plugins(multi_point=PluginSet(enabled=(*_DEFAULT_PLUGINS, *gated)))
+    """The plugin sets of a profile that configures none (semantics 2.3)."""
+    # Dynamic resources come before DefaultPreemption: PostFilter deallocates an unused claim rather than evict a pod.
+    by_gate = (
+        (PluginEntry(name="SchedulingGates"), ""),
+        (PluginEntry(name="PrioritySort"), ""),
+        (PluginEntry(name="NodeUnschedulable"), ""),
+        (PluginEntry(name="NodeName"), ""),
+        (PluginEntry(name="TaintToleration", weight=3), ""),
+        (PluginEntry(name="NodeAffinity", weight=2), ""),
+        (PluginEntry(name="NodePorts"), ""),
+        (PluginEntry(name="NodeResourcesFit", weight=1), ""),
+        (PluginEntry(name="VolumeRestrictions"), ""),
+        (PluginEntry(name="NodeVolumeLimits"), ""),
+        (PluginEntry(name="VolumeBinding"), ""),
+        (PluginEntry(name="VolumeZone"), ""),
+        (PluginEntry(name="PodTopologySpread", weight=2), ""),
+        (PluginEntry(name="InterPodAffinity", weight=2), ""),
+        (PluginEntry(name="DynamicResources", weight=2), "DynamicResourceAllocation"),
+        (PluginEntry(name="DefaultPreemption"), ""),
+        (PluginEntry(name="NodeResourcesBalancedAllocation", weight=1), ""),
+        (PluginEntry(name="ImageLocality", weight=1), ""),
+        (PluginEntry(name="DefaultBinder"), ""),
+        (PluginEntry(name="NodeDeclaredFeatures"), "NodeDeclaredFeatures"),
+        (PluginEntry(name="GangScheduling"), "GangScheduling"),
+        (PluginEntry(name="TopologyPlacementGenerator"), "TopologyAwareWorkloadScheduling"),
+        (PluginEntry(name="PodGroupPodsCount", weight=1), "TopologyAwareWorkloadScheduling"),
+    )
+    enabled = tuple(entry for entry, gate in by_gate if not gate or gates.enabled(gate))
+    return Plugins(multi_point=PluginSet(enabled=enabled))
 
 
 def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:

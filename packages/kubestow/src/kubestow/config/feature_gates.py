@@ -1,25 +1,26 @@
 """The feature gates that affect scheduling: stage, default and dependencies of each (semantics 3).
 
-:class:`FeatureGates` is an immutable value: the defaults of Kubernetes 1.36 with overrides. Invalid overrides (an
-unknown gate, a locked gate, a gate without its dependencies) are rejected on construction.
+:class:`FeatureGates` is an immutable value: the defaults of a minor version of Kubernetes with overrides. Invalid
+overrides (an unknown gate, a locked gate, a gate without its dependencies) are rejected on construction.
 
-The gates of Kubernetes 1.36 that mean nothing to scheduling, of every component, are accepted and have no effect, so
-that one ``--feature-gates`` value works for a whole cluster. kube-scheduler accepts the gates that are linked into it.
-A gate that is locked cannot be set to the other value.
+The gates that mean nothing to scheduling, of every component, are accepted and have no effect, so that one
+``--feature-gates`` value works for a whole cluster. kube-scheduler accepts the gates that are linked into it. A gate
+that is locked cannot be set to the other value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
 from kubestow.errors import InputError
+from kubestow.rules.minors import NEWEST, Minor
 
-_MINOR_VERSION = 36
 _FILE = Path(__file__).with_name("feature_gates.json")
 _FLAG = "--feature-gates"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -58,23 +59,29 @@ class _Gates(msgspec.Struct):
     others: dict[str, _Gate]
 
 
-def _specs(gates: Mapping[str, _Gate]) -> Mapping[str, FeatureSpec]:
-    """The gates that exist in the minor version, each as it is there."""
+_GATES = msgspec.json.decode(_FILE.read_bytes(), type=_Gates)
+
+
+@cache
+def feature_specs(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+    """Every gate of a minor version that affects scheduling, by name, as it is there."""
+    return _specs(_GATES.scheduling, minor)
+
+
+@cache
+def other_component_features(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]:
+    """The gates of a minor version that mean nothing to scheduling, by name."""
+    return _specs(_GATES.others, minor)
+
+
+def _specs(gates: Mapping[str, _Gate], minor: Minor) -> Mapping[str, FeatureSpec]:
     specs = {}
     for name, gate in gates.items():
-        if versions := [version for version in gate.versions if version[0] <= _MINOR_VERSION]:
+        if versions := [version for version in gate.versions if version[0] <= minor.number]:
             _, stage, default, lock_to_default = versions[-1]
             specs[name] = FeatureSpec(stage, default, lock_to_default, gate.dependencies)
     return MappingProxyType(specs)
 
-
-_GATES = msgspec.json.decode(_FILE.read_bytes(), type=_Gates)
-
-FEATURE_SPECS = _specs(_GATES.scheduling)
-"""Every gate that affects scheduling, by name."""
-
-OTHER_COMPONENT_FEATURES = _specs(_GATES.others)
-"""The gates that mean nothing to scheduling, by name."""
 
 NOT_IMPLEMENTED = frozenset(
     {
@@ -93,20 +100,24 @@ _STAGE_OVERRIDES = MappingProxyType({Stage.ALPHA: "AllAlpha", Stage.BETA: "AllBe
 
 
 class FeatureGates:
-    """The state of every gate: the defaults with ``overrides``.
+    """The state of every gate of a ``minor`` version: the defaults with ``overrides``.
 
     The overrides "AllAlpha" and "AllBeta" apply to every gate of that stage without an override of its own. Gates of
     other components are accepted and ignored. Raises InputError, naming ``subject``, for invalid overrides.
     """
 
-    __slots__ = ("_enabled",)
+    __slots__ = ("_enabled", "minor")
 
-    def __init__(self, overrides: Mapping[str, bool] | None = None, *, subject: str = _FLAG) -> None:
+    def __init__(
+        self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = NEWEST, subject: str = _FLAG
+    ) -> None:
         overrides = overrides or {}
-        _raise_if(subject, _override_errors(overrides))
-        self._enabled = frozenset(name for name, spec in FEATURE_SPECS.items() if _effective(name, spec, overrides))
+        _raise_if(subject, _override_errors(overrides, minor))
+        #: The minor version that is emulated.
+        self.minor = minor
+        self._enabled = frozenset(name for name, spec in self._specs.items() if _effective(name, spec, overrides))
         unmet = {
-            name: " ".join(n for n in FEATURE_SPECS[name].dependencies if n not in self._enabled)
+            name: " ".join(n for n in self._specs[name].dependencies if n in self._specs and n not in self._enabled)
             for name in sorted(self._enabled)
         }
         _raise_if(
@@ -119,36 +130,44 @@ class FeatureGates:
         )
 
     @classmethod
-    def parse(cls, text: str, *, subject: str = _FLAG) -> FeatureGates:
+    def parse(cls, text: str, *, minor: Minor = NEWEST, subject: str = _FLAG) -> FeatureGates:
         """Parse the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
-        return cls(dict(_parse_assignment(part, subject) for part in text.split(",") if part), subject=subject)
+        overrides = dict(_parse_assignment(part, subject) for part in text.split(",") if part)
+        return cls(overrides, minor=minor, subject=subject)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is enabled. Raises KeyError for an unknown gate."""
-        if name not in FEATURE_SPECS:
+        """Whether a gate is enabled; False for one that the minor version does not have yet.
+
+        Raises KeyError for a gate that no minor version has.
+        """
+        if name not in _GATES.scheduling:
             raise KeyError(name)
         return name in self._enabled
 
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The gates that were enabled although what they enable is not implemented, by name."""
-        return tuple(sorted(n for n in self._enabled & NOT_IMPLEMENTED if not FEATURE_SPECS[n].default))
+        return tuple(sorted(n for n in self._enabled & NOT_IMPLEMENTED if not self._specs[n].default))
+
+    @property
+    def _specs(self) -> Mapping[str, FeatureSpec]:
+        return feature_specs(self.minor)
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """The (name, enabled) pairs of all gates."""
-        return ((name, name in self._enabled) for name in FEATURE_SPECS)
+        return ((name, name in self._enabled) for name in self._specs)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FeatureGates) and self._enabled == other._enabled
+        return isinstance(other, FeatureGates) and (self.minor, self._enabled) == (other.minor, other._enabled)
 
     def __hash__(self) -> int:
-        return hash(self._enabled)
+        return hash((self.minor, self._enabled))
 
     def __repr__(self) -> str:
         differing = {
-            name: name in self._enabled for name, f in FEATURE_SPECS.items() if f.default != (name in self._enabled)
+            name: name in self._enabled for name, f in self._specs.items() if f.default != (name in self._enabled)
         }
-        return f"FeatureGates({differing})"
+        return f"FeatureGates({differing}, minor={self.minor})"
 
 
 def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -> bool:
@@ -156,8 +175,8 @@ def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -
     return overrides.get(name, overrides.get(group, feature.default))
 
 
-def _override_errors(overrides: Mapping[str, bool]) -> list[str]:
-    specs = {**FEATURE_SPECS, **OTHER_COMPONENT_FEATURES}
+def _override_errors(overrides: Mapping[str, bool], minor: Minor) -> list[str]:
+    specs = {**feature_specs(minor), **other_component_features(minor)}
     if unknown := [name for name in overrides if name not in specs and name not in _STAGE_OVERRIDES.values()]:
         return [f"unrecognized feature gate: {name}" for name in unknown]
     return [

@@ -21,6 +21,7 @@ from kubestow.cluster.changes.catalog import KubernetesObject
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.config import Extender
+from kubestow.rules.minors import Behaviour
 
 T = TypeVar("T")
 
@@ -149,6 +150,9 @@ class Handle(APIAccess, BackgroundWork, Protocol):
 
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is enabled."""
+
+    def emulates(self, behaviour: Behaviour) -> bool:
+        """Whether the emulated minor version of Kubernetes has a behaviour."""
 
     def is_preempting(self, uid: str) -> bool:
         """Whether evictions on behalf of a pending pod are still in progress."""

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.config import FEATURE_SPECS, FeatureGates
+from kubestow.config import FeatureGates, Stage, feature_specs
 from kubestow.errors import InvalidObject
 from kubestow.observability.instruments import Gauge, MetricDefinition
 from kubestow.observability.metrics import SchedulerMetrics
@@ -107,18 +107,15 @@ def add_state_gauges(
             read=lambda: [(tuple(build.values()), 1.0)],
         )
     )
+    specs = feature_specs(gates.minor)
+    stages = {name: "" if spec.stage is Stage.GA else spec.stage.value for name, spec in specs.items()}
     metrics.add(
         Gauge(
             "kubernetes_feature_enabled",
             "Whether the feature gate is enabled (1) or disabled (0).",
-            read=lambda: [((name, _stage(name)), float(enabled)) for name, enabled in gates],
+            read=lambda: [((name, stages[name]), float(enabled)) for name, enabled in gates],
         )
     )
-
-
-def _stage(name: str) -> str:
-    stage = FEATURE_SPECS[name].stage.value
-    return "" if stage == "GA" else stage
 
 
 def _pending(scheduler: Scheduler) -> Iterator[tuple[tuple[str, ...], float]]:

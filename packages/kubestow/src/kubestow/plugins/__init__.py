@@ -43,7 +43,7 @@ from kubestow.plugins.node_affinity import NodeAffinity
 from kubestow.plugins.node_declared_features import NodeDeclaredFeatures
 from kubestow.plugins.node_name import NodeName
 from kubestow.plugins.node_ports import NodePorts
-from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from kubestow.plugins.node_resources.balanced_allocation import BalanceAfterPlacement, NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.plugins.node_unschedulable import NodeUnschedulable
 from kubestow.plugins.node_volume_limits import NodeVolumeLimits
@@ -54,6 +54,7 @@ from kubestow.plugins.taint_toleration import TaintToleration
 from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 __all__ = ["IN_TREE", "in_tree_registry"]
 
@@ -84,6 +85,11 @@ IN_TREE: tuple[type[Plugin], ...] = (
 )
 
 
-def in_tree_registry() -> dict[str, type[Plugin]]:
-    """The classes of all in-tree plugins by name."""
-    return {plugin.name: plugin for plugin in IN_TREE}
+#: The classes that stand in for in-tree plugins where a minor version does not have a behaviour. The others ask for it.
+_FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),)
+
+
+def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
+    """The classes of all in-tree plugins of a minor version by name."""
+    registry = {plugin.name: plugin for plugin in IN_TREE}
+    return registry | {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}

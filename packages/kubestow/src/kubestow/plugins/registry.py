@@ -27,6 +27,7 @@ from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import EXTENSION_POINTS, Registry
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import NEWEST, Minor
 
 _ENTRY_POINT_GROUP = "kubestow.plugins"
 
@@ -36,15 +37,19 @@ _CONTRIBUTED_GROUP = "kubestow.contributed_plugins"
 _POD_GROUP_API_GROUP = "kubestow.pod_group_apis"
 
 
-def find_plugins(references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None) -> Registry:
-    """All plugin classes by name; ``references`` are written as ``module:Class`` or ``file.py:Class``, ``classes``
-    are by plugin name. Files with the same name are modules of their own.
+def find_plugins(
+    references: Iterable[str] = (), classes: Mapping[str, type[Plugin]] | None = None, *, minor: Minor = NEWEST
+) -> Registry:
+    """All plugin classes by name, the in-tree ones of a ``minor`` version.
+
+    ``references`` are written as ``module:Class`` or ``file.py:Class``, ``classes`` are by plugin name. Files with the
+    same name are modules of their own.
 
     Looking up a contributed plugin imports it. Other plugins may take its name and its place.
 
     Raises InputError, naming the plugin, for one that cannot be imported, is not a plugin, or has the name of another.
     """
-    registry = _installed(references)
+    registry = _installed(references, minor)
     for name, plugin in (classes or {}).items():
         _register(registry, plugin, f"plugins[{name!r}]", name)
     contributed = {entry_point.name: entry_point for entry_point in _entry_points()[_CONTRIBUTED_GROUP]}
@@ -104,9 +109,9 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     return {group: tuple(found.select(group=group)) for group in groups}
 
 
-def _installed(references: Iterable[str] = ()) -> dict[str, type[Plugin]]:
-    """The in-tree plugins, those of packages, and those of references."""
-    registry = in_tree_registry()
+def _installed(references: Iterable[str] = (), minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
+    """The in-tree plugins of a minor version, those of packages, and those of references."""
+    registry = in_tree_registry(minor)
     for entry_point in _entry_points()[_ENTRY_POINT_GROUP]:
         _register(registry, _load(entry_point), f"entry point {entry_point.name}")
     for reference in references:

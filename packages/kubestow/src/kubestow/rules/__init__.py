@@ -11,5 +11,6 @@ The development cluster, simulations, the scheduler and the test cluster call th
     defaults, admission         what the API server and its admission plugins fill in
     pods                        terminal phases, QoS class and host ports of a pod
     requests, resource_lists    requests and allocatable resources
+    minors                      the minor versions of Kubernetes, and the rules that differ between them
     matching                    node selectors, taints and tolerations
 """

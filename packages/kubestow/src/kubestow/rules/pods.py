@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from kubestow.api.core import PodSpec
 from kubestow.api.formats.quantity import Quantity, nanos
 from kubestow.errors import InvalidQuantity
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 from kubestow.rules.requests import is_pod_level
 
 #: The phases of pods whose containers have ended for good. Such a pod holds no resources of its node (semantics 1.5).
@@ -140,9 +141,10 @@ class HostPorts(tuple[HostPort, ...]):
         return (other in self.distinct) + (other.on_any_ip in self.distinct)
 
 
-def host_ports(spec: PodSpec) -> HostPorts:
-    """The host ports of containers and sidecars, sorted and without duplicates (semantics 7.4)."""
-    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+def host_ports(spec: PodSpec, minor: Minor = NEWEST) -> HostPorts:
+    """The host ports that count, sorted and without duplicates (semantics 7.4)."""
+    counts_sidecars = minor.has(Behaviour.HOST_PORTS_OF_SIDECARS_COUNT)
+    sidecars = (one for one in spec.init_containers if counts_sidecars and one.restart_policy == "Always")
     ports = {
         HostPort(port.host_ip or _ANY_IP, port.protocol or "TCP", port.host_port)
         for container in (*spec.containers, *sidecars)

@@ -21,6 +21,7 @@ import msgspec
 from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequirements
 from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, units, whole
 from kubestow.errors import InvalidQuantity
+from kubestow.rules.minors import NEWEST, Minor
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -268,7 +269,7 @@ def scored_requests(pod: Pod) -> Amounts:
     return _amounts(_RequestSum(pod, {}, _DEFAULT_NANOS, {}).total())
 
 
-def placed_requests(pod: Pod) -> tuple[Amounts, tuple[int, int]]:
+def placed_requests(pod: Pod, minor: Minor = NEWEST) -> tuple[Amounts, tuple[int, int]]:
     """What a placed pod counts for: its requests, and the CPU (millicores) and memory (bytes) for scoring.
 
     Unlike :func:`requests_by_spec` this includes the resources that the kubelet reports during an in-place resize.

@@ -27,6 +27,7 @@ from kubestow.errors import APIError
 from kubestow.framework.interface import Plugin, Waiting
 from kubestow.framework.profile import Registry, build_profile
 from kubestow.plugins import in_tree_registry
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.decision.node_selection import FirstByName
 from kubestow.scheduling.decision.pipeline import DecisionPipeline, run_synchronously
 from kubestow.scheduling.decision.result import Decision, Scheduled
@@ -37,8 +38,9 @@ class PluginHarness(BaseHandle):
     """Nodes, pods and one scheduling profile. Of the nodes with the highest score the first by name is chosen.
 
     ``profile`` is a KubeSchedulerProfile in its API spelling, ``plugins`` are the out-of-tree plugins to register,
-    ``gates`` are feature gates, and ``pod_group_apis`` those of other projects whose pod groups count. Raises
-    ConfigurationError for an invalid profile and PluginError when the constructor of a plugin fails.
+    ``gates`` are feature gates of the ``minor`` version, and ``pod_group_apis`` those of other projects whose pod
+    groups count. Raises ConfigurationError for an invalid profile and PluginError when the constructor of a plugin
+    fails.
     """
 
     def __init__(
@@ -50,8 +52,9 @@ class PluginHarness(BaseHandle):
         plugins: Iterable[type[Plugin]] = (),
         gates: Mapping[str, bool] | None = None,
         pod_group_apis: Iterable[PodGroupAPI] = (),
+        minor: Minor = NEWEST,
     ) -> None:
-        super().__init__(Cluster(pod_group_apis), config.FeatureGates(gates), Random(0))
+        super().__init__(Cluster(pod_group_apis, minor=minor), config.FeatureGates(gates, minor=minor), Random(0))
         #: UIDs of the pods whose victims are still being evicted.
         self.preempting: set[str] = set()
         self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))
@@ -68,7 +71,7 @@ class PluginHarness(BaseHandle):
         self.periodic_work: list[Callable[[], Awaitable[None]]] = []
         #: Pods that plugins activated.
         self.activated: list[PodInfo] = []
-        registry: Registry = in_tree_registry() | {plugin.name: plugin for plugin in plugins}
+        registry: Registry = in_tree_registry(minor) | {plugin.name: plugin for plugin in plugins}
         profiles = [{"schedulerName": "default-scheduler", **(profile or {})}]
         document = {"apiVersion": config.API_VERSION, "kind": config.KIND, "profiles": profiles}
         configuration = config.load(document, subject="profile", gates=self._gates)

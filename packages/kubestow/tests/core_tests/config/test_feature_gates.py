@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kubestow.config import FEATURE_SPECS, FeatureGates, Stage, feature_gates
-from kubestow.config.feature_gates import OTHER_COMPONENT_FEATURES
+from kubestow.config import FeatureGates, Stage, feature_gates, feature_specs
+from kubestow.config.feature_gates import other_component_features
 from kubestow.errors import InputError
 
 
 def test_gates_have_the_defaults_of_kubernetes() -> None:
     gates = FeatureGates()
-    assert {name for name, on in gates if on} == {name for name, feature in FEATURE_SPECS.items() if feature.default}
+    assert {name for name, on in gates if on} == {name for name, feature in feature_specs().items() if feature.default}
     assert gates.enabled("SchedulerAsyncPreemption")
     assert not gates.enabled("SchedulerAsyncAPICalls")
 
@@ -62,17 +62,17 @@ def test_a_gate_can_be_enabled_with_its_dependencies() -> None:
 
 def test_all_alpha_applies_to_alpha_gates_without_an_override() -> None:
     gates = FeatureGates.parse("AllAlpha=true,NativeHistograms=false")
-    chosen = {name for name, on in gates if on and FEATURE_SPECS[name].stage is Stage.ALPHA}
-    assert chosen == {name for name, f in FEATURE_SPECS.items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
+    chosen = {name for name, on in gates if on and feature_specs()[name].stage is Stage.ALPHA}
+    assert chosen == {name for name, f in feature_specs().items() if f.stage is Stage.ALPHA} - {"NativeHistograms"}
 
 
 def test_all_beta_can_be_disabled() -> None:
     gates = FeatureGates({"AllBeta": False})
-    assert not any(on for name, on in gates if FEATURE_SPECS[name].stage is Stage.BETA)
+    assert not any(on for name, on in gates if feature_specs()[name].stage is Stage.BETA)
 
 
 def test_all_dependencies_are_known_gates() -> None:
-    assert {name for spec in FEATURE_SPECS.values() for name in spec.dependencies} <= FEATURE_SPECS.keys()
+    assert {name for spec in feature_specs().values() for name in spec.dependencies} <= feature_specs().keys()
 
 
 def test_an_unknown_gate_raises_key_error() -> None:
@@ -114,7 +114,7 @@ def test_locked_and_removed_gates_of_other_components_are_rejected(text: str, er
 
 
 def test_no_gate_is_both_known_and_ignored() -> None:
-    assert not FEATURE_SPECS.keys() & OTHER_COMPONENT_FEATURES.keys()
+    assert not feature_specs().keys() & other_component_features().keys()
 
 
 def test_gates_that_were_enabled_without_effect_are_known() -> None:

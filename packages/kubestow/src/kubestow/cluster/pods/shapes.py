@@ -30,6 +30,7 @@ from kubestow.api.formats.int64 import ORDINARY
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.rules.pods import HostPorts, host_ports
 from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
 
@@ -39,12 +40,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class ShapeFamily:
     """What pods have in common that differ in their labels only: namespace, controller and spec.
 
-    ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object.
+    ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object. What is derived
+    follows the rules of the ``minor`` version.
     """
 
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_minor",
         "controller",
         "key",
         "metadata",
@@ -55,15 +58,16 @@ class ShapeFamily:
         "spec",
     )
 
-    def __init__(self, key: bytes, pod: Pod) -> None:
+    def __init__(self, key: bytes, pod: Pod, minor: Minor) -> None:
         self.key = key
+        self._minor = minor
         #: The metadata of its first pod; the others share what of it is equal.
         self.metadata = pod.metadata
         self.namespace = pod.metadata.namespace
         self.controller = pod.metadata.controller
         self.spec = pod.spec
         self.requests: Amounts = requests_by_spec(pod)
-        self.nonzero_requests: tuple[int, int] = placed_requests(pod)[1]
+        self.nonzero_requests: tuple[int, int] = placed_requests(pod, minor)[1]
         self.scored_requests: Amounts = scored_requests(pod)
 
     @cached_property
@@ -81,7 +85,7 @@ class ShapeFamily:
     @cached_property
     def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
-        return host_ports(self.spec)
+        return host_ports(self.spec, self._minor)
 
     @cached_property
     def has_extreme_requests(self) -> bool:
@@ -311,9 +315,10 @@ def _affects_scheduling(volume: Volume) -> bool:
 
 
 class Shapes:
-    """Interns shapes; a shape lives as long as a pod of it."""
+    """Interns shapes, by the rules of a minor version; a shape lives as long as a pod of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, minor: Minor = NEWEST) -> None:
+        self._minor = minor
         self._families: WeakCache[bytes, ShapeFamily] = WeakCache()
         #: By the key of the family and the labels.
         self._shapes: WeakCache[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakCache()
@@ -335,7 +340,7 @@ class Shapes:
             status=pod.status,
         )
         if _reports_resources(pod.status):
-            return PodInfo(shared, shape, *placed_requests(pod))
+            return PodInfo(shared, shape, *placed_requests(pod, self._minor))
         return PodInfo(shared, shape, shape.requests, shape.nonzero_requests)
 
     def shape(self, pod: Pod) -> Shape:
@@ -356,7 +361,7 @@ class Shapes:
     def _family(self, key: bytes, metadata: ObjectMeta, spec: PodSpec) -> ShapeFamily:
         family = self._families.get(key)
         if family is None:
-            family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec)))
+            family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec), self._minor))
         return family
 
 

@@ -36,7 +36,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
 
     def registry(self) -> Registry:
         """All plugin classes by name. Raises InputError if two have the same name."""
-        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins})
+        return find_plugins(classes={plugin.name: plugin for plugin in self.plugins}, minor=self.gates.minor)
 
     def read_configuration(self) -> config.KubeSchedulerConfiguration:
         """The decoded configuration. Raises InputError, and ConfigurationError for an invalid one."""
@@ -65,7 +65,7 @@ class OfflineScheduler:
     ) -> None:
         """``ties`` chooses among nodes of equal score, by default the first by name."""
         registry, source = options.registry(), options.read_configuration()
-        self.cache = ClusterCache(find_pod_group_apis())
+        self.cache = ClusterCache(find_pod_group_apis(), minor=options.gates.minor)
         handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(

@@ -32,6 +32,7 @@ from kubestow.framework.interface import MAX_SCORE, Handle, PreScorePlugin, Scor
 from kubestow.framework.status import Status
 from kubestow.plugins.dynamic_resources.extended_resources import DeviceCounts, is_dra_extended_resource_name
 from kubestow.plugins.node_resources.fit import is_unrequested_scalar
+from kubestow.rules.minors import Behaviour
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -66,6 +67,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._resources = [spec.name for spec in args.resources]
         self._device_resources = frozenset(filter(is_dra_extended_resource_name, self._resources))
         self._devices = DeviceCounts(handle)
+        self._skips_without_requests = handle.emulates(Behaviour.BALANCE_SKIPS_PODS_WITHOUT_REQUESTS)
         pod_events, node_events = self.events_to_register
         self._balances = KeptBalances(handle.cluster, pod_bits=pod_events.event.bits, node_bits=node_events.event.bits)
 
@@ -78,7 +80,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Skips a pod that requests none of the configured resources."""
-        if not self._requests_any(pod):
+        if self._skips_without_requests and not self._requests_any(pod):
             return Status.skip()
         state.put(self._pre_score_state(pod))
         return None
@@ -124,13 +126,19 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not self._requests_any(pod):
                 return 0
             pre_score = self._pre_score_state(pod)
+        return _score_of_node(self._usages_of_row(pre_score, node))
+
+    def _usages_of_row(
+        self, pre_score: _BalancedAllocationPreScoreState, node: NodeRow
+    ) -> Sequence[tuple[int, int, int]]:
+        """The capacity, the used amount and the pod's request of each resource on a node."""
         usages = []
         for name, request in pre_score.requests:
             if name in self._device_resources:
                 usages.append((*self._devices.usage_of_row(name, node), request))
             else:
                 usages.append((node.allocatable(name), node.requested(name), request))
-        return _score_of_node(usages)
+        return usages
 
     def _requests_any(self, pod: PodInfo) -> bool:
         return any(pod.shape.requests.get(name, 0) for name in self._resources)
@@ -138,6 +146,27 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def _pre_score_state(self, pod: PodInfo) -> _BalancedAllocationPreScoreState:
         names = [name for name in self._resources if not is_unrequested_scalar(pod.shape.requests, name)]
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
+
+
+class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
+    """The plugin before :attr:`Behaviour.SCORES_CHANGE_OF_BALANCE`: scores the balance of the node with the pod."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
+        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
+        names, requests = [name for name, _ in pre_score.requests], [request for _, request in pre_score.requests]
+        balances, usages = self._without_pod(nodes, names)
+        score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
+        is_ordinary = all(0 <= request <= ORDINARY for request in requests)
+        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
+            of_node = zip(usages, requests, strict=True)
+            score[position] = _balance_after(
+                [(c.item(position), u.item(position), request) for (c, u), request in of_node]
+            )
+        return score
+
+    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
+        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
+        return _balance_after(self._usages_of_row(pre_score, node))
 
 
 # -- balances of many nodes ----------------------------------------------------------------------------------------
@@ -272,8 +301,13 @@ def _deviation(fractions: Floats, present: Mask) -> Floats:
 def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
     """The score of a node by the capacity, the used amount and the pod's request of each resource, of any size."""
     before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
-    after = balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
+    after = _balance_after(usages)
     return max(0, min((after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2, MAX_SCORE))
+
+
+def _balance_after(usages: Sequence[tuple[int, int, int]]) -> int:
+    """The balance of a node with the pod by the capacity, the used amount and the request of each resource."""
+    return balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
 
 
 def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:

@@ -25,6 +25,7 @@ from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Waiting
 from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import pod_event
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier, PeriodicWork
@@ -52,6 +53,10 @@ class BaseHandle:
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is enabled."""
         return self._gates.enabled(gate)
+
+    def emulates(self, behaviour: Behaviour) -> bool:
+        """Whether the emulated minor version of Kubernetes has a behaviour."""
+        return self._gates.minor.has(behaviour)
 
     def is_preempting(self, uid: str) -> bool:
         """Always False."""

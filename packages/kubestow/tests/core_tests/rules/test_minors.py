@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from kubestow.errors import InputError
+from kubestow.rules.minors import MINORS, NEWEST, OLDEST, Behaviour, Minor
+
+
+@pytest.mark.parametrize("version", ["1.33", "v1.33", "v1.33.4", "v1.33.4+k3s1", "1.33.5-eks-113cf36", " v1.33 "])
+def test_versions_of_every_spelling_are_parsed(version: str) -> None:
+    assert Minor.parse(version, subject="x") == Minor(33)
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("1.30", "version 1.30 is not supported, expected 1.31 to "),
+        ("1.99", "version 1.99 is not supported"),
+        ("2.33", "invalid version '2.33'"),
+        ("33", "invalid version '33'"),
+        ("", "invalid version ''"),
+    ],
+)
+def test_other_versions_are_refused_by_name(version: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Minor.parse(version, subject="--emulated-version")
+
+
+def test_a_behaviour_holds_from_its_minor_version_on() -> None:
+    for behaviour in Behaviour:
+        assert [minor.has(behaviour) for minor in MINORS] == [m.number >= behaviour.value.since for m in MINORS]
+        assert OLDEST.number < behaviour.value.since <= NEWEST.number, "otherwise nothing differs"
+
+
+def test_no_two_behaviours_are_one_rule() -> None:
+    assert len({behaviour.value for behaviour in Behaviour}) == len(Behaviour.__members__)
