@@ -342,7 +342,8 @@ class PlacedPods:
 
     def _add_to_row(self, row: int, info: PodInfo) -> None:
         self._nodes.add_pod(row, info)
-        self._counters.count(row, info, +1)
+        if self._counters:
+            self._counters.count(row, info, +1)
         for reference in self.listeners:
             if (listener := reference()) is not None:
                 notify(listener.pod_added, row, info)
@@ -351,7 +352,8 @@ class PlacedPods:
 
     def _remove_from_row(self, row: int, info: PodInfo) -> None:
         self._nodes.remove_pod(row, info)
-        self._counters.count(row, info, -1)
+        if self._counters:
+            self._counters.count(row, info, -1)
         for reference in self.listeners:
             if (listener := reference()) is not None:
                 notify(listener.pod_removed, row, info)

@@ -151,6 +151,10 @@ class Counters:
         #: The counters that count the pods of a shape, with their weights, for shapes of placed pods.
         self._weights: dict[Shape, _Weights] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there is any counter."""
+        return bool(self._by_index_key)
+
     def get(
         self,
         key: Hashable,

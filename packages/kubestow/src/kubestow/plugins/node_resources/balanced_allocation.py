@@ -92,20 +92,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         """
         pre_score = state.get(_BalancedAllocationPreScoreState)
         if pre_score is None:
-            if not self._requests_any(pod):
+            if self._skips_without_requests and not self._requests_any(pod):
                 return np.zeros(len(nodes), np.int64)
             pre_score = self._pre_score_state(pod)
         names = [name for name, _ in pre_score.requests]
         balances, usages = self._without_pod(nodes, names)
         requests = [request for _, request in pre_score.requests]
         score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
-        score -= balances.balance
-        score += MAX_SCORE + MAX_SCORE // 2
-        score >>= 1  # rounds down, as // does
+        self._compare(score, balances.balance)
         is_ordinary = all(0 <= request <= ORDINARY for request in requests)
         for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
             of_node = zip(usages, requests, strict=True)
-            score[position] = _score_of_node(
+            score[position] = self._score_of_node(
                 [(c.item(position), u.item(position), request) for (c, u), request in of_node]
             )
         return score
@@ -123,22 +121,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         """The same for a single node."""
         pre_score = state.get(_BalancedAllocationPreScoreState)
         if pre_score is None:
-            if not self._requests_any(pod):
+            if self._skips_without_requests and not self._requests_any(pod):
                 return 0
             pre_score = self._pre_score_state(pod)
-        return _score_of_node(self._usages_of_row(pre_score, node))
-
-    def _usages_of_row(
-        self, pre_score: _BalancedAllocationPreScoreState, node: NodeRow
-    ) -> Sequence[tuple[int, int, int]]:
-        """The capacity, the used amount and the pod's request of each resource on a node."""
         usages = []
         for name, request in pre_score.requests:
             if name in self._device_resources:
                 usages.append((*self._devices.usage_of_row(name, node), request))
             else:
                 usages.append((node.allocatable(name), node.requested(name), request))
-        return usages
+        return self._score_of_node(usages)
 
     def _requests_any(self, pod: PodInfo) -> bool:
         return any(pod.shape.requests.get(name, 0) for name in self._resources)
@@ -147,26 +139,31 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         names = [name for name in self._resources if not is_unrequested_scalar(pod.shape.requests, name)]
         return _BalancedAllocationPreScoreState([(name, pod.shape.requests.get(name, 0)) for name in names])
 
+    @staticmethod
+    def _compare(balance: Int64s, before: Int64s) -> None:
+        """Turn the balance of each node with the pod into the score, by that ``before`` it."""
+        balance -= before
+        balance += MAX_SCORE + MAX_SCORE // 2
+        balance >>= 1  # rounds down, as // does
+
+    @staticmethod
+    def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
+        """The score of a node by the capacity, the used amount and the pod's request of each resource, of any size."""
+        before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
+        after = balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
+        return max(0, min((after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2, MAX_SCORE))
+
 
 class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
-    """The plugin before :attr:`Behaviour.SCORES_CHANGE_OF_BALANCE`: scores the balance of the node with the pod."""
+    """The plugin before ``SCORES_CHANGE_OF_BALANCE``: the balance of the node with the pod is the score."""
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
-        names, requests = [name for name, _ in pre_score.requests], [request for _, request in pre_score.requests]
-        balances, usages = self._without_pod(nodes, names)
-        score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
-        is_ordinary = all(0 <= request <= ORDINARY for request in requests)
-        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
-            of_node = zip(usages, requests, strict=True)
-            score[position] = _balance_after(
-                [(c.item(position), u.item(position), request) for (c, u), request in of_node]
-            )
-        return score
+    @staticmethod
+    def _compare(balance: Int64s, before: Int64s) -> None:
+        pass
 
-    def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
-        return _balance_after(self._usages_of_row(pre_score, node))
+    @staticmethod
+    def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
+        return balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
 
 
 # -- balances of many nodes ----------------------------------------------------------------------------------------
@@ -296,18 +293,6 @@ def _deviation(fractions: Floats, present: Mask) -> Floats:
 
 
 # -- a single node ----------------------------------------------------------------------------------------------------
-
-
-def _score_of_node(usages: Sequence[tuple[int, int, int]]) -> int:
-    """The score of a node by the capacity, the used amount and the pod's request of each resource, of any size."""
-    before = balance_of_node([(capacity, used) for capacity, used, _ in usages if capacity > 0])
-    after = _balance_after(usages)
-    return max(0, min((after - before + MAX_SCORE // 2) // 2 + MAX_SCORE // 2, MAX_SCORE))
-
-
-def _balance_after(usages: Sequence[tuple[int, int, int]]) -> int:
-    """The balance of a node with the pod by the capacity, the used amount and the request of each resource."""
-    return balance_of_node([(capacity, used + request) for capacity, used, request in usages if capacity > 0])
 
 
 def balance_of_node(usages: Sequence[tuple[int, int]]) -> int:

@@ -185,7 +185,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def applies_to(self, pod: PodInfo) -> bool:
         """Pods with claims; all pods where capacity is scored, because then PreScore never skips."""
-        return self._utilization_shape is not None or _has_claims(pod)
+        return self._utilization_shape is not None or any(pod.shape.family.claims)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """The claims; None for a pod with an ephemeral volume, whose claim no other pod has."""
@@ -230,7 +230,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """Assumes volumes for the unbound claims, and the node for the claims to provision."""
         claims = state.get(PodVolumeClaims)
         if claims is None:
-            return Status.error(_STATE_NOT_FOUND) if _has_claims(pod) else None
+            return Status.error(_STATE_NOT_FOUND) if any(pod.shape.family.claims) else None
         if not claims.unbound:
             return None
         cluster = self.handle.cluster
@@ -266,10 +266,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         check = _BindingCheck(self.handle.cluster, assumed, pod, node_name)
         status = await self.handle.wait_for(check.status, self._bind_timeout)
         return _binding_error(_DEADLINE_EXCEEDED) if status is None else status
-
-
-def _has_claims(pod: PodInfo) -> bool:
-    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in pod.spec.volumes)
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------

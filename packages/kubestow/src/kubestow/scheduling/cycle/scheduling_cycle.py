@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.errors import PluginError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.log_fields import fields
 from kubestow.scheduling.cycle.binding_context import BindingContext
@@ -76,7 +77,8 @@ class SchedulingCycle:
             decision = await self._pipeline.decide(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        _log_plugin_error(decision)
+        if isinstance(decision, Failed) and decision.error is not None:
+            _log_plugin_error(decision.pod, decision.error)
         self._observer.decision_made(decision, self._duration_clock() - began)
         return decision
 
@@ -86,7 +88,8 @@ class SchedulingCycle:
             decision = self._pipeline.decide_by_plugins(info, scope)
         except Exception as error:
             decision = _unexpected_failure(info, error)
-        _log_plugin_error(decision)
+        if isinstance(decision, Failed) and decision.error is not None:
+            _log_plugin_error(decision.pod, decision.error)
         return decision
 
 
@@ -95,8 +98,6 @@ def _unexpected_failure(info: PodInfo, error: Exception) -> Failed:
     return Failed(pod=info, state=CycleState(), message=f"{type(error).__name__}: {error}")
 
 
-def _log_plugin_error(decision: Decision) -> None:
-    if isinstance(decision, Failed) and decision.error is not None:
-        key, error = decision.pod.key, decision.error
-        extra = fields(pod=key, plugin=getattr(error, "plugin", ""), err=str(error))
-        _log.error("pod %s: %s", key, error, exc_info=error.__cause__, extra=extra)
+def _log_plugin_error(pod: PodInfo, error: PluginError) -> None:
+    extra = fields(pod=pod.key, plugin=getattr(error, "plugin", ""), err=str(error))
+    _log.error("pod %s: %s", pod.key, error, exc_info=error.__cause__, extra=extra)

@@ -125,17 +125,11 @@ class SchedulingQueue:
         while self.moves.is_moving:
             self.moves.continue_moving()
         now = self._clock.monotonic()
-        return self._begin_attempt(self.places.pop(now), now)
+        return self._put_in_flight(self.places.pop(now), now)
 
     def pop_in_debt(self) -> QueuedPod | None:
         """The next pod of a namespace in debt, if no other pod is ready; as :meth:`pop`."""
-        return self._begin_attempt(self.places.pop_in_debt(), self._clock.monotonic())
-
-    def _begin_attempt(self, queued: QueuedPod | None, now: float) -> QueuedPod | None:
-        if queued is None:
-            return None
-        self._attempted.clear()
-        return self._put_in_flight(queued, now)
+        return self._put_in_flight(self.places.pop_in_debt(), self._clock.monotonic())
 
     def pop_pod(self, uid: str) -> QueuedPod | None:
         """A particular pod, as if it were the next.
@@ -147,9 +141,16 @@ class SchedulingQueue:
             return None
         if queued.place is not Place.ACTIVE:
             self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
-        return self._put_in_flight(queued, self._clock.monotonic()) if queued.place is Place.ACTIVE else None
+        if queued.place is not Place.ACTIVE:
+            return None
+        return self._put_in_flight(queued, self._clock.monotonic(), within_attempt=True)
 
-    def _put_in_flight(self, queued: QueuedPod, now: float) -> QueuedPod:
+    def _put_in_flight(self, queued: QueuedPod | None, now: float, *, within_attempt: bool = False) -> QueuedPod | None:
+        """Begin an attempt with a pod, or take it into the attempt of a pod that was popped before, as with gangs."""
+        if queued is None:
+            return None
+        if not within_attempt:
+            self._attempted.clear()
         uid = queued.info.uid
         self.places.take(queued)
         queued.attempts += 1
