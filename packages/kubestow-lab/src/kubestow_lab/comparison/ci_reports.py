@@ -37,6 +37,8 @@ def _blocks(comparison: SimulationComparison, checked: Sequence[CheckedThreshold
     yield tables.metrics_table(comparison.metrics, checked)
     if groups := comparison.groups():
         yield tables.groups_table(groups, most=_MOST_GROUPS)
+    if comparison.causes:
+        yield tables.causes_table(comparison.causes)
 
 
 def as_junit(comparison: SimulationComparison, checked: Sequence[CheckedThreshold] = ()) -> str:

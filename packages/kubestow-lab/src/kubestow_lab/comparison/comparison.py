@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.reports.model import Block, Paragraph, Table
 from kubestow.reports.text import Displayed
 from kubestow_lab.comparison import tables
+from kubestow_lab.comparison.minor_changes import Cause, MinorChange, find_causes, minor_changes
 from kubestow_lab.comparison.pod_differences import (
     DifferenceGroup,
     PodChange,
@@ -49,11 +52,13 @@ class SimulationComparison(Displayed):
     pods: tuple[PodDifference, ...]
     #: Every metric, by name.
     metrics: Mapping[str, MetricChange]
+    #: Which changes between minor versions are the causes; None when both have the same version.
+    causes: tuple[Cause, ...] | None = None
 
     @classmethod
-    def of(cls, baseline: Side, candidate: Side) -> SimulationComparison:
-        """Compare two results."""
-        pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes)
+    def of(cls, baseline: Side, candidate: Side, *, messages: bool = False) -> SimulationComparison:
+        """Compare two results; with ``messages``, pods differ that are pending in both for other reasons."""
+        pods = pod_differences(baseline.result.outcomes, candidate.result.outcomes, messages=messages)
         changes = Counter(difference.change for difference in pods)
         before, after = metrics_of(baseline.result), metrics_of(candidate.result)
         for name, change in (("lost", PodChange.LOST), ("won", PodChange.WON), ("moved", PodChange.MOVED)):
@@ -113,6 +118,7 @@ class SimulationComparison(Displayed):
                 for name, found in self.metrics.items()
             },
             "changes": {change.value: self.count(change) for change in PodChange},
+            **({} if self.causes is None else {"causes": list(map(_cause, self.causes))}),
             "pods": [
                 {
                     "namespace": difference.outcome.namespace,
@@ -133,6 +139,8 @@ class SimulationComparison(Displayed):
         yield tables.metrics_table(self.metrics, checked)
         if self.pods:
             yield tables.groups_table(self.groups(), most=_MOST_GROUPS)
+        if self.causes:
+            yield tables.causes_table(self.causes)
         if checked:
             table = Table("threshold", "", right=())
             for found in checked:
@@ -158,6 +166,16 @@ def _outcome(outcome: PodOutcome | None) -> dict[str, Any] | None:
     return {"state": outcome.state.value, "node": outcome.node, "message": outcome.message}
 
 
+def _cause(cause: Cause) -> dict[str, Any]:
+    change = cause.change
+    return {
+        "change": None
+        if change is None
+        else {"name": change.name, "subject": change.subject, "before": change.before, "after": change.after},
+        "pods": [difference.outcome.key for difference in cause.pods],
+    }
+
+
 def _rounded(value: float) -> float:
     """Micro-units are enough, and hide the rounding errors of sums."""
     return round(value, 6)
@@ -176,11 +194,16 @@ def compare(
     """Simulate two schedulers, with the same options and seed, and compare the results.
 
     ``baseline`` and ``candidate`` are configuration, plugin classes and feature gates; both may have plugins of one
-    name, such as two versions of a plugin. ``progress`` is called now and then, with the pods of both simulations.
+    name, such as two versions of a plugin. Where they emulate two minor versions of Kubernetes, the causes of
+    differences are found by further simulations (:mod:`kubestow_lab.comparison.minor_changes`); those need
+    configurations that are not decoded yet, since defaults depend on gates. ``progress`` is called now and then, with
+    the pods of both simulations.
+
     Raises ConfigurationError for an invalid configuration, and PluginError when a plugin cannot be constructed.
     """
-    simulations = [
-        Simulation(
+
+    def simulation(side: SchedulerOptions) -> Simulation:
+        return Simulation(
             cluster,
             arrivals or Arrivals(),
             configuration=side.configuration,
@@ -188,8 +211,8 @@ def compare(
             gates=side.gates,
             options=options or SimulationOptions(),
         )
-        for side in (baseline, candidate)
-    ]
+
+    simulations = [simulation(side) for side in (baseline, candidate)]
 
     def report(finished: int, done: SimulationProgress) -> None:
         """The progress of both simulations, of which some are finished."""
@@ -197,4 +220,14 @@ def compare(
 
     results = [simulation.run(partial(report, number)) for number, simulation in enumerate(simulations)]
     sides = [Side(name, result) for name, result in zip(names, results, strict=True)]
-    return SimulationComparison.of(*sides)
+    if baseline.gates.minor == candidate.gates.minor:
+        return SimulationComparison.of(*sides)
+    found = SimulationComparison.of(*sides, messages=True)
+    order = sorted((0, 1), key=lambda side: (baseline, candidate)[side].gates.minor.number)
+    older, newer = ((baseline, candidate)[side] for side in order)
+
+    def outcomes_without(change: MinorChange) -> Sequence[PodOutcome]:
+        return simulation(structs.replace(newer, gates=change.undone(newer.gates))).run().outcomes
+
+    changes = minor_changes(older.gates, newer.gates)
+    return replace(found, causes=tuple(find_causes(found.pods, changes, results[order[0]].outcomes, outcomes_without)))

@@ -24,6 +24,8 @@ class PodChange(StrEnum):
     SPARED = "spared"
     #: On another node.
     MOVED = "moved"
+    #: Pending in both, with another message.
+    REWORDED = "reworded"
     #: Only the candidate has it: a replacement of a preempted pod.
     ADDED = "added"
     #: Only the baseline has it: a replacement of a preempted pod.
@@ -32,8 +34,12 @@ class PodChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodDifference:
-    """A pod and its outcomes; None where a simulation has no such pod, or left it on the node that it had before."""
+    """A pod and its outcomes; None where a simulation has no such pod, or left it on the node that it had before.
 
+    ``key`` is namespace/name, and the number of the pod among those of the same name.
+    """
+
+    key: tuple[str, int]
     change: PodChange
     baseline: PodOutcome | None
     candidate: PodOutcome | None
@@ -65,8 +71,12 @@ class DifferenceGroup:
     pods: tuple[str, ...]
 
 
-def pod_differences(baseline: Iterable[PodOutcome], candidate: Iterable[PodOutcome]) -> tuple[PodDifference, ...]:
+def pod_differences(
+    baseline: Iterable[PodOutcome], candidate: Iterable[PodOutcome], *, messages: bool = False
+) -> tuple[PodDifference, ...]:
     """The pods that differ, in the order of the baseline, then those that only the candidate has.
+
+    With ``messages``, pods that are pending in both differ if their messages do.
 
     Pods are the same if they have the same namespace and name. Of several pods with one name, such as a pod of a
     StatefulSet and its replacement, the first is compared with the first, and so on.
@@ -76,8 +86,10 @@ def pod_differences(baseline: Iterable[PodOutcome], candidate: Iterable[PodOutco
     for key in {**before, **after}:
         one, other = before.get(key), after.get(key)
         change = _change(one, other)
+        if change is PodChange.REWORDED and not messages:
+            continue
         if change is not None:
-            differences.append(PodDifference(change, one, other))
+            differences.append(PodDifference(key, change, one, other))
     return tuple(differences)
 
 
@@ -104,8 +116,8 @@ def _keyed(outcomes: Iterable[PodOutcome]) -> Iterator[tuple[_Key, PodOutcome]]:
 
 def _change(baseline: PodOutcome | None, candidate: PodOutcome | None) -> PodChange | None:
     states = [None if outcome is None else outcome.state for outcome in (baseline, candidate)]
-    if states[0] is states[1] is OutcomeState.PENDING:
-        return None
+    if baseline is not None and candidate is not None and states[0] is states[1] is OutcomeState.PENDING:
+        return PodChange.REWORDED if baseline.message != candidate.message else None
     if states[1] is OutcomeState.PREEMPTED and states[0] is not OutcomeState.PREEMPTED:
         return PodChange.PREEMPTED
     if states[0] is OutcomeState.PREEMPTED and states[1] is not OutcomeState.PREEMPTED:

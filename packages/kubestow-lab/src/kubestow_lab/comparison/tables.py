@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubestow.reports.model import Span, Table
+from kubestow_lab.comparison.minor_changes import Cause
 from kubestow_lab.comparison.pod_differences import DifferenceGroup, PodChange, PodDifference
 from kubestow_lab.comparison.simulation_metrics import MetricChange, Unit
 from kubestow_lab.comparison.thresholds import CheckedThreshold
@@ -20,6 +21,7 @@ _WORDING = {
     PodChange.PREEMPTED: "{} preempted in the candidate only",
     PodChange.SPARED: "{} preempted in the baseline only",
     PodChange.MOVED: "{} on another node",
+    PodChange.REWORDED: "{} pending with another message",
     PodChange.ADDED: "{} in the candidate only",
     PodChange.MISSING: "{} in the baseline only",
 }
@@ -58,6 +60,20 @@ def groups_table(groups: Sequence[DifferenceGroup], *, most: int) -> Table:
     rest = groups[most:]
     if rest:
         table.add(f"{sum(len(group.pods) for group in rest):,}", f"… {len(rest):,} more groups", "", "", "")
+    return table
+
+
+def causes_table(causes: Iterable[Cause]) -> Table:
+    """The changes between two minor versions that are causes of differences, and some of their pods."""
+    table = Table("pods", "cause", "in", "before", "after", "such as", right=("pods",))
+    for cause in causes:
+        pods = ", ".join(difference.outcome.name for difference in cause.pods[:_PODS_NAMED])
+        names = Span(f"{pods}, …" if len(cause.pods) > _PODS_NAMED else pods, "code")
+        count, change = f"{len(cause.pods):,}", cause.change
+        if change is None:
+            table.add(count, "several changes together", "", "", "", names)
+        else:
+            table.add(count, Span(change.name, "code"), change.subject, change.before, change.after, names)
     return table
 
 

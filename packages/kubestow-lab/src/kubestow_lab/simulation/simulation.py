@@ -104,7 +104,7 @@ class Simulation:
 
     def registry(self) -> Registry:
         """All plugin classes by name."""
-        return SchedulerOptions(plugins=self.plugins).registry()
+        return SchedulerOptions(plugins=self.plugins, gates=self.gates).registry()
 
     def run(self, progress: Callable[[SimulationProgress], None] = lambda progress: None) -> SimulationResult:
         """Run to the end; ``progress`` is called now and then.

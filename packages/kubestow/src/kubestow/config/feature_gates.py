@@ -144,6 +144,21 @@ class FeatureGates:
             raise KeyError(name)
         return name in self._enabled
 
+    def switched(self, name: str, *, on: bool) -> FeatureGates:
+        """These gates with one that is on or off, even if it is locked or others depend on it.
+
+        To find out what a gate is the cause of; nothing may be configured so.
+        """
+        switched = FeatureGates(minor=self.minor)
+        switched._enabled = self._enabled | {name} if on else self._enabled - {name}
+        return switched
+
+    def in_minor(self, minor: Minor) -> FeatureGates:
+        """The same gates where another minor version is emulated."""
+        emulating = FeatureGates(minor=minor)
+        emulating._enabled = self._enabled
+        return emulating
+
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The gates that were enabled although what they enable is not implemented, by name."""

@@ -10,7 +10,7 @@ not here: a gate has its stage and its default by version (:mod:`kubestow.config
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -23,11 +23,15 @@ _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Minor:
-    """A minor version of Kubernetes that can be emulated: 1.33 has the ``number`` 33."""
+    """A minor version of Kubernetes that can be emulated: 1.33 has the ``number`` 33.
+
+    A version may lack some of its behaviours, ``lacking``, to find out what they are the cause of.
+    """
 
     number: int
+    lacking: frozenset[Behaviour] = frozenset()
 
     @classmethod
     def parse(cls, version: str, *, subject: str) -> Minor:
@@ -46,7 +50,11 @@ class Minor:
 
     def has(self, behaviour: Behaviour) -> bool:
         """Whether this minor version has a behaviour."""
-        return self.number >= behaviour.value.since
+        return self.number >= behaviour.value.since and behaviour not in self.lacking
+
+    def without(self, behaviour: Behaviour) -> Minor:
+        """This version as if a behaviour had not come yet."""
+        return replace(self, lacking=self.lacking | {behaviour})
 
     def __str__(self) -> str:
         return f"1.{self.number}"

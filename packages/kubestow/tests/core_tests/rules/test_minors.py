@@ -34,3 +34,10 @@ def test_a_behaviour_holds_from_its_minor_version_on() -> None:
 
 def test_no_two_behaviours_are_one_rule() -> None:
     assert len({behaviour.value for behaviour in Behaviour}) == len(Behaviour.__members__)
+
+
+def test_a_minor_version_without_a_behaviour_has_all_others() -> None:
+    lacking = NEWEST.without(Behaviour.SCORES_CHANGE_OF_BALANCE)
+    assert [one for one in Behaviour if NEWEST.has(one) != lacking.has(one)] == [Behaviour.SCORES_CHANGE_OF_BALANCE]
+    assert (str(lacking), lacking.number) == (str(NEWEST), NEWEST.number)
+    assert lacking != NEWEST
