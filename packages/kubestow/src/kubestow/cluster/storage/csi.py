@@ -26,6 +26,7 @@ from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.errors import InvalidObject
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -198,10 +199,14 @@ _MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 class CSINodes:
-    """The CSINodes of the nodes in a table; arrays have one entry per row of the table."""
+    """The CSINodes of the nodes in a table; arrays have one entry per row of the table.
 
-    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode]) -> None:
+    Volumes are counted by the rules of a ``minor`` version.
+    """
+
+    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode], minor: Minor = NEWEST) -> None:
         self._table = table
+        self._portworx_counts_if_listed = not minor.has(Behaviour.PORTWORX_MIGRATES_EVERYWHERE)
         self._csi_nodes = csi_nodes
         self._present = table.columns.new(np.bool_)
         self._limited = table.columns.new(np.bool_)
@@ -213,6 +218,16 @@ class CSINodes:
     def present(self) -> NDArray[np.bool_]:
         """Which nodes have a CSINode, bool."""
         return self._present.values
+
+    def counts_as_csi(self, plugin: InTreePlugin) -> NDArray[np.bool_]:
+        """Where the volumes of an in-tree plugin count as those of its CSI driver, bool (semantics 8.11).
+
+        QUIRK: migration can no longer be disabled, so that is every node with a CSINode, whatever the CSINode lists;
+        but see :attr:`Behaviour.PORTWORX_MIGRATES_EVERYWHERE`.
+        """
+        if plugin is PORTWORX and self._portworx_counts_if_listed:
+            return self.migrated(plugin.name)
+        return self.present
 
     @property
     def limited(self) -> NDArray[np.bool_]:
