@@ -152,7 +152,9 @@ class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
     """The plugin before :attr:`Behaviour.SCORES_CHANGE_OF_BALANCE`: scores the balance of the node with the pod."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
-        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
+        pre_score = self._resources_to_score(state, pod)
+        if pre_score is None or not pre_score.requests:
+            return np.full(len(nodes), 0 if pre_score is None else MAX_SCORE)
         names, requests = [name for name, _ in pre_score.requests], [request for _, request in pre_score.requests]
         balances, usages = self._without_pod(nodes, names)
         score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
@@ -165,8 +167,15 @@ class BalanceAfterPlacement(NodeResourcesBalancedAllocation):
         return score
 
     def score_row(self, state: CycleState, pod: PodInfo, node: NodeRow) -> int:
-        pre_score = state.get(_BalancedAllocationPreScoreState) or self._pre_score_state(pod)
-        return _balance_after(self._usages_of_row(pre_score, node))
+        pre_score = self._resources_to_score(state, pod)
+        return 0 if pre_score is None else _balance_after(self._usages_of_row(pre_score, node))
+
+    def _resources_to_score(self, state: CycleState, pod: PodInfo) -> _BalancedAllocationPreScoreState | None:
+        """What PreScore has found, or would have found where it is disabled; None if it would have skipped the pod."""
+        pre_score = state.get(_BalancedAllocationPreScoreState)
+        if pre_score is None and (self._requests_any(pod) or not self._skips_without_requests):
+            pre_score = self._pre_score_state(pod)
+        return pre_score
 
 
 # -- balances of many nodes ----------------------------------------------------------------------------------------
