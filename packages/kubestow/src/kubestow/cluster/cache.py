@@ -218,6 +218,8 @@ class Cluster:
         changed = self.nodes.update(node)
         if changed:
             row = self.nodes.rows[node.metadata.name]
+            if changed & Action.UPDATE_NODE_ALLOCATABLE:
+                self.volumes.node_changed(row)
             self.journal.write(row, ClusterEvent(EventResource.NODE, changed).bits)
         return changed
 

@@ -47,6 +47,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         super().__init__(args, handle)
         self._volume_limit_scaling = handle.feature_enabled("VolumeLimitScaling")
         self._prevents_only_if_asked = handle.emulates(Behaviour.MISSING_DRIVERS_PREVENT_IF_ASKED)
+        node_events = Action.ADD
+        if not handle.emulates(Behaviour.VOLUME_LIMITS_ARE_THOSE_OF_CSI_NODES):
+            node_events |= Action.UPDATE_NODE_ALLOCATABLE
         self.events_to_register = (
             on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
             on(
@@ -57,7 +60,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             ),
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
             on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
-            on(EventResource.NODE, Action.ADD, requeues=False),
+            on(EventResource.NODE, node_events, requeues=False),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,

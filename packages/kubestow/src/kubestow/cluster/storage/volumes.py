@@ -66,6 +66,10 @@ class Volumes:
         self.csi_nodes.refresh(row)
         self.attached.refresh_node(row)
 
+    def node_changed(self, row: int) -> None:
+        """Apply a change of the allocatable resources of a node."""
+        self.csi_nodes.node_changed(row)
+
     def add_pod(self, node_name: str, pod: PodInfo) -> None:
         """Count the volumes of a pod that was added to a node."""
         self.in_use.count(node_name, pod, +1)
