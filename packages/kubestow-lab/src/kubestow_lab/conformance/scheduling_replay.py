@@ -109,7 +109,7 @@ class _Replay:
     def __init__(self, case: Case, registry: Registry) -> None:
         gates = config.FeatureGates(case.feature_gates, minor=case.minor, subject=case.name)
         configuration = configuration_of(case, registry, gates)
-        self.cluster = Cluster(minor=gates.minor)
+        self.cluster = Cluster(gates=gates)
         handle = StaticHandle(self.cluster, gates)
         self._profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(_with_all_candidate_nodes(profile), registry, handle)

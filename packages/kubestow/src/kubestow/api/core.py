@@ -322,6 +322,7 @@ class PodStatus(APIObject, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
+    resize: str = ""
     resource_claim_statuses: list[PodResourceClaimStatus] = []
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 

@@ -28,8 +28,9 @@ from kubestow.cluster.simulation import Simulation
 from kubestow.cluster.storage.volumes import Volumes
 from kubestow.cluster.topology.carried_terms import CarriedTerms
 from kubestow.cluster.topology.counters import Counters, PlacedShapes, PodCounter
+from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.requests import RequestRules
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -66,23 +67,24 @@ class PodListener(Protocol):
 class Cluster:
     """Nodes, the pods on them, nominations, namespaces, and catalogs of all other objects.
 
-    ``pod_group_apis`` are those of other projects whose groups count, beside Kubernetes' own. Pods are counted by the
-    rules of the ``minor`` version.
+    ``pod_group_apis`` are those of other projects whose groups count, beside Kubernetes' own. Pods and volumes are
+    counted by the rules of the ``gates``' minor version.
     """
 
-    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, minor: Minor = NEWEST) -> None:
+    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, gates: FeatureGates | None = None) -> None:
+        gates = gates or FeatureGates()
         self.nodes = NodeTable()
         self.journal = Journal()
         #: What has changed since cached results were computed.
         self.change_window = ChangeWindow(self.journal, self.nodes)
-        self.shapes = Shapes(minor)
+        self.shapes = Shapes(RequestRules.of(gates))
         self.counters = Counters(self.nodes.columns)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         #: Incremented with every change of the namespaces.
         self.namespaces_version = 0
         self._catalogs: dict[type, Catalog[Any]] = {}
         #: Volumes: in use, attached, and available.
-        self.volumes = Volumes(self.nodes, self)
+        self.volumes = Volumes(self.nodes, self, gates.minor)
         #: Resource claims and the devices allocated to them.
         self.resource_claims = ResourceClaimTracker(self.catalog(ResourceClaim))
         self._undo_log = UndoLog()
@@ -216,6 +218,8 @@ class Cluster:
         changed = self.nodes.update(node)
         if changed:
             row = self.nodes.rows[node.metadata.name]
+            if changed & Action.UPDATE_NODE_ALLOCATABLE:
+                self.volumes.node_changed(row)
             self.journal.write(row, ClusterEvent(EventResource.NODE, changed).bits)
         return changed
 

@@ -65,7 +65,7 @@ class ExtenderApp:
         seed: int | None = None,
     ) -> ExtenderApp:
         """Build the extender of a profile. Raises InputError if the profile neither filters nor scores."""
-        cache, random = WatchCache(pod_group_apis), Random(seed)
+        cache, random = WatchCache(pod_group_apis, gates=gates), Random(seed)
         handle = ReadOnlyHandle(cache.cluster, gates, random)
         built = build_profile(profile, registry, handle)
         capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)

@@ -255,7 +255,8 @@ class Evaluation:
     """The results of the plugins that apply to pods of one group of shapes.
 
     ``results`` are by plugin, in the order of the plan; ``sums`` are those of the scores that are not normalized.
-    ``similar`` is an evaluation that has all of the results that have been computed before.
+    ``similar`` is an evaluation that has all of the results that have been computed before. A diagnosis has the nodes
+    that PreFilter leaves out if ``reports_nodes_left_out``.
     """
 
     def __init__(
@@ -266,9 +267,12 @@ class Evaluation:
         runtime: FrameworkRuntime,
         cluster: Cluster,
         similar: Evaluation | None = None,
+        *,
+        reports_nodes_left_out: bool = True,
     ) -> None:
         self.plan, self.results = plan, results
         self._runtime, self._cluster = runtime, cluster
+        self._reports_nodes_left_out = reports_nodes_left_out
         self._pre_filters = [results[plugin] for plugin in plan.pre_filters]
         self._filters = filters = [results[plugin] for plugin in plan.filters]
         self._scores = [(results[plugin], weight) for plugin, weight in plan.scores]
@@ -400,7 +404,7 @@ class Evaluation:
             elif result.code is not Code.SUCCESS and result.code is not Code.SKIP:
                 text = f'running PreFilter plugin "{plugin}": {result.message}'
                 return PreFiltered(Status(Code.ERROR, (text,), plugin), names, plugins)
-        return PreFiltered(rejection, names, plugins)
+        return PreFiltered(rejection, names, plugins, self._reports_nodes_left_out)
 
     def _run_filters(
         self, pod: PodInfo, filters: CycleFilterRunner, candidates: Mask, kept: FeasibleRows | None = None

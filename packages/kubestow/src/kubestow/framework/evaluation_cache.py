@@ -166,8 +166,9 @@ class _Cached:
 class EvaluationCache:
     """The evaluations of a profile, and the results that they share."""
 
-    def __init__(self, runtime: FrameworkRuntime, cluster: Cluster) -> None:
+    def __init__(self, runtime: FrameworkRuntime, cluster: Cluster, *, reports_nodes_left_out: bool = True) -> None:
         self._runtime, self._cluster = runtime, cluster
+        self._reports_nodes_left_out = reports_nodes_left_out
         self._dependencies = _Dependencies(runtime)
         self._epoch, self._epoch_checked = 0, NEVER
         self._by_group: ShapeCache[_Cached] = ShapeCache(
@@ -244,7 +245,15 @@ class EvaluationCache:
             results = {p: self._results_of(p, signatures[p]) for p in plan.plugins}
         summed = tuple([(results[plugin], weight) for plugin, weight in plan.row_wise])
         sums = self._sums.get(summed) or self._sums.put(summed, ScoreSums(summed, plan.row_wise_mask))
-        evaluation = Evaluation(plan, results, sums, self._runtime, self._cluster, similar)
+        evaluation = Evaluation(
+            plan,
+            results,
+            sums,
+            self._runtime,
+            self._cluster,
+            similar,
+            reports_nodes_left_out=self._reports_nodes_left_out,
+        )
         return _Cached(evaluation, common, premises, self._epoch)
 
     def _results_of(self, plugin: Plugin, signature: Hashable | None) -> PluginResults:

@@ -266,11 +266,15 @@ class Feasibility:
 
 
 class PreFiltered(NamedTuple):
-    """The outcome of PreFilter: a rejection, or the ``node_names`` that are left by some plugins (None: all)."""
+    """The outcome of PreFilter: a rejection, or the ``node_names`` that are left by some plugins (None: all).
+
+    The other nodes are among the reasons if ``reports_nodes_left_out``.
+    """
 
     rejection: Status | None
     node_names: frozenset[str] | None
     plugins: tuple[str, ...]
+    reports_nodes_left_out: bool = True
 
     def mask(self, cluster: Cluster) -> Mask:
         """The nodes that are left, bool, read-only."""
@@ -284,7 +288,7 @@ class PreFiltered(NamedTuple):
     @property
     def absent_nodes_status(self) -> Status:
         """The status of the nodes that are not left."""
-        if self.node_names is None:
+        if self.node_names is None or not self.reports_nodes_left_out:
             return Status.unresolvable()
         return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]")
 

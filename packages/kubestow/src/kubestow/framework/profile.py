@@ -59,6 +59,7 @@ from kubestow.framework.plugin_caller import PluginObserver, ProfilePlugins
 from kubestow.framework.queueing_runtime import QueueingRuntime
 from kubestow.framework.runtime import FrameworkRuntime
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 Registry = Mapping[str, type[Plugin]]
 """Plugin classes by name."""
@@ -156,6 +157,7 @@ def build_profile(
     runtime = FrameworkRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls)
     percentage = configured.percentage_of_nodes_to_score
     sampling = configured.args.get(NODE_SAMPLING)
+    reports_nodes_left_out = handle.emulates(Behaviour.NODES_LEFT_OUT_ARE_REPORTED)
     return Profile(
         configured.scheduler_name,
         percentage_of_nodes_to_score if percentage is None else percentage,
@@ -164,7 +166,7 @@ def build_profile(
         runtime,
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
-        EvaluationCache(runtime, handle.cluster),
+        EvaluationCache(runtime, handle.cluster, reports_nodes_left_out=reports_nodes_left_out),
     )
 
 

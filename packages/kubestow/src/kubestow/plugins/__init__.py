@@ -50,7 +50,7 @@ from kubestow.plugins.node_volume_limits import NodeVolumeLimits
 from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopologySpread
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
-from kubestow.plugins.taint_toleration import TaintToleration
+from kubestow.plugins.taint_toleration import TaintToleration, TaintTolerationNamingTaints
 from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
@@ -86,7 +86,10 @@ IN_TREE: tuple[type[Plugin], ...] = (
 
 
 #: The classes that stand in for in-tree plugins where a minor version does not have a behaviour. The others ask for it.
-_FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),)
+_FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
+    (Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),
+    (Behaviour.TAINT_REASON_NAMES_NO_TAINT, TaintTolerationNamingTaints),
+)
 
 
 def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:

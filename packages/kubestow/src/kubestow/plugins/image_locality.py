@@ -7,6 +7,7 @@ attract all pods that use it.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
-from kubestow.framework.interface import MAX_SCORE, ScorePlugin
+from kubestow.framework.interface import MAX_SCORE, Handle, ScorePlugin
+from kubestow.rules.minors import Behaviour
 
 _MIB = 2**20
 #: A sum of image sizes up to the minimum scores 0, in bytes.
@@ -42,14 +44,18 @@ class ImageLocality(ScorePlugin):
         ),
     )
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._counts_volumes = handle.emulates(Behaviour.IMAGE_VOLUMES_ARE_IMAGES)
+
     def signature(self, pod: PodInfo) -> Hashable:
         """The images, and the number of containers, which scales the score."""
-        return _container_count(pod), tuple(sorted(_image_names(pod)))
+        return _container_count(pod), tuple(sorted(self._image_names(pod)))
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
         """0 below 23 MiB of images, 100 above 1000 MiB per container, linear in between."""
         total = np.zeros(len(nodes), np.int64)
-        for name in _image_names(pod):
+        for name in self._image_names(pod):
             image = nodes.image(name)
             if image is not None:
                 size, node_count, present = image
@@ -59,12 +65,12 @@ class ImageLocality(ScorePlugin):
         clamped = np.clip(total, _MIN_THRESHOLD, max(_MIN_THRESHOLD, high))
         return MAX_SCORE * (clamped - _MIN_THRESHOLD) // max(1, high - _MIN_THRESHOLD)
 
+    def _image_names(self, pod: PodInfo) -> list[str]:
+        names = [container.image for container in (*pod.spec.init_containers, *pod.spec.containers)]
+        if self._counts_volumes:
+            names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
+        return [normalized_image_name(name) for name in names]
+
 
 def _container_count(pod: PodInfo) -> int:
     return len(pod.spec.init_containers) + len(pod.spec.containers)
-
-
-def _image_names(pod: PodInfo) -> list[str]:
-    containers = [container.image for container in (*pod.spec.init_containers, *pod.spec.containers)]
-    volumes = [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
-    return [normalized_image_name(name) for name in (*containers, *volumes)]

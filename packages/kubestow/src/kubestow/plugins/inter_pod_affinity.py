@@ -32,6 +32,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import MAX_SCORE, FilterPlugin, Handle, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from kubestow.framework.status import Status, Verdict, aggregate
+from kubestow.rules.minors import Behaviour
 
 Mask = NDArray[np.bool_]
 VerdictKeys = NDArray[np.int8]
@@ -65,19 +66,22 @@ class _TopologyCounts:
 class InterPodAffinityState:
     """The counts for incoming pods of one shape.
 
-    ``hard_pod_affinity_weight`` is what a required affinity term of an existing pod adds to the topology score.
+    ``hard_pod_affinity_weight`` is what a required affinity term of an existing pod adds to the topology score;
+    ``matches_without_labels`` as in :meth:`PodAffinityTerms.resolved`.
 
     Pods are counted for all terms of a topology key together, since a sum of weights is all that is read. They are not
     counted for topology keys that no node has.
     """
 
-    def __init__(self, cluster: Cluster, shape: Shape, *, hard_pod_affinity_weight: int) -> None:
+    def __init__(
+        self, cluster: Cluster, shape: Shape, *, hard_pod_affinity_weight: int, matches_without_labels: bool
+    ) -> None:
         self._cluster = cluster
         self._shape = shape
         self._namespace_labels = cluster.namespaces.get(shape.namespace, {})
         self._hard_pod_affinity_weight = hard_pod_affinity_weight
         #: The terms of the incoming pod, with namespace selectors resolved.
-        self._terms = shape.affinity_terms.resolved(cluster.namespaces)
+        self._terms = shape.affinity_terms.resolved(cluster.namespaces, matches_without_labels=matches_without_labels)
         #: Whether the incoming pod matches all its required affinity terms.
         self.matches_own_affinity = self.matches_affinity(shape)
         #: The terms of existing pods of which one may match the incoming pod.
@@ -304,6 +308,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._cluster = handle.cluster
         self._hard_pod_affinity_weight = args.hard_pod_affinity_weight
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
+        self._matches_without_labels = handle.emulates(Behaviour.NAMESPACE_SELECTORS_MATCH_WITHOUT_LABELS)
         self._states: ShapeCache[_CachedState] = ShapeCache(handle.cluster.has_placed)
         #: The shape that was looked up last: the state of a pod is needed several times in a cycle.
         self._latest: tuple[Shape | None, _CachedState | None] = (None, None)
@@ -402,7 +407,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return cached.state
         built_at = (cluster.namespaces_version, carried.version_for(shape.index_keys))
         if cached is None or cached.built_at != built_at:
-            state = InterPodAffinityState(cluster, shape, hard_pod_affinity_weight=self._hard_pod_affinity_weight)
+            state = InterPodAffinityState(
+                cluster,
+                shape,
+                hard_pod_affinity_weight=self._hard_pod_affinity_weight,
+                matches_without_labels=self._matches_without_labels,
+            )
         else:
             state = cached.state
         self._latest = shape, self._states.put(group, _CachedState(state, built_at, checked_at))

@@ -24,6 +24,7 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 _MAX_VOLUME_COUNT_EXCEEDED = Status.unschedulable("node(s) exceed max volume count")
 _DRIVER_NOT_INSTALLED = "{} CSI driver is not installed on the node"
@@ -45,6 +46,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._volume_limit_scaling = handle.feature_enabled("VolumeLimitScaling")
+        self._prevents_only_if_asked = handle.emulates(Behaviour.MISSING_DRIVERS_PREVENT_IF_ASKED)
+        node_events = Action.ADD
+        if not handle.emulates(Behaviour.VOLUME_LIMITS_ARE_THOSE_OF_CSI_NODES):
+            node_events |= Action.UPDATE_NODE_ALLOCATABLE
         self.events_to_register = (
             on(EventResource.CSI_NODE, Action.ADD, invalidates=Invalidation.ALL),
             on(
@@ -55,7 +60,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             ),
             on(EventResource.POD, Action.ADD | Action.UPDATE, requeues=False),
             on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
-            on(EventResource.NODE, Action.ADD, requeues=False),
+            on(EventResource.NODE, node_events, requeues=False),
             on(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 Action.ADD,
@@ -108,8 +113,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def _new_volumes(self, pod: PodInfo, nodes: Nodes, rejections: _Rejections) -> NewVolumes:
         """The pod's attachable volumes; a volume that cannot be determined rejects the nodes where it counts."""
         new_volumes: NewVolumes = {}
+        csi_nodes = self.handle.cluster.volumes.csi_nodes
         for use in self.handle.cluster.volumes.resolver.resolve(pod):
-            counted_on = self.handle.cluster.volumes.csi_nodes.present[nodes.rows] if use.in_tree else None
+            counted_on = None if use.in_tree is None else csi_nodes.counts_as_csi(use.in_tree)[nodes.rows]
             if use.volume is not None:
                 known = new_volumes.get(use.volume, counted_on)
                 new_volumes[use.volume] = None if counted_on is None or known is None else counted_on | known
@@ -119,11 +125,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return new_volumes
 
     def _reject_missing_drivers(self, new_volumes: NewVolumes, nodes: Nodes, rejections: _Rejections) -> None:
-        """Rejects nodes without a driver whose CSIDriver has ``preventPodSchedulingIfMissing``."""
+        """Rejects nodes without a driver whose CSIDriver has ``preventPodSchedulingIfMissing``; before, has or not."""
         drivers = self.handle.cluster.catalog(CSIDriver)
         for volume in sorted(new_volumes):
             driver = drivers.get("", volume.driver)
-            if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
+            if driver is None:
+                continue
+            if driver.spec.prevent_pod_scheduling_if_missing or not self._prevents_only_if_asked:
                 missing: Mask = ~self.handle.cluster.volumes.csi_nodes.installed(volume.driver)[nodes.rows]
                 counted_on = new_volumes[volume]
                 status = Status.unschedulable(_DRIVER_NOT_INSTALLED.format(volume.driver))

@@ -74,12 +74,39 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def _tolerated(self, pod: PodInfo, taints: Sequence[Taint]) -> bool:
         """Whether the pod tolerates all NoSchedule and NoExecute taints."""
-        return not untolerated(taints, pod.spec.tolerations, effects=_FILTERED_EFFECTS, comparisons=self._comparisons)
+        return not self._untolerated(pod, taints)
+
+    def _untolerated(self, pod: PodInfo, taints: Sequence[Taint]) -> list[Taint]:
+        """The NoSchedule and NoExecute taints that the pod does not tolerate, in order."""
+        return untolerated(taints, pod.spec.tolerations, effects=_FILTERED_EFFECTS, comparisons=self._comparisons)
 
     # -- queueing hints ----------------------------------------------------------------------------------------------
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         return self._tolerated(pod, new.spec.taints) and (old is None or not self._tolerated(pod, old.spec.taints))
+
+
+class TaintTolerationNamingTaints(TaintToleration):
+    """The plugin before :attr:`Behaviour.TAINT_REASON_NAMES_NO_TAINT`: the reason names the first untolerated taint."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        #: The status of each taint that has been named, by its number, which is its verdict key.
+        self._statuses: dict[int, Status] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict | None:
+        keys: NDArray[np.int32] = nodes.by_taints(lambda taints: self._key(self._untolerated(pod, taints)), np.int32)
+        return Verdict.of(keys, self._statuses) if keys.any() else None
+
+    def _key(self, untolerated_taints: Sequence[Taint]) -> int:
+        if not untolerated_taints:
+            return 0
+        key, value = untolerated_taints[0].key, untolerated_taints[0].value
+        number = self._numbers.setdefault((key, value), len(self._numbers) + 1)
+        if number not in self._statuses:
+            self._statuses[number] = Status.unresolvable(f"node(s) had untolerated taint {{{key}: {value}}}")
+        return number
 
 
 def _is_schedulable_after_pod_toleration_change(pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:

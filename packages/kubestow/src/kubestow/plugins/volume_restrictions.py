@@ -21,18 +21,19 @@ from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import Invalidation, on
 from kubestow.framework.interface import FilterPlugin, Handle, PreFilterPlugin
 from kubestow.framework.status import Status, Verdict
+from kubestow.rules.minors import Behaviour
 
 _REASON_DISK_CONFLICT = "node(s) had no available disk"
 _REASON_READ_WRITE_ONCE_POD_CONFLICT = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
+#: The reason before :attr:`Behaviour.READ_WRITE_ONCE_POD_REASON_IS_USE`.
+_FORMER_READ_WRITE_ONCE_POD_REASON = (
+    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+)
 
 #: Verdict keys.
 _DISK_CONFLICT, _READ_WRITE_ONCE_POD_CONFLICT = 1, 2
-_STATUSES = {
-    _DISK_CONFLICT: Status.unschedulable(_REASON_DISK_CONFLICT),
-    _READ_WRITE_ONCE_POD_CONFLICT: Status.unschedulable(_REASON_READ_WRITE_ONCE_POD_CONFLICT),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,15 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        reason = (
+            _REASON_READ_WRITE_ONCE_POD_CONFLICT
+            if handle.emulates(Behaviour.READ_WRITE_ONCE_POD_REASON_IS_USE)
+            else _FORMER_READ_WRITE_ONCE_POD_REASON
+        )
+        self._statuses = {
+            _DISK_CONFLICT: Status.unschedulable(_REASON_DISK_CONFLICT),
+            _READ_WRITE_ONCE_POD_CONFLICT: Status.unschedulable(reason),
+        }
         # A ReadWriteOncePod claim in use conflicts on every node, so pod events invalidate all rows.
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE, invalidates=Invalidation.ALL, requeues=False),
@@ -109,7 +119,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             conflicts += nodes.sum_of_changes(claims.used_by)
         keys: NDArray[np.int32] = (conflicts > 0).astype(np.int32) * _READ_WRITE_ONCE_POD_CONFLICT
         keys[self.handle.cluster.volumes.in_use.conflicts(nodes, disks_of(pod.shape))] = _DISK_CONFLICT
-        return Verdict.of(keys, _STATUSES) if keys.any() else None
+        return Verdict.of(keys, self._statuses) if keys.any() else None
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------

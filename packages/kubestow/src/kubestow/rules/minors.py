@@ -89,10 +89,80 @@ class Behaviour(Enum):
         "the host ports of containers and sidecars count",
         "only the host ports of containers count",
     )
+    DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP = Rule(
+        32,
+        "NodeResourcesFit",
+        "for scores a placed pod counts with the default requests of each container and sidecar, added up by the rule "
+        "for requests",
+        "the containers are added up without the sidecars, and an init container counts with the defaults only where "
+        "it and the sidecars before it together lack a request",
+    )
+    HUGE_PAGES_COUNT_FOR_THE_WHOLE_POD = Rule(
+        33,
+        "NodeResourcesFit",
+        "pod-level requests are CPU, memory and huge pages",
+        "pod-level requests are CPU and memory",
+    )
+    RESIZED_CONTAINERS_COUNT_AS_ALLOCATED = Rule(
+        33,
+        "NodeResourcesFit",
+        "during an in-place resize a container or sidecar counts for the largest of its requests, those in effect and "
+        "those allocated; without its requests if the condition PodResizePending says Infeasible",
+        "a container counts for the larger of its requests and those in effect; without its requests if status.resize "
+        "is Infeasible",
+    )
+    RESIZED_CONTAINERS_COUNT_AS_REPORTED = Rule(
+        32,
+        "NodeResourcesFit",
+        "during an in-place resize the requests in effect count, status.containerStatuses[].resources",
+        "the allocated resources count, status.containerStatuses[].allocatedResources",
+    )
 
     # Filters, and their reasons
+    NODES_TOO_SMALL_ARE_UNRESOLVABLE = Rule(
+        34,
+        "NodeResourcesFit",
+        "a node whose allocatable resources are less than the request is rejected with UnschedulableAndUnresolvable",
+        "such a node is rejected with Unschedulable, so that preemption is tried on it",
+    )
+    TAINT_REASON_NAMES_NO_TAINT = Rule(
+        34,
+        "TaintToleration",
+        "the reason is: node(s) had untolerated taint(s)",
+        "the reason names the first untolerated taint: node(s) had untolerated taint {KEY: VALUE}",
+    )
+    SPREAD_CONSTRAINTS_COUNT_APART = Rule(
+        33,
+        "PodTopologySpread",
+        "two constraints with one topologyKey have counts of their own",
+        "they share the counts: in Filter those of the last constraint that includes a node, in Score their sum",
+    )
+    NAMESPACE_SELECTORS_MATCH_WITHOUT_LABELS = Rule(
+        34,
+        "InterPodAffinity",
+        "a term of the incoming pod whose namespaceSelector matches an empty set of labels selects every namespace",
+        "a term of the incoming pod selects the namespaces whose labels its namespaceSelector matches",
+    )
+    NODES_LEFT_OUT_ARE_REPORTED = Rule(
+        32,
+        "Scheduling cycle",
+        "nodes that PreFilter leaves out are among the reasons: node(s) didn't satisfy plugin(s) [...]",
+        "nodes that PreFilter leaves out are not mentioned",
+    )
 
     # Scores
+    FIT_SCORES_WITHOUT_POD_LEVEL_REQUESTS = Rule(
+        33,
+        "NodeResourcesFit",
+        "the pod to be scheduled is scored by the requests of its containers, whatever its pod-level requests",
+        "pod-level requests count in the scores too",
+    )
+    IMAGE_VOLUMES_ARE_IMAGES = Rule(
+        36,
+        "ImageLocality",
+        "the images of containers, init containers and image volumes count",
+        "the images of containers and init containers count",
+    )
     SCORES_CHANGE_OF_BALANCE = Rule(
         36,
         "NodeResourcesBalancedAllocation",
@@ -108,6 +178,37 @@ class Behaviour(Enum):
     )
 
     # Volumes
+    READ_WRITE_ONCE_POD_REASON_IS_USE = Rule(
+        34,
+        "VolumeRestrictions",
+        "the reason is: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+        "in-use by another pod",
+        "the reason is: node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+    )
+    VOLUME_AFFINITY_REASON_NAMES_THE_VOLUME = Rule(
+        33,
+        "VolumeBinding",
+        "the reason is: node(s) didn't match PersistentVolume's node affinity",
+        "the reason is: node(s) had volume node affinity conflict",
+    )
+    PORTWORX_MIGRATES_EVERYWHERE = Rule(
+        36,
+        "NodeVolumeLimits",
+        "in-tree Portworx volumes count as CSI volumes on every node that has a CSINode",
+        "they count only where the CSINode lists the plugin as migrated",
+    )
+    MISSING_DRIVERS_PREVENT_IF_ASKED = Rule(
+        36,
+        "NodeVolumeLimits",
+        "with the gate VolumeLimitScaling a node lacks a driver if the CSIDriver has preventPodSchedulingIfMissing",
+        "with the gate VolumeLimitScaling a node lacks a driver whenever the CSIDriver exists",
+    )
+    VOLUME_LIMITS_ARE_THOSE_OF_CSI_NODES = Rule(
+        32,
+        "NodeVolumeLimits",
+        "the limits of drivers are those of the CSINode",
+        "the node's allocatable attachable-volumes-csi-DRIVER is the limit where the CSINode has none",
+    )
 
     # Devices
 

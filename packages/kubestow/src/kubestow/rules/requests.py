@@ -12,16 +12,16 @@ up after all containers are added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from kubestow.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+from kubestow.api.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
 from kubestow.api.formats.quantity import NANOS, Quantity, millis, nanos, units, whole
 from kubestow.errors import InvalidQuantity
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -42,6 +42,60 @@ def is_scalar(name: str) -> bool:
 def is_counted(name: str) -> bool:
     """Whether scheduling counts a resource: native and scalar ones."""
     return name in _NATIVE or is_scalar(name)
+
+
+class Gates(Protocol):
+    """The feature gates of a minor version."""
+
+    @property
+    def minor(self) -> Minor:
+        """The minor version."""
+
+    def enabled(self, name: str) -> bool:
+        """Whether a gate is enabled; False for one that the minor version does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRules:
+    """What of a pod counts as its requests, in a ``minor`` version with some of its feature gates enabled.
+
+    ``pod_level`` is the gate PodLevelResources, ``in_place_resize`` the gate InPlacePodVerticalScaling, and
+    ``pod_level_resize`` the gate InPlacePodLevelResourcesVerticalScaling.
+    """
+
+    minor: Minor = NEWEST
+    pod_level: bool = True
+    in_place_resize: bool = True
+    pod_level_resize: bool = True
+
+    @classmethod
+    def of(cls, gates: Gates) -> RequestRules:
+        """Those of a minor version with its feature gates."""
+        return cls(
+            gates.minor,
+            gates.enabled("PodLevelResources"),
+            gates.enabled("InPlacePodVerticalScaling"),
+            gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        )
+
+    def reads(self, status: PodStatus) -> bool:
+        """Whether a pod with this status may count for something else than the requests of its spec."""
+        if not self.in_place_resize:
+            return False
+        statuses = (*status.container_statuses, *status.init_container_statuses)
+        if not self.minor.has(Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED):
+            return bool(status.resize) or any(reported.allocated_resources for reported in statuses)
+        return status.resources is not None or any(reported.resources is not None for reported in statuses)
+
+    def counts_for_pod(self, name: str) -> bool:
+        """Whether a request of a resource counts when it is set for the pod as a whole."""
+        return is_pod_level(name) and (
+            name in (CPU, MEMORY) or self.minor.has(Behaviour.HUGE_PAGES_COUNT_FOR_THE_WHOLE_POD)
+        )
+
+
+#: The rules of the newest minor version, with its default gates.
+CURRENT_RULES = RequestRules()
 
 
 def is_pod_level(name: str) -> bool:
@@ -129,63 +183,139 @@ def _greatest(*parts: Mapping[str, int]) -> _Exact:
 class _RequestSum:
     """One way of summing a pod's requests.
 
-    ``statuses`` are the container statuses that report resources, by container name; ``defaults`` stand in for missing
-    requests of containers; ``pod_level`` are the pod-level requests.
+    ``resized`` is what containers count for whose status reports resources; None leaves the statuses out. ``defaults``
+    stand in for missing requests of containers; ``pod_level`` are the pod-level requests.
     """
 
     pod: Pod
-    statuses: Mapping[str, ContainerStatus]
+    resized: _ResizedRequests | None
     defaults: Mapping[str, int]
     pod_level: Mapping[str, int]
 
     def total(self) -> _Exact:
-        spec = self.pod.spec
-        containers = [self._container(one, f"spec.containers[{n}]") for n, one in enumerate(spec.containers)]
-        init_containers = []
-        for position, container in enumerate(spec.init_containers):
-            path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
-            by_spec = {**self.defaults, **_spec_request(container, path)}
-            init_containers.append((is_sidecar, self._container(container, path) if is_sidecar else by_spec))
-        overhead = _exact(spec.overhead, "spec.overhead")
+        init_containers = [(is_sidecar, self._with_defaults(request)) for is_sidecar, request in self.init_containers()]
+        containers = map(self._with_defaults, self.containers())
+        overhead = _exact(self.pod.spec.overhead, "spec.overhead")
         return whole_pod(containers, init_containers, self.pod_level, overhead, added=_added, greatest=_greatest)
 
-    def _container(self, container: Container, path: str) -> _Exact:
-        request = _spec_request(container, path)
-        status = self.statuses.get(container.name)
-        if status is not None and status.resources is not None:  # a resize may be in progress
-            if _resize_is_infeasible(self.pod):
-                request = {}
-            reported = _exact(status.resources.requests, f"{path}.status.resources.requests")
-            allocated = _exact(status.allocated_resources, f"{path}.status.allocatedResources")
-            request = _greatest(request, reported, allocated)
+    def containers(self) -> list[_Exact]:
+        """What each container counts for, without defaults."""
+        found = []
+        for position, container in enumerate(self.pod.spec.containers):
+            path = f"spec.containers[{position}]"
+            request = _spec_request(container, path)
+            found.append(request if self.resized is None else self.resized.of_container(container, request, path))
+        return found
+
+    def init_containers(self) -> list[tuple[bool, _Exact]]:
+        """Whether each init container is a sidecar, and what it counts for, without defaults."""
+        found = []
+        for position, container in enumerate(self.pod.spec.init_containers):
+            path, is_sidecar = f"spec.initContainers[{position}]", container.restart_policy == "Always"
+            request = _spec_request(container, path)
+            if is_sidecar and self.resized is not None:
+                request = self.resized.of_sidecar(container, request, path)
+            found.append((is_sidecar, request))
+        return found
+
+    def _with_defaults(self, request: _Exact) -> _Exact:
         return {**self.defaults, **request} if self.defaults else request
+
+
+class _ResizedRequests:
+    """What the containers of a running pod count for: during an in-place resize more than their spec says."""
+
+    def __init__(self, pod: Pod) -> None:
+        reported = [*pod.status.container_statuses, *pod.status.init_container_statuses]
+        self._statuses = {status.name: status for status in reported}
+        self._is_infeasible = self._resize_is_infeasible(pod)
+
+    def of_container(self, container: Container, request: _Exact, path: str) -> _Exact:
+        """What a container counts for that requests so much in the spec at a path."""
+        status = self._statuses.get(container.name)
+        if status is None:
+            return request
+        parts = self._actual(status, path)
+        return request if parts is None else _greatest({} if self._is_infeasible else request, *parts)
+
+    def of_sidecar(self, container: Container, request: _Exact, path: str) -> _Exact:
+        """The same of an init container that keeps running."""
+        return self.of_container(container, request, path)
+
+    def _resize_is_infeasible(self, pod: Pod) -> bool:
+        return _is_infeasible(pod)
+
+    def _actual(self, status: ContainerStatus, path: str) -> Sequence[_Exact] | None:
+        """What the kubelet reports and what it has allocated; None where it reports nothing."""
+        if status.resources is None:
+            return None
+        return _reported(status, path), _allocated(status, path)
+
+
+class _RequestsResizedByReport(_ResizedRequests):
+    """The rule before :attr:`Behaviour.RESIZED_CONTAINERS_COUNT_AS_ALLOCATED`."""
+
+    def of_sidecar(self, container: Container, request: _Exact, path: str) -> _Exact:
+        return request
+
+    def _resize_is_infeasible(self, pod: Pod) -> bool:
+        return pod.status.resize == "Infeasible"
+
+    def _actual(self, status: ContainerStatus, path: str) -> Sequence[_Exact] | None:
+        return None if status.resources is None else [_reported(status, path)]
+
+
+class _RequestsResizedByAllocation(_RequestsResizedByReport):
+    """The rule before :attr:`Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED`."""
+
+    def _actual(self, status: ContainerStatus, path: str) -> Sequence[_Exact] | None:
+        return [_allocated(status, path)]
+
+
+def _resized_requests(pod: Pod, rules: RequestRules) -> _ResizedRequests | None:
+    if not rules.in_place_resize:
+        return None
+    if rules.minor.has(Behaviour.RESIZED_CONTAINERS_COUNT_AS_ALLOCATED):
+        return _ResizedRequests(pod)
+    if rules.minor.has(Behaviour.RESIZED_CONTAINERS_COUNT_AS_REPORTED):
+        return _RequestsResizedByReport(pod)
+    return _RequestsResizedByAllocation(pod)
+
+
+def _reported(status: ContainerStatus, path: str) -> _Exact:
+    requests = {} if status.resources is None else status.resources.requests
+    return _exact(requests, f"{path}.status.resources.requests")
+
+
+def _allocated(status: ContainerStatus, path: str) -> _Exact:
+    return _exact(status.allocated_resources, f"{path}.status.allocatedResources")
 
 
 def _spec_request(container: Container, path: str) -> _Exact:
     return _exact(container.resources.requests, f"{path}.resources.requests")
 
 
-def _resize_is_infeasible(pod: Pod) -> bool:
+def _is_infeasible(pod: Pod) -> bool:
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions)
 
 
-def _pod_level_requests(pod: Pod, *, running: bool) -> _Exact:
+def _pod_level_requests(pod: Pod, rules: RequestRules, *, running: bool) -> _Exact:
     """The pod-level requests, which replace the sum of the containers, for the resources that the spec names."""
-    if pod.spec.resources is None or not pod.spec.resources.requests:
+    if not rules.pod_level or pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
     pod_level = _exact(pod.spec.resources.requests, "spec.resources.requests")
-    named = [name for name in pod_level if is_pod_level(name)]
-    if running and pod.status.resources is not None:
-        if _resize_is_infeasible(pod):
+    named = [name for name in pod_level if rules.counts_for_pod(name)]
+    if running and rules.in_place_resize and rules.pod_level_resize and pod.status.resources is not None:
+        if _is_infeasible(pod):
             pod_level = {}
         reported = _exact(pod.status.resources.requests, "status.resources.requests")
         pod_level = _greatest(pod_level, reported, _exact(pod.status.allocated_resources, "status.allocatedResources"))
-    return {name: pod_level[name] for name in named if name in pod_level}
+    return {name: pod_level.get(name, 0) for name in named}
 
 
-def requests_by_spec(pod: Pod) -> Amounts:
+def requests_by_spec(pod: Pod, rules: RequestRules = CURRENT_RULES) -> Amounts:
     """A pod's requests. Raises InvalidQuantity with the path of the container."""
-    return _amounts(_RequestSum(pod, {}, {}, _pod_level_requests(pod, running=False)).total())
+    return _amounts(_RequestSum(pod, None, {}, _pod_level_requests(pod, rules, running=False)).total())
 
 
 def limits_by_spec(pod: Pod) -> Amounts:
@@ -261,24 +391,48 @@ def _is_valid(quantity: Quantity) -> bool:
     return True
 
 
-def scored_requests(pod: Pod) -> Amounts:
+def scored_requests(pod: Pod, rules: RequestRules = CURRENT_RULES) -> Amounts:
     """The requests by which NodeResourcesFit scores a pending pod: CPU and memory with defaults per container.
 
     QUIRK (semantics 8.8): pod-level requests do not count here, although they do in :func:`placed_requests`.
     """
-    return _amounts(_RequestSum(pod, {}, _DEFAULT_NANOS, {}).total())
+    pod_level: _Exact = {}
+    if not rules.minor.has(Behaviour.FIT_SCORES_WITHOUT_POD_LEVEL_REQUESTS):
+        pod_level = _pod_level_requests(pod, rules, running=False)
+    return _amounts(_RequestSum(pod, None, _DEFAULT_NANOS, pod_level).total())
 
 
-def placed_requests(pod: Pod, minor: Minor = NEWEST) -> tuple[Amounts, tuple[int, int]]:
+def placed_requests(pod: Pod, rules: RequestRules = CURRENT_RULES) -> tuple[Amounts, tuple[int, int]]:
     """What a placed pod counts for: its requests, and the CPU (millicores) and memory (bytes) for scoring.
 
     Unlike :func:`requests_by_spec` this includes the resources that the kubelet reports during an in-place resize.
     """
-    reported = [*pod.status.container_statuses, *pod.status.init_container_statuses]
-    statuses = {status.name: status for status in reported if status.resources is not None}
-    pod_level = _pod_level_requests(pod, running=True)
-    total = _RequestSum(pod, statuses, {}, pod_level).total()
+    pod_level = _pod_level_requests(pod, rules, running=True)
+    by_containers = _RequestSum(pod, _resized_requests(pod, rules), {}, pod_level)
+    total = by_containers.total()
+    if not rules.minor.has(Behaviour.DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP):
+        return _amounts(total), (
+            _former_scored_amount(by_containers, CPU),
+            _former_scored_amount(by_containers, MEMORY),
+        )
     # With pod-level requests, only resources without any request have defaults.
     defaults = {name: value for name, value in _DEFAULT_NANOS.items() if not pod_level or name not in total}
-    scored = _amounts(_RequestSum(pod, statuses, defaults, pod_level).total())
+    scored = _amounts(replace(by_containers, defaults=defaults).total())
     return _amounts(total), (scored.get(CPU, 0), scored.get(MEMORY, 0))
+
+
+def _former_scored_amount(requests: _RequestSum, name: str) -> int:
+    """What a pod counted for in scores (millicores or bytes): :attr:`Behaviour.DEFAULT_REQUESTS_OF_SIDECARS_ADD_UP`."""
+    unit = NANOS // 1000 if name == CPU else NANOS
+
+    def amount(request: Mapping[str, int]) -> int:
+        return whole(request.get(name, _DEFAULT_NANOS[name]), unit)
+
+    peak, sidecars = 0, _added()
+    for is_sidecar, request in requests.init_containers():
+        running = _added(sidecars, request)
+        if is_sidecar:
+            sidecars = running
+        peak = max(peak, amount(running))
+    overhead = _exact(requests.pod.spec.overhead, "spec.overhead")
+    return max(sum(map(amount, requests.containers())), peak) + whole(overhead.get(name, 0), unit)

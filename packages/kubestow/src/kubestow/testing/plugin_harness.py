@@ -54,7 +54,8 @@ class PluginHarness(BaseHandle):
         pod_group_apis: Iterable[PodGroupAPI] = (),
         minor: Minor = NEWEST,
     ) -> None:
-        super().__init__(Cluster(pod_group_apis, minor=minor), config.FeatureGates(gates, minor=minor), Random(0))
+        enabled = config.FeatureGates(gates, minor=minor)
+        super().__init__(Cluster(pod_group_apis, gates=enabled), enabled, Random(0))
         #: UIDs of the pods whose victims are still being evicted.
         self.preempting: set[str] = set()
         self.resource_claims = InMemoryResourceClaims(self.cluster.catalog(ResourceClaim))

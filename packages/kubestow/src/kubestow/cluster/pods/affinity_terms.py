@@ -297,11 +297,14 @@ class PodAffinityTerms:
             by_sign[(weight > 0) - (weight < 0)].append((term, abs(weight) or 1))
         return {sign: _by_topology(weighted) for sign, weighted in by_sign.items()}
 
-    def resolved(self, namespaces: Mapping[str, Mapping[str, str]]) -> PodAffinityTerms:
+    def resolved(
+        self, namespaces: Mapping[str, Mapping[str, str]], *, matches_without_labels: bool
+    ) -> PodAffinityTerms:
         """The terms with the namespaces listed that their selectors of namespaces select, by name with their labels.
 
         QUIRK (semantics 8.15): kube-scheduler then still matches the selector, against an empty set of labels; a
-        selector that this satisfies selects every namespace.
+        selector that this satisfies selects every namespace. Older minor versions set the selector aside: not
+        ``matches_without_labels``.
         """
         if self.namespaces is not None:
             return self
@@ -314,7 +317,10 @@ class PodAffinityTerms:
                 return term
             if selector not in found:
                 selected = frozenset(name for name, labels in namespaces.items() if selector.matches(labels))
-                found[selector] = selected, EVERYTHING if selector.matches(_NO_LABELS) else NOTHING
+                found[selector] = (
+                    selected,
+                    EVERYTHING if matches_without_labels and selector.matches(_NO_LABELS) else NOTHING,
+                )
             selected, rest = found[selector]
             listed = term.namespaces | selected
             return replace(term, namespaces=equal.setdefault(listed, listed), namespace_selector=rest)

@@ -30,9 +30,15 @@ from kubestow.api.formats.int64 import ORDINARY
 from kubestow.api.meta import ObjectMeta, OwnerReference
 from kubestow.cluster.pods.affinity_terms import IndexKeys, PodAffinityTerms, index_keys_of
 from kubestow.cluster.pods.caches import BoundedCache, WeakCache
-from kubestow.rules.minors import NEWEST, Minor
 from kubestow.rules.pods import HostPorts, host_ports
-from kubestow.rules.requests import Amounts, placed_requests, requests_by_spec, scored_requests
+from kubestow.rules.requests import (
+    CURRENT_RULES,
+    Amounts,
+    RequestRules,
+    placed_requests,
+    requests_by_spec,
+    scored_requests,
+)
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -40,14 +46,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class ShapeFamily:
     """What pods have in common that differ in their labels only: namespace, controller and spec.
 
-    ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object. What is derived
-    follows the rules of the ``minor`` version.
+    ``key`` is the canonical encoding; within one :class:`Shapes` equal keys mean the same object. Requests are counted
+    by ``rules``, and host ports by those of the same minor version.
     """
 
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "_minor",
+        "_rules",
         "controller",
         "key",
         "metadata",
@@ -58,17 +64,17 @@ class ShapeFamily:
         "spec",
     )
 
-    def __init__(self, key: bytes, pod: Pod, minor: Minor) -> None:
+    def __init__(self, key: bytes, pod: Pod, rules: RequestRules) -> None:
         self.key = key
-        self._minor = minor
+        self._rules = rules
         #: The metadata of its first pod; the others share what of it is equal.
         self.metadata = pod.metadata
         self.namespace = pod.metadata.namespace
         self.controller = pod.metadata.controller
         self.spec = pod.spec
-        self.requests: Amounts = requests_by_spec(pod)
-        self.nonzero_requests: tuple[int, int] = placed_requests(pod, minor)[1]
-        self.scored_requests: Amounts = scored_requests(pod)
+        self.requests: Amounts = requests_by_spec(pod, rules)
+        self.nonzero_requests: tuple[int, int] = placed_requests(pod, rules)[1]
+        self.scored_requests: Amounts = scored_requests(pod, rules)
 
     @cached_property
     def key_without_requests(self) -> bytes:
@@ -85,7 +91,7 @@ class ShapeFamily:
     @cached_property
     def host_ports(self) -> HostPorts:
         """The host ports of containers and sidecars, without duplicates."""
-        return host_ports(self.spec, self._minor)
+        return host_ports(self.spec, self._rules.minor)
 
     @cached_property
     def has_extreme_requests(self) -> bool:
@@ -315,10 +321,10 @@ def _affects_scheduling(volume: Volume) -> bool:
 
 
 class Shapes:
-    """Interns shapes, by the rules of a minor version; a shape lives as long as a pod of it."""
+    """Interns shapes, whose pods count by ``rules``; a shape lives as long as a pod of it."""
 
-    def __init__(self, minor: Minor = NEWEST) -> None:
-        self._minor = minor
+    def __init__(self, rules: RequestRules = CURRENT_RULES) -> None:
+        self._rules = rules
         self._families: WeakCache[bytes, ShapeFamily] = WeakCache()
         #: By the key of the family and the labels.
         self._shapes: WeakCache[tuple[bytes, frozenset[tuple[str, str]]], Shape] = WeakCache()
@@ -339,8 +345,8 @@ class Shapes:
             else shape.spec,
             status=pod.status,
         )
-        if _reports_resources(pod.status):
-            return PodInfo(shared, shape, *placed_requests(pod, self._minor))
+        if self._rules.reads(pod.status):
+            return PodInfo(shared, shape, *placed_requests(pod, self._rules))
         return PodInfo(shared, shape, shape.requests, shape.nonzero_requests)
 
     def shape(self, pod: Pod) -> Shape:
@@ -361,7 +367,7 @@ class Shapes:
     def _family(self, key: bytes, metadata: ObjectMeta, spec: PodSpec) -> ShapeFamily:
         family = self._families.get(key)
         if family is None:
-            family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec), self._minor))
+            family = self._families.put(key, ShapeFamily(key, Pod(metadata=metadata, spec=spec), self._rules))
         return family
 
 
@@ -376,13 +382,6 @@ def _shared_metadata(metadata: ObjectMeta, shape: Shape) -> ObjectMeta:
         owner_references=first.owner_references
         if metadata.owner_references == first.owner_references
         else metadata.owner_references,
-    )
-
-
-def _reports_resources(status: PodStatus) -> bool:
-    """Whether the status has resources, so that the pod may count for something else than its spec's requests."""
-    return status.resources is not None or any(
-        reported.resources is not None for reported in (*status.container_statuses, *status.init_container_statuses)
     )
 
 

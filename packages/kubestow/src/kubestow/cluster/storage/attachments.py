@@ -28,7 +28,7 @@ from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes
 from kubestow.cluster.pods.shapes import PodInfo, Shape
-from kubestow.cluster.storage.csi import CSINodes, in_tree_plugin, plugin_named, volume_handle
+from kubestow.cluster.storage.csi import CSINodes, InTreePlugin, in_tree_plugin, plugin_named, volume_handle
 from kubestow.cluster.storage.pod_volumes import PodClaim, claim_of
 from kubestow.errors import InvalidObject
 from kubestow.rules.claims import ownership_problem
@@ -52,12 +52,12 @@ class CSIVolume(NamedTuple):
 class ResolvedVolume:
     """A volume of a pod, or the ``problem`` with it; ``missing`` means that the problem is a claim that does not exist.
 
-    One that is ``in_tree`` counts only on nodes where its plugin has been migrated. QUIRK (semantics 8.11): migration
-    can no longer be disabled, so that is every node with a CSINode, whatever the CSINode lists.
+    One of an in-tree plugin (``in_tree``) counts only on nodes where that has been migrated
+    (:meth:`CSINodes.counts_as_csi`).
     """
 
     volume: CSIVolume | None = None
-    in_tree: bool = False
+    in_tree: InTreePlugin | None = None
     problem: str = ""
     missing: bool = False
 
@@ -125,7 +125,7 @@ class PodVolumeResolver:
         plugin = plugin_named(storage_class.provisioner)
         if plugin is None:
             return ResolvedVolume(CSIVolume(storage_class.provisioner, handle))
-        return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if plugin.migrates else None
+        return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=plugin) if plugin.migrates else None
 
 
 def _resolve_inline(volume: Volume) -> ResolvedVolume | None:
@@ -133,9 +133,9 @@ def _resolve_inline(volume: Volume) -> ResolvedVolume | None:
     if plugin is None or not plugin.migrates:
         return None
     try:
-        return ResolvedVolume(CSIVolume(plugin.driver, volume_handle(plugin, volume)), in_tree=True)
+        return ResolvedVolume(CSIVolume(plugin.driver, volume_handle(plugin, volume)), in_tree=plugin)
     except InvalidObject as error:
-        return ResolvedVolume(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=True)
+        return ResolvedVolume(problem=f"converting volume({volume.name}) from inline to csi: {error}", in_tree=plugin)
 
 
 def _resolve_persistent(volume: PersistentVolume) -> ResolvedVolume | None:
@@ -149,7 +149,7 @@ def _resolve_persistent(volume: PersistentVolume) -> ResolvedVolume | None:
         handle = volume_handle(plugin, volume.spec, volume.metadata.labels)
     except InvalidObject:
         return None  # a volume that cannot be translated does not count
-    return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=True) if handle else None
+    return ResolvedVolume(CSIVolume(plugin.driver, handle), in_tree=plugin) if handle else None
 
 
 Mask = NDArray[np.bool_]
@@ -369,7 +369,9 @@ class AttachedVolumes:
 
     def _found(self, resolved: ResolvedVolume | None, row: int) -> CSIVolume | str | None:
         """What counts on a row of a resolved volume: the volume, a problem, or nothing."""
-        if resolved is None or resolved.missing or (resolved.in_tree and not self._csi_nodes.present[row]):
+        if resolved is None or resolved.missing:
+            return None
+        if resolved.in_tree is not None and not self._csi_nodes.counts_as_csi(resolved.in_tree)[row]:
             return None
         return resolved.problem or resolved.volume
 

@@ -15,17 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.core import NodeSelectorRequirement, NodeSelectorTerm, Volume
+from kubestow.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm, Volume
 from kubestow.api.storage import CSINode, PersistentVolume, PersistentVolumeSpec
 from kubestow.cluster.changes.catalog import Catalog
 from kubestow.cluster.nodes.columns import Column
 from kubestow.cluster.nodes.table import NodeTable
 from kubestow.errors import InvalidObject
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
+from kubestow.rules.requests import allocatable_amounts
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -198,10 +201,15 @@ _MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 class CSINodes:
-    """The CSINodes of the nodes in a table; arrays have one entry per row of the table."""
+    """The CSINodes of the nodes in a table; arrays have one entry per row of the table.
 
-    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode]) -> None:
+    Volumes are counted by the rules of a ``minor`` version.
+    """
+
+    def __init__(self, table: NodeTable, csi_nodes: Catalog[CSINode], minor: Minor = NEWEST) -> None:
         self._table = table
+        self._reads_allocatable = not minor.has(Behaviour.VOLUME_LIMITS_ARE_THOSE_OF_CSI_NODES)
+        self._portworx_counts_if_listed = not minor.has(Behaviour.PORTWORX_MIGRATES_EVERYWHERE)
         self._csi_nodes = csi_nodes
         self._present = table.columns.new(np.bool_)
         self._limited = table.columns.new(np.bool_)
@@ -213,6 +221,16 @@ class CSINodes:
     def present(self) -> NDArray[np.bool_]:
         """Which nodes have a CSINode, bool."""
         return self._present.values
+
+    def counts_as_csi(self, plugin: InTreePlugin) -> NDArray[np.bool_]:
+        """Where the volumes of an in-tree plugin count as those of its CSI driver, bool (semantics 8.11).
+
+        QUIRK: migration can no longer be disabled, so that is every node with a CSINode, whatever the CSINode lists;
+        but see :attr:`Behaviour.PORTWORX_MIGRATES_EVERYWHERE`.
+        """
+        if plugin is PORTWORX and self._portworx_counts_if_listed:
+            return self.migrated(plugin.name)
+        return self.present
 
     @property
     def limited(self) -> NDArray[np.bool_]:
@@ -246,9 +264,12 @@ class CSINodes:
         drivers = {driver.name: driver for driver in csi_node.spec.drivers} if csi_node else {}
         self._present.values[row] = csi_node is not None
         limits = {name: d.allocatable.count for name, d in drivers.items() if d.allocatable is not None}
-        self._limited.values[row] = any(limit is not None for limit in limits.values())
+        allocatable = _volume_limits(self._table.objects[row]) if self._reads_allocatable else {}
+        self._limited.values[row] = bool(allocatable) or any(limit is not None for limit in limits.values())
         for name, column in self._limits.items():
             limit = limits.get(name)
+            if limit is None:
+                limit = allocatable.get(_limit_key(name))
             column.values[row] = UNLIMITED if limit is None else limit
         for name, column in self._installed.items():
             column.values[row] = name in drivers
@@ -256,9 +277,31 @@ class CSINodes:
         for name, column in self._migrated.items():
             column.values[row] = name in migrated
 
+    def node_changed(self, row: int) -> None:
+        """Update a row after the allocatable resources of its node have changed."""
+        if self._reads_allocatable:
+            self.refresh(row)
+
     def _refresh_all(self) -> None:
         for row in range(len(self._table)):
             self.refresh(row)
+
+
+_LIMIT_PREFIX, _LONGEST_LIMIT_KEY = "attachable-volumes-csi-", 62
+
+
+def _volume_limits(node: Node) -> dict[str, int]:
+    """The limits of attached volumes among a node's allocatable resources, by resource."""
+    amounts = allocatable_amounts(node.status.allocatable)
+    return {name: amount for name, amount in amounts.items() if name.startswith("attachable-volumes-")}
+
+
+def _limit_key(driver: str) -> str:
+    """The resource that limits the volumes of a driver; a long name ends with a hash (``GetCSIAttachLimitKey``)."""
+    key = _LIMIT_PREFIX + driver
+    if len(key) <= _LONGEST_LIMIT_KEY:
+        return key
+    return _LIMIT_PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:

@@ -25,6 +25,7 @@ from kubestow.cluster.storage.available_volumes import AvailableVolumes, NodeMas
 from kubestow.cluster.storage.capacities import CSIStorageCapacities
 from kubestow.cluster.storage.csi import CSINodes
 from kubestow.cluster.storage.pod_volumes import VolumesInUse
+from kubestow.rules.minors import NEWEST, Minor
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -37,16 +38,16 @@ class Catalogs(Protocol):
 
 
 class Volumes:
-    """The volumes of a cluster."""
+    """The volumes of a cluster, counted by the rules of a minor version."""
 
-    def __init__(self, table: NodeTable, catalogs: Catalogs) -> None:
+    def __init__(self, table: NodeTable, catalogs: Catalogs, minor: Minor = NEWEST) -> None:
         self._table = table
         volumes = catalogs.catalog(PersistentVolume)
         claims = catalogs.catalog(PersistentVolumeClaim)
         csi_nodes = catalogs.catalog(CSINode)
         classes = catalogs.catalog(StorageClass)
         self.in_use = VolumesInUse(table)
-        self.csi_nodes = CSINodes(table, csi_nodes)
+        self.csi_nodes = CSINodes(table, csi_nodes, minor)
         self.resolver = PodVolumeResolver(claims, volumes, classes)
         self.attached = AttachedVolumes(table, self.resolver, self.csi_nodes)
         self.node_masks = NodeMasks(table)
@@ -64,6 +65,10 @@ class Volumes:
         """Initialize the row of a new node, before pods are added to it."""
         self.csi_nodes.refresh(row)
         self.attached.refresh_node(row)
+
+    def node_changed(self, row: int) -> None:
+        """Apply a change of the allocatable resources of a node."""
+        self.csi_nodes.node_changed(row)
 
     def add_pod(self, node_name: str, pod: PodInfo) -> None:
         """Count the volumes of a pod that was added to a node."""

@@ -6,7 +6,7 @@ in O(1); it is recomputed only when nodes are added or removed or change their l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,6 +176,39 @@ class DomainSums:
         by_domain = np.zeros(len(self._label.values), np.int64)
         np.add.at(by_domain, self._label.ids[rows], values[rows])
         return by_domain
+
+
+class SharedSums:
+    """The sums of several :class:`DomainSums` with one topology key, added up."""
+
+    def __init__(self, parts: Sequence[DomainSums]) -> None:
+        self._parts = parts
+
+    @property
+    def by_domain(self) -> NDArray[np.int64]:
+        """The sum of each domain, int64, as in :attr:`DomainSums.by_domain`."""
+        first, *others = (part.by_domain for part in self._parts)
+        return sum(others, start=first)
+
+    @property
+    def present(self) -> NDArray[np.intp]:
+        """The domains with an eligible node of any part, intp."""
+        return np.unique(np.concatenate([part.present for part in self._parts]))
+
+    @property
+    def eligible(self) -> Mask:
+        """The nodes whose pods any part counts, bool per row of the node table."""
+        eligible: Mask = np.logical_or.reduce([part.eligible for part in self._parts])
+        return eligible
+
+    def minimum(self) -> int:
+        """The smallest sum of the present domains. There must be at least one."""
+        return int(self.by_domain[self.present].min())
+
+    def critical_paths(self) -> tuple[int, int, int]:
+        """The same as :meth:`DomainSums.critical_paths`."""
+        present = self.present
+        return _critical_paths(present, self.by_domain[present])
 
 
 def _critical_paths(domains: NDArray[np.intp], sums: NDArray[np.int64]) -> tuple[int, int, int]:

@@ -65,7 +65,7 @@ class OfflineScheduler:
     ) -> None:
         """``ties`` chooses among nodes of equal score, by default the first by name."""
         registry, source = options.registry(), options.read_configuration()
-        self.cache = ClusterCache(find_pod_group_apis(), minor=options.gates.minor)
+        self.cache = ClusterCache(find_pod_group_apis(), gates=options.gates)
         handle = StaticHandle(self.cache, options.gates, cluster.time(DEFAULT_TIME))
         self.profiles: dict[str, Profile] = {
             profile.scheduler_name: build_profile(

@@ -67,7 +67,7 @@ class Placer:
         excluded_nodes: frozenset[str] = frozenset(),
         kinds: frozenset[str] | None = None,
     ) -> None:
-        self.cache = ClusterCache(minor=gates.minor)
+        self.cache = ClusterCache(gates=gates)
         configured = msgspec.structs.replace(configuration.profiles[0], scheduler_name=SCHEDULER_NAME)
         self.profile: Profile = build_profile(
             configured,

@@ -96,6 +96,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 return np.zeros(len(nodes), np.int64)
             pre_score = self._pre_score_state(pod)
         names = [name for name, _ in pre_score.requests]
+        if not names:
+            return np.full(len(nodes), self._score_of_node(()), np.int64)
         balances, usages = self._without_pod(nodes, names)
         requests = [request for _, request in pre_score.requests]
         score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])

@@ -37,6 +37,7 @@ from kubestow.plugins.dynamic_resources.extended_resources import (
     DeviceCounts,
     is_dra_extended_resource_name,
 )
+from kubestow.rules.minors import Behaviour
 from kubestow.rules.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, allocatable_amounts
 
 Int64s = NDArray[np.int64]
@@ -55,6 +56,9 @@ _SHAPE_SCALE = MAX_SCORE // 10
 
 _TOO_MANY_PODS = "Too many pods"
 _INSUFFICIENT = "Insufficient {}"
+_SIDECARS_DISABLED = Status.unresolvable(
+    "Pod has a restartable init container and the SidecarContainers feature is disabled"
+)
 
 #: Bits of a verdict's key: a request exceeds the node's allocatable amount; the node has as many pods as it allows;
 #: from the third bit on, one per requested resource. The 27th and all further resources share the last bit.
@@ -64,20 +68,25 @@ _LAST_RESOURCE = 26
 
 @dataclass(frozen=True, slots=True)
 class _FitPreFilterState:
-    """The requests to compare, in the order of the reasons: resource, amount, bit of the verdict's key."""
+    """The requests to compare, in the order of the reasons: resource, amount, bit of the verdict's key.
+
+    ``too_small`` is the code of nodes whose allocatable amount is less than a request.
+    """
 
     requests: Sequence[tuple[str, int, int]]
+    too_small: Code
 
     @classmethod
-    def of(cls, amounts: Sequence[tuple[str, int]]) -> _FitPreFilterState:
+    def of(cls, amounts: Sequence[tuple[str, int]], too_small: Code) -> _FitPreFilterState:
         numbered = enumerate(amounts)
-        return cls([(name, amount, _FIRST_RESOURCE_BIT << min(n, _LAST_RESOURCE)) for n, (name, amount) in numbered])
+        requests = [(name, amount, _FIRST_RESOURCE_BIT << min(n, _LAST_RESOURCE)) for n, (name, amount) in numbered]
+        return cls(requests, too_small)
 
     def status(self, key: int) -> Status:
         """The status of a verdict's key, with all its reasons."""
         reasons = [_TOO_MANY_PODS] if key & _PODS_BIT else []
         reasons += [_INSUFFICIENT.format(name) for name, _, bit in self.requests if key & bit]
-        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if key & _UNRESOLVABLE_BIT else Code.UNSCHEDULABLE
+        code = self.too_small if key & _UNRESOLVABLE_BIT else Code.UNSCHEDULABLE
         return Status(code, tuple(reasons))
 
 
@@ -105,6 +114,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             spec.name for spec in self._scored_resources if is_dra_extended_resource_name(spec.name)
         ]
         self._devices = DeviceCounts(handle)
+        unresolvable = handle.emulates(Behaviour.NODES_TOO_SMALL_ARE_UNRESOLVABLE)
+        self._code_if_too_small = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
+        self._rejects_sidecars = not handle.feature_enabled("SidecarContainers")
         self.events_to_register = (
             on(EventResource.POD, Action.ADD | Action.UPDATE | Action.UPDATE_POD_SCALE_UP, requeues=False),
             on(EventResource.POD, Action.DELETE, hint=_is_schedulable_after_pod_deleted),
@@ -133,9 +145,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """The requests."""
         return tuple(sorted(pod.shape.requests.items()))
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
-        """Never skips: the number of pods is checked for every pod."""
-        state.put(_FitPreFilterState.of(self.checked_requests(pod.shape.requests)))
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Never skips: the number of pods is checked for every pod. Rejects sidecars without SidecarContainers."""
+        if self._rejects_sidecars and any(one.restart_policy == "Always" for one in pod.spec.init_containers):
+            return _SIDECARS_DISABLED
+        state.put(_FitPreFilterState.of(self.checked_requests(pod.shape.requests), self._code_if_too_small))
+        return None
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Verdict:
         """All insufficient resources of a node are among its reasons."""

@@ -29,7 +29,7 @@ from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.affinity_terms import selected_index_keys
 from kubestow.cluster.pods.shapes import Shape
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.cluster.topology.domains import DomainSums, EligibleRows, domain_sums
+from kubestow.cluster.topology.domains import DomainSums, EligibleRows, SharedSums, domain_sums
 from kubestow.errors import InvalidSelector
 from kubestow.rules.matching import NO_EXECUTE, NO_SCHEDULE, untolerated
 
@@ -73,11 +73,13 @@ def compile_constraints(
     *,
     when_unsatisfiable: str,
     match_label_keys: bool,
+    node_inclusion_policies: bool,
     selector: Selector | None = None,
 ) -> list[SpreadConstraint]:
     """The constraints with the given ``whenUnsatisfiable``, for a pod with these labels.
 
-    ``match_label_keys`` is the feature gate; ``selector`` replaces the constraints' own. Raises InvalidSelector.
+    ``match_label_keys`` and ``node_inclusion_policies`` are the feature gates MatchLabelKeysInPodTopologySpread and
+    NodeInclusionPolicyInPodTopologySpread; ``selector`` replaces the constraints' own. Raises InvalidSelector.
     """
     compiled = []
     for constraint in constraints:
@@ -94,8 +96,8 @@ def compile_constraints(
                 constraint.max_skew,
                 own,
                 1 if constraint.min_domains is None else constraint.min_domains,
-                (constraint.node_affinity_policy or _HONOR) == _HONOR,
-                constraint.node_taints_policy == _HONOR,
+                not node_inclusion_policies or (constraint.node_affinity_policy or _HONOR) == _HONOR,
+                node_inclusion_policies and constraint.node_taints_policy == _HONOR,
             )
         )
     return compiled
@@ -179,22 +181,76 @@ def domain_counts(
 ) -> list[DomainSums]:
     """For each constraint of pods of a shape the existing pods that it counts, by domain.
 
-    Only nodes with all ``topology_keys`` are included. Constraints with equal policies share their nodes, so that the
-    cost does not grow with the square of their number.
+    Only nodes with all ``topology_keys`` are included.
     """
-    shared: dict[tuple[bool, bool], tuple[NodeInclusion, EligibleRows]] = {}
+    included = included_nodes(
+        cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
+    )
     counts = []
-    for constraint in constraints:
-        policies = (constraint.honors_node_affinity, constraint.honors_node_taints)
-        if policies not in shared:
-            inclusion = NodeInclusion(constraint, shape.spec, topology_keys, comparison_operators=comparison_operators)
-            shared[policies] = inclusion, EligibleRows(cluster.nodes, inclusion)
-        inclusion, rows = shared[policies]
+    for constraint, (inclusion, rows) in zip(constraints, included, strict=True):
         pods = constraint.matching_pods(cluster, shape.namespace)
         counts.append(
             domain_sums(cluster.nodes, pods, constraint.topology_key, eligible=rows, eligibility=inclusion.key)
         )
     return counts
+
+
+def included_nodes(
+    cluster: Cluster,
+    shape: Shape,
+    constraints: Sequence[SpreadConstraint],
+    *,
+    topology_keys: Sequence[str],
+    comparison_operators: bool,
+) -> list[tuple[NodeInclusion, EligibleRows]]:
+    """The nodes that each constraint includes, of those with all ``topology_keys``.
+
+    Constraints with equal policies share their nodes, so that the cost does not grow with the square of their number.
+    """
+    shared: dict[tuple[bool, bool], tuple[NodeInclusion, EligibleRows]] = {}
+    included = []
+    for constraint in constraints:
+        policies = (constraint.honors_node_affinity, constraint.honors_node_taints)
+        if policies not in shared:
+            inclusion = NodeInclusion(constraint, shape.spec, topology_keys, comparison_operators=comparison_operators)
+            shared[policies] = inclusion, EligibleRows(cluster.nodes, inclusion)
+        included.append(shared[policies])
+    return included
+
+
+def counts_of_last_constraint(
+    cluster: Cluster, shape: Shape, constraints: Sequence[tuple[SpreadConstraint, NodeInclusion]]
+) -> SharedSums:
+    """On each node the pods that the last of some constraints with one topology key counts that includes the node.
+
+    The rule of Filter before :attr:`Behaviour.SPREAD_CONSTRAINTS_COUNT_APART`.
+    """
+    parts: list[DomainSums] = []
+    later: list[NodeInclusion] = []
+    for constraint, inclusion in reversed(constraints):
+        if all(inclusion.key != other.key for other in later):
+            rows = EligibleRows(cluster.nodes, _IncludedFirst(inclusion, tuple(later)))
+            eligibility = (inclusion.key, tuple(other.key for other in later))
+            pods = constraint.matching_pods(cluster, shape.namespace)
+            parts.append(
+                domain_sums(cluster.nodes, pods, constraint.topology_key, eligible=rows, eligibility=eligibility)
+            )
+            later.append(inclusion)
+    return SharedSums(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _IncludedFirst:
+    """Selects nodes that are included, and that none of the ``others`` includes."""
+
+    inclusion: NodeInclusion
+    others: Sequence[NodeInclusion]
+
+    def __call__(self, nodes: Nodes) -> NDArray[np.bool_]:
+        included = self.inclusion(nodes)
+        for other in self.others:
+            included &= ~other(nodes)
+        return included
 
 
 class NodeInclusion:

@@ -24,7 +24,7 @@ from kubestow.cluster.nodes.columns import MISSING
 from kubestow.cluster.nodes.views import HypotheticalNodes, Nodes, Rows
 from kubestow.cluster.pods.shapes import PodInfo, Shape, ShapeCache, ShapeFamily
 from kubestow.cluster.topology.counters import PodCounter
-from kubestow.cluster.topology.domains import DomainSums
+from kubestow.cluster.topology.domains import DomainSums, EligibleRows, SharedSums
 from kubestow.config.plugin_args import PodTopologySpreadArgs
 from kubestow.errors import InvalidSelector
 from kubestow.framework.cycle_state import CycleState
@@ -35,14 +35,18 @@ from kubestow.plugins.pod_topology_spread.constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
     SYSTEM_DEFAULT_CONSTRAINTS,
+    NodeInclusion,
     SpreadConstraint,
     compile_constraints,
+    counts_of_last_constraint,
     default_label_keys,
     default_selector,
     domain_counts,
+    included_nodes,
     owning_controller,
     selected_label_keys,
 )
+from kubestow.rules.minors import Behaviour
 
 #: Verdict keys.
 MAX_SKEW_EXCEEDED, MISSING_TOPOLOGY_KEY = 1, 2
@@ -91,6 +95,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._default_constraints = SYSTEM_DEFAULT_CONSTRAINTS if self._system_defaulted else args.default_constraints
         self._match_label_keys = handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
         self._comparison_operators = handle.feature_enabled("TaintTolerationComparisonOperators")
+        self._node_inclusion_policies = handle.feature_enabled("NodeInclusionPolicyInPodTopologySpread")
+        self._counts_apart = handle.emulates(Behaviour.SPREAD_CONSTRAINTS_COUNT_APART)
         self._services = self._cluster.catalog(Service)
         self._by_group: ShapeCache[_ShapeConstraints] = ShapeCache(handle.cluster.has_placed)
         #: The shape that was looked up last: the constraints of a pod are needed several times in a cycle.
@@ -206,7 +212,13 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}")
         if not constraints:
             return _SKIP
-        return HardConstraints(self._cluster, shape, constraints, comparison_operators=self._comparison_operators)
+        return HardConstraints(
+            self._cluster,
+            shape,
+            constraints,
+            comparison_operators=self._comparison_operators,
+            counts_apart=self._counts_apart,
+        )
 
     def _soft(self, shape: Shape) -> SoftConstraints | Status:
         try:
@@ -221,6 +233,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             constraints,
             require_all_topologies=bool(shape.spec.topology_spread_constraints) or not self._system_defaulted,
             comparison_operators=self._comparison_operators,
+            counts_apart=self._counts_apart,
         )
 
     def _compiled(self, shape: Shape, when_unsatisfiable: str) -> list[SpreadConstraint]:
@@ -238,6 +251,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             shape.labels,
             when_unsatisfiable=when_unsatisfiable,
             match_label_keys=self._match_label_keys,
+            node_inclusion_policies=self._node_inclusion_policies,
             selector=selector,
         )
 
@@ -286,12 +300,27 @@ def _has_all(node: Node | None, topology_keys: Sequence[str]) -> bool:
 
 
 class HardConstraints:
-    """The DoNotSchedule constraints of pods of one shape, at least one."""
+    """The DoNotSchedule constraints of pods of one shape, at least one.
+
+    They ``counts_apart``, or share counts (:attr:`Behaviour.SPREAD_CONSTRAINTS_COUNT_APART`).
+    """
 
     def __init__(
-        self, cluster: Cluster, shape: Shape, constraints: Sequence[SpreadConstraint], *, comparison_operators: bool
+        self,
+        cluster: Cluster,
+        shape: Shape,
+        constraints: Sequence[SpreadConstraint],
+        *,
+        comparison_operators: bool,
+        counts_apart: bool,
     ) -> None:
         topology_keys = [constraint.topology_key for constraint in constraints]
+        if not counts_apart and len(set(topology_keys)) < len(topology_keys):
+            included = included_nodes(
+                cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
+            )
+            self._constraints = _with_shared_counts(cluster, shape, list(zip(constraints, included, strict=True)))
+            return
         counts = domain_counts(
             cluster, shape, constraints, topology_keys=topology_keys, comparison_operators=comparison_operators
         )
@@ -306,7 +335,7 @@ class HardConstraints:
 
 
 class _HardConstraint:
-    def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: DomainSums) -> None:
+    def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: DomainSums | SharedSums) -> None:
         self._constraint = constraint
         self._namespace = shape.namespace
         self._self_match = int(constraint.matches(shape.labels))
@@ -326,8 +355,7 @@ class _HardConstraint:
         """Each hypothetical row changes the count of its own domain, and so has its own minimum over all domains."""
         by_domain, domains = self._counts.by_domain, nodes.label(self._constraint.topology_key)
         included = self._counts.eligible[nodes.rows]
-        # QUIRK: unlike the counts, the changes include terminating pods and, for an empty selector, all pods.
-        counts = by_domain[domains] + np.where(included, nodes.sum_of_changes(self._matches), 0)
+        counts = by_domain[domains] + self._changes(nodes)
         if self._has_too_few_domains:
             minimum = np.zeros(len(nodes), np.int64)
         else:
@@ -338,12 +366,56 @@ class _HardConstraint:
         keys[domains == MISSING] = MISSING_TOPOLOGY_KEY
         return keys
 
+    def _changes(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
+        """The change of the count of each row's domain by that of the row, int64.
+
+        QUIRK: unlike the counts, the changes include terminating pods and, for an empty selector, all pods.
+        """
+        return np.where(self._counts.eligible[nodes.rows], nodes.sum_of_changes(self.matches), 0)
+
     @property
     def _has_too_few_domains(self) -> bool:
         return len(self._counts.present) < max(1, self._constraint.min_domains)
 
-    def _matches(self, shape: Shape) -> bool:
+    def matches(self, shape: Shape) -> bool:
+        """Whether the constraint selects pods of a shape."""
         return shape.namespace == self._namespace and self._constraint.matches(shape.labels)
+
+
+class _SharingHardConstraint(_HardConstraint):
+    """One of several constraints with one topology key before :attr:`Behaviour.SPREAD_CONSTRAINTS_COUNT_APART`.
+
+    ``counts`` are those of all of them. A pod changes them once for each of the constraints (``sharing``, set when all
+    are made) that matches the pod and includes its node.
+    """
+
+    def __init__(self, constraint: SpreadConstraint, shape: Shape, counts: SharedSums, rows: EligibleRows) -> None:
+        super().__init__(constraint, shape, counts)
+        self.topology_key = constraint.topology_key
+        self._rows = rows
+        self.sharing: Sequence[_SharingHardConstraint] = ()
+
+    def _changes(self, nodes: HypotheticalNodes) -> NDArray[np.int64]:
+        changes = np.zeros(len(nodes), np.int64)
+        for each in self.sharing:
+            changes += np.where(each._rows.mask[nodes.rows], nodes.sum_of_changes(each.matches), 0)
+        return changes
+
+
+def _with_shared_counts(
+    cluster: Cluster,
+    shape: Shape,
+    constraints: Sequence[tuple[SpreadConstraint, tuple[NodeInclusion, EligibleRows]]],
+) -> list[_HardConstraint]:
+    """Constraints, each with the nodes that it includes, that share the counts of their topology key."""
+    by_key: dict[str, list[tuple[SpreadConstraint, NodeInclusion]]] = {}
+    for constraint, (inclusion, _) in constraints:
+        by_key.setdefault(constraint.topology_key, []).append((constraint, inclusion))
+    counts = {key: counts_of_last_constraint(cluster, shape, of_key) for key, of_key in by_key.items()}
+    made = [_SharingHardConstraint(c, shape, counts[c.topology_key], rows) for c, (_, rows) in constraints]
+    for one in made:
+        one.sharing = [other for other in made if other.topology_key == one.topology_key]
+    return list(made)
 
 
 # -- soft constraints ----------------------------------------------------------------------------------------------
@@ -352,7 +424,9 @@ class _HardConstraint:
 class SoftConstraints:
     """The ScheduleAnyway constraints of pods of one shape, at least one.
 
-    With ``require_all_topologies`` nodes that lack a topology key of any of the constraints are ignored.
+    With ``require_all_topologies`` nodes that lack a topology key of any of the constraints are ignored. They
+    ``counts_apart``, or the counts of one topology key are added up
+    (:attr:`Behaviour.SPREAD_CONSTRAINTS_COUNT_APART`).
     """
 
     def __init__(
@@ -363,15 +437,26 @@ class SoftConstraints:
         *,
         require_all_topologies: bool,
         comparison_operators: bool,
+        counts_apart: bool,
     ) -> None:
         self._table = cluster.nodes
         self._required_keys = [c.topology_key for c in constraints] if require_all_topologies else []
         counts = domain_counts(
             cluster, shape, constraints, topology_keys=self._required_keys, comparison_operators=comparison_operators
         )
+        by_key: dict[str, list[DomainSums]] = {}
+        is_first = []
+        for constraint, of_constraint in zip(constraints, counts, strict=True):
+            is_first.append(constraint.topology_key not in by_key)
+            by_key.setdefault(constraint.topology_key, []).append(of_constraint)
         self._constraints = [
-            _SoftConstraint(constraint, constraint.matching_pods(cluster, shape.namespace), of_constraint)
-            for constraint, of_constraint in zip(constraints, counts, strict=True)
+            _SoftConstraint(
+                constraint,
+                constraint.matching_pods(cluster, shape.namespace),
+                of_constraint if counts_apart else SharedSums(by_key[constraint.topology_key]),
+                counts_domains=counts_apart or first,
+            )
+            for constraint, of_constraint, first in zip(constraints, counts, is_first, strict=True)
         ]
         self._latest: ScoredNodes | None = None
 
@@ -429,7 +514,9 @@ class _SoftConstraint:
     constraint: SpreadConstraint
     #: The matching pods per node, and per domain of the included nodes.
     pods: PodCounter
-    counts: DomainSums
+    counts: DomainSums | SharedSums
+    #: Whether its weight grows with the number of domains; not if an earlier constraint with its key has that weight.
+    counts_domains: bool = True
 
     def scorer(self, nodes: Nodes, ignored: Mask | None) -> _HostnameScorer | _DomainScorer:
         """What scores feasible nodes; the weight of a pod grows with the number of domains of the scored nodes."""
@@ -445,7 +532,7 @@ class _SoftConstraint:
         present[scored] = True
         if empty is not None and present[MISSING]:
             present[empty] = False  # nodes without the label are of the domain of the empty value
-        weight = math.log(int(np.count_nonzero(present)) + 2)
+        weight = math.log((int(np.count_nonzero(present)) if self.counts_domains else 0) + 2)
         return _DomainScorer(self.counts, domains, empty, weight, offset)
 
 
@@ -477,7 +564,7 @@ class _DomainScorer:
     value is empty.
     """
 
-    counts: DomainSums
+    counts: DomainSums | SharedSums
     #: The domain of each node, int32.
     domains: NDArray[np.int32]
     #: The domain of the empty label value; None if no node has it.

@@ -10,7 +10,7 @@ rows of a view; node selections are shared by all volumes and classes with the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -38,13 +38,14 @@ from kubestow.cluster.storage.capacities import NO_CAPACITY
 from kubestow.cluster.storage.csi import in_tree_plugin, translated_terms
 from kubestow.cluster.storage.pod_volumes import PodClaim, claims_of
 from kubestow.errors import InvalidObject
+from kubestow.framework.interface import Handle
 from kubestow.framework.status import Status
 from kubestow.rules.claims import ownership_problem
+from kubestow.rules.minors import Behaviour
 from kubestow.rules.volumes import ClaimRequirements, requirements_of
 
 Mask = NDArray[np.bool_]
 
-_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 _REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 _REASON_NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 _REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -52,7 +53,6 @@ _REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to n
 #: Bits of a verdict key, in the order in which their reasons are reported. Keys from _FIRST_ERROR on are errors.
 _NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST, _FIRST_ERROR = 1, 2, 4, 8, 16
 _REASONS = {
-    _NODE_CONFLICT: _REASON_NODE_CONFLICT,
     _BIND_CONFLICT: _REASON_BIND_CONFLICT,
     _NOT_ENOUGH_SPACE: _REASON_NOT_ENOUGH_SPACE,
     _PV_NOT_EXIST: _REASON_PV_NOT_EXIST,
@@ -61,7 +61,29 @@ _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
+_ATTRIBUTES_CLASS_DISABLED = (
+    "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled"
+)
 _UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRules:
+    """What the minor version and its gates change: the reason for a volume that a node cannot reach.
+
+    ``attributes_classes`` is the feature gate VolumeAttributesClass.
+    """
+
+    reason_node_conflict: str = "node(s) didn't match PersistentVolume's node affinity"
+    attributes_classes: bool = True
+
+    @classmethod
+    def of(cls, handle: Handle) -> BindingRules:
+        """Those of a scheduler."""
+        attributes_classes = handle.feature_enabled("VolumeAttributesClass")
+        if handle.emulates(Behaviour.VOLUME_AFFINITY_REASON_NAMES_THE_VOLUME):
+            return cls(attributes_classes=attributes_classes)
+        return cls("node(s) had volume node affinity conflict", attributes_classes)
 
 
 @dataclass(slots=True)
@@ -73,6 +95,7 @@ class PodVolumeClaims:
 
     bound: Sequence[PersistentVolumeClaim] = ()
     unbound: Sequence[PersistentVolumeClaim] = ()
+    rules: BindingRules = field(default_factory=BindingRules)
     errors: list[str] = field(default_factory=list)
 
     def error_key(self, error: str) -> int:
@@ -85,7 +108,8 @@ class PodVolumeClaims:
         """The status of a verdict key other than 0."""
         if key >= _FIRST_ERROR:
             return Status.error(self.errors[key - _FIRST_ERROR])
-        return Status.unresolvable(*(reason for bit, reason in _REASONS.items() if key & bit))
+        reasons = {_NODE_CONFLICT: self.rules.reason_node_conflict} | _REASONS
+        return Status.unresolvable(*(reason for bit, reason in reasons.items() if key & bit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +148,7 @@ class PodVolumes:
         return bool((self.keys >= _FIRST_ERROR).any())
 
 
-def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Status:
+def pod_volume_claims(cluster: Cluster, pod: PodInfo, rules: BindingRules) -> PodVolumeClaims | Status:
     """The bound and the delayed claims of a pod, or a status if a claim is unusable, invalid or immediate."""
     bound, unbound = [], []
     has_immediate = False
@@ -140,7 +164,7 @@ def pod_volume_claims(cluster: Cluster, pod: PodInfo) -> PodVolumeClaims | Statu
             return is_delayed
         has_immediate |= not is_delayed
         unbound.append(claim)
-    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound)
+    return _UNBOUND_IMMEDIATE if has_immediate else PodVolumeClaims(bound, unbound, rules)
 
 
 def _usable_claims(cluster: Cluster, pod: PodInfo) -> list[PersistentVolumeClaim] | Status:
@@ -252,6 +276,9 @@ class _Finder:
         if requirements is None:
             return
         to_provision = self._claims_with_selected_node()
+        if not self._claims.rules.attributes_classes and (text := self._disabled_attributes_class(requirements)):
+            self._fail(self._passing, text)
+            return
         matching = self._cluster.volumes.available.matching(self._nodes)
         for want, claim in requirements:
             if SELECTED_NODE not in claim.metadata.annotations:
@@ -270,6 +297,14 @@ class _Finder:
                 self._fail(self._passing, f'claim "{claim.key}": {error}')
                 return None
         return sorted(requirements, key=lambda pair: pair[0].size)
+
+    @staticmethod
+    def _disabled_attributes_class(requirements: Iterable[tuple[ClaimRequirements, PersistentVolumeClaim]]) -> str:
+        """The error for the first claim with an attributes class that no provisioner handles; empty without one."""
+        for want, claim in requirements:
+            if want.attributes_class and SELECTED_NODE not in claim.metadata.annotations:
+                return _ATTRIBUTES_CLASS_DISABLED.format(claim.key)
+        return ""
 
     def _claims_with_selected_node(self) -> list[tuple[PersistentVolumeClaim, Mask]]:
         """The claims that a provisioner already handles, each with a mask of its selected node; rejects other nodes."""

@@ -57,7 +57,13 @@ from kubestow.framework.interface import (
 )
 from kubestow.framework.status import SUCCESS, Status, Verdict
 from kubestow.plugins.node_resources.fit import UtilizationShape
-from kubestow.plugins.volume_binding.finder import PodVolumeClaims, PodVolumes, find_pod_volumes, pod_volume_claims
+from kubestow.plugins.volume_binding.finder import (
+    BindingRules,
+    PodVolumeClaims,
+    PodVolumes,
+    find_pod_volumes,
+    pod_volume_claims,
+)
 
 _STATE_NOT_FOUND = "not found"
 _DEADLINE_EXCEEDED = "context deadline exceeded"
@@ -143,6 +149,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._rules = BindingRules.of(handle)
         self._bind_timeout = float(args.bind_timeout_seconds)
         scores_capacity = handle.feature_enabled("StorageCapacityScoring")
         self._utilization_shape = UtilizationShape(args.shape or ()) if scores_capacity else None
@@ -202,7 +209,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Rejects pods with missing, lost, deleted or immediate unbound claims; skips pods without claims."""
-        claims = pod_volume_claims(self.handle.cluster, pod)
+        claims = pod_volume_claims(self.handle.cluster, pod, self._rules)
         if isinstance(claims, Status):
             return claims
         state.put(claims)

@@ -107,7 +107,7 @@ class Scheduler:
 
         # State: what the API server says, what was decided since, and what is in progress.
         self.pods = PodStore()
-        self.cluster = Cluster(pod_group_apis, minor=gates.minor)
+        self.cluster = Cluster(pod_group_apis, gates=gates)
         self.waiting_pods = WaitingPods()
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)
