@@ -13,6 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from kubestow import config
@@ -48,9 +49,9 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
-from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queue.without_hints import EventsWithoutHints, SchedulingQueueWithoutHints
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.scheduler_state import SchedulerState
@@ -142,11 +143,15 @@ class Scheduler:
         self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
 
         # The queue, and what happens to pods that are not bound.
-        self.queue = SchedulingQueue(
+        has_hints = gates.enabled("SchedulerQueueingHints")
+        self.queue = (SchedulingQueue if has_hints else partial(SchedulingQueueWithoutHints, self.cluster))(
             self.profiles,
-            QueueingHints(self.profiles, unregistered=(EXTENDER,) if extenders else ()),
+            (QueueingHints if has_hints else EventsWithoutHints)(
+                self.profiles, unregistered=(EXTENDER,) if extenders else ()
+            ),
             environment,
-            backoff=BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds),
+            gates=gates,
+            backoff_seconds=(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds),
             max_unschedulable_seconds=pod_max_in_unschedulable_pods,
             on_change=self._wake.set,
         )
