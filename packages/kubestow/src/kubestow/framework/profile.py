@@ -47,6 +47,7 @@ from kubestow.framework.interface import (
     Plugin,
     PostBindPlugin,
     PostFilterPlugin,
+    PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -114,6 +115,10 @@ class _Implements(Mapping[str, frozenset[str]]):
         return len(self._registry)
 
 
+CLEARS_NOMINATION = PostFilterResult(Status.unschedulable(), nominated_node_name="")
+"""Takes the place of PostFilter where there are no nodes or no PostFilter plugins (semantics 5.1)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """The plugins of one schedulerName, what calls them, and the cache of their results."""
@@ -129,6 +134,8 @@ class Profile:
     queueing: QueueingRuntime
     gangs: GangRuntime
     evaluations: EvaluationCache
+    #: Takes the place of the PostFilter plugins if there are none.
+    result_without_post_filter: PostFilterResult | None
 
     @property
     def samples_nodes(self) -> bool:
@@ -167,6 +174,7 @@ def build_profile(
         QueueingRuntime(plugins, monotonic=monotonic, observer=observer),
         GangRuntime(plugins, monotonic=monotonic, observer=observer, slow_calls=slow_calls),
         EvaluationCache(runtime, handle.cluster, reports_nodes_left_out=reports_nodes_left_out),
+        CLEARS_NOMINATION if handle.emulates(Behaviour.FAILURE_WITHOUT_POST_FILTER_CLEARS_NOMINATION) else None,
     )
 
 

@@ -9,8 +9,11 @@ from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.interface import PreEnqueuePlugin
 from kubestow.framework.profile import Profile
 from kubestow.framework.status import Code, Status
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 from kubestow.scheduling.queue.places import QueuePlaces
-from kubestow.scheduling.queued_pod import QueuedPod
+from kubestow.scheduling.queued_pod import Place, QueuedPod
+
+_BACKING_OFF = (Place.BACKOFF, Place.ERROR_BACKOFF)
 
 
 class GatingListener(Protocol):
@@ -26,8 +29,10 @@ class GatingListener(Protocol):
 class Gating:
     """Lets pods into activeQ and backoffQ, or gates them. ``now`` is the time of the clock in seconds."""
 
-    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], places: QueuePlaces, minor: Minor = NEWEST) -> None:
         self._profiles, self._places = profiles, places
+        self._asks_gating_plugin_first = minor.has(Behaviour.PRE_ENQUEUE_ASKS_GATING_PLUGIN_FIRST)
+        self._activates_from_backoff = minor.has(Behaviour.ACTIVATION_FROM_BACKOFF_SKIPS_PRE_ENQUEUE)
         self._listeners: list[GatingListener] = []
         #: The pods whose preemption is in progress.
         self._preempting: set[str] = set()
@@ -46,6 +51,20 @@ class Gating:
         """Have a queued pod back off unless a PreEnqueue plugin gates it."""
         if self._admit(queued, event, now):
             self._places.enter_backoff(queued, event)
+
+    def activate(self, queued: QueuedPod, event: str, now: float) -> None:
+        """Move a queued pod to activeQ whatever its backoff; PreEnqueue has run for one that backs off."""
+        if self._activates_from_backoff and queued.place in _BACKING_OFF and not queued.gated_by:
+            self._places.enter_active(queued, event, now)
+        else:
+            self.enqueue(queued, event, now)
+
+    def end_backoff(self, queued: QueuedPod, now: float) -> None:
+        """Move a pod whose backoff has ended to activeQ; PreEnqueue runs again only after an error of it."""
+        if queued.gated_by:
+            self.enqueue(queued, "BackoffComplete", now)
+        else:
+            self._places.enter_active(queued, "BackoffComplete", now)
 
     def preemption_started(self, uids: Iterable[str]) -> None:
         """Evictions for these pods have begun: once gated, they are not looked at until :meth:`preemption_ended`."""
@@ -90,4 +109,23 @@ class Gating:
         if queued.gates is None or queued.gates[0] is not info:
             queued.gates = info, self._profiles[info.spec.scheduler_name].queueing.gates_of(info)
         gates = queued.gates[1]
-        return gates if info.uid in self._preempting else [gate for gate in gates if not gate.gates_during_preemption]
+        if info.uid not in self._preempting:
+            gates = [gate for gate in gates if not gate.gates_during_preemption]
+        if queued.gated_by and self._asks_gating_plugin_first:
+            return sorted(gates, key=lambda gate: gate.name != queued.gated_by)
+        return gates
+
+
+class GatingAfterBackoff(Gating):
+    """Gating without the gate SchedulerPopFromBackoffQ: PreEnqueue runs when pods enter activeQ, and only then."""
+
+    def back_off(self, queued: QueuedPod, event: str, now: float) -> None:
+        self._places.unschedulable.remove(queued.info.uid)
+        queued.gated_by = ""
+        self._places.enter_backoff(queued, event)
+
+    def activate(self, queued: QueuedPod, event: str, now: float) -> None:
+        self.enqueue(queued, event, now)
+
+    def end_backoff(self, queued: QueuedPod, now: float) -> None:
+        self.enqueue(queued, "BackoffComplete", now)

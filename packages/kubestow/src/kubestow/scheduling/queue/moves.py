@@ -16,6 +16,7 @@ from typing import Any
 
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.queue.gating import Gating
 from kubestow.scheduling.queue.places import QueuePlaces
@@ -44,10 +45,14 @@ class QueueMoves:
         *,
         max_unschedulable_seconds: float,
         on_change: Callable[[], None],
+        minor: Minor = NEWEST,
     ) -> None:
         self._places, self._gating, self._hints, self._clock = places, gating, hints, clock
         self._max_unschedulable_seconds = max_unschedulable_seconds
         self._on_change = on_change
+        waits_for_gating_plugin = minor.has(Behaviour.GATED_PODS_WAIT_FOR_GATING_PLUGIN)
+        #: Whether an event may help the pods of a scheduler name that a plugin gates.
+        self._may_ungate = EventDecisions.concerns if waits_for_gating_plugin else _concerns_any_rejector
         #: The pods that events have helped and that are yet to be moved, each with its ticket at the time.
         self._helped: deque[tuple[int, QueuedPod]] = deque()
         self._next_unschedulable_flush = clock.monotonic() + _UNSCHEDULABLE_FLUSH_PERIOD
@@ -86,7 +91,8 @@ class QueueMoves:
 
     def requeue_if_helped(self, queued: QueuedPod, decisions: EventDecisions) -> bool:
         """Requeue one unschedulable or gated pod if an event may help it; whether it was requeued."""
-        if queued.place is Place.GATED and not decisions.concerns(queued.info.spec.scheduler_name, queued.gated_by):
+        scheduler_name = queued.info.spec.scheduler_name
+        if queued.place is Place.GATED and not self._may_ungate(decisions, scheduler_name, queued.gated_by):
             return False
         decision = QueueingStrategy.AFTER_BACKOFF
         if not queued.requeue_when_ungated:
@@ -113,13 +119,19 @@ class QueueMoves:
         else:
             cohorts = unschedulable.rejected_by(self._hints.keys_of(registrations, old, new))
         helped: list[QueuedPod] = []
-        for cohort in [cohort for cohort in cohorts if _may_be_helped(cohort.key, decisions)]:
+        for cohort in [cohort for cohort in cohorts if self._may_help(cohort.key, decisions)]:
             decision = _decision_for(cohort, subject, decisions)
             if decision is not QueueingStrategy.SKIP:
                 helped += self._take(cohort, (decision, event.label), among, spared=subject)
         if subject is not None and (among is None or among(subject.info)):
             self.requeue_if_helped(subject, decisions)
         self._begin_moving(helped)
+
+    def _may_help(self, key: CohortKey, decisions: EventDecisions) -> bool:
+        """Whether the gate of a cohort, if it has one, may have opened; of held pods, only the first is remembered."""
+        if key.is_held and key.requeue_when_ungated:
+            return False
+        return not key.gated_by or self._may_ungate(decisions, key.scheduler_name, key.gated_by)
 
     def _waiting_subject(self, old: Any, new: Any) -> QueuedPod | None:
         """The unschedulable or gated pod that an event is about; its hints are called for it alone."""
@@ -186,10 +198,7 @@ class QueueMoves:
         now, places = self._clock.monotonic(), self._places
         places.end_debts(now)
         while (queued := places.pop_backed_off(now)) is not None:
-            if queued.gated_by:
-                self._gating.enqueue(queued, "BackoffComplete", now)
-            else:
-                places.enter_active(queued, "BackoffComplete", now)
+            self._gating.end_backoff(queued, now)
         if now < self._next_unschedulable_flush:
             return
         self._next_unschedulable_flush = now + _UNSCHEDULABLE_FLUSH_PERIOD
@@ -209,11 +218,9 @@ class QueueMoves:
         return queued.timestamp + self._max_unschedulable_seconds + _UNSCHEDULABLE_FLUSH_PERIOD
 
 
-def _may_be_helped(key: CohortKey, decisions: EventDecisions) -> bool:
-    """Gated pods need an event that the gating plugin registered; of held ones, only the first is remembered."""
-    if key.is_held and key.requeue_when_ungated:
-        return False
-    return not key.gated_by or decisions.concerns(key.scheduler_name, key.gated_by)
+def _concerns_any_rejector(decisions: EventDecisions, scheduler_name: str, gated_by: str) -> bool:
+    """Before ``GATED_PODS_WAIT_FOR_GATING_PLUGIN``: any event, unless the gating plugin is SchedulingGates."""
+    return gated_by != "SchedulingGates" or decisions.concerns(scheduler_name, gated_by)
 
 
 def _decision_for(cohort: Cohort, subject: QueuedPod | None, decisions: EventDecisions) -> QueueingStrategy:

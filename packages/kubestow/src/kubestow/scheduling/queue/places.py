@@ -46,33 +46,60 @@ _PASSED_OVER_AT_ONCE = 500
 _COMPACTION_THRESHOLD = 1024
 
 
-@dataclass(frozen=True, slots=True)
+def count_failures(queued: QueuedPod) -> int:
+    """The errors in a row that a pod's last attempts ended with, or else how many attempts ended unschedulable."""
+    return queued.consecutive_errors or queued.unschedulable_count
+
+
+def count_attempts(queued: QueuedPod) -> int:
+    """All attempts, whatever they ended with; errors of PreEnqueue, which are no attempts, count too."""
+    return max(queued.attempts, queued.consecutive_errors)
+
+
+@dataclass(frozen=True)
 class BackoffPolicy:
     """Backoff that doubles from ``initial`` to ``maximum`` seconds; a maximum of 0 turns it off (semantics 6.2).
 
-    Expirations are compared in whole seconds, so that pods leave backoff together.
+    Expirations are compared in whole seconds, so that pods leave backoff together. ``count`` is how often it doubles,
+    plus one.
     """
 
     initial: float = 1.0
     maximum: float = 10.0
+    count: Callable[[QueuedPod], int] = count_failures
 
     def expiration(self, queued: QueuedPod) -> float:
         """When the pod's backoff ends, in seconds of the clock; NO_BACKOFF without backoff."""
-        count = queued.consecutive_errors or queued.unschedulable_count
+        count = self.count(queued)
         if not count or not self.maximum:
             return NO_BACKOFF
-        duration = min(self.maximum, self.initial * 2.0 ** min(count - 1, 60))
-        return float(math.floor(queued.timestamp + duration))
+        return self._rounded(queued.timestamp + min(self.maximum, self.initial * 2.0 ** min(count - 1, 60)))
 
     @staticmethod
-    def is_backing_off(queued: QueuedPod, now: float) -> bool:
+    def _rounded(expiration: float) -> float:
+        return float(math.floor(expiration))
+
+    def is_backing_off(self, queued: QueuedPod, now: float) -> bool:
         """Whether the pod's backoff has not ended."""
         return queued.backoff_expiration >= math.floor(now)
 
-    @staticmethod
-    def flush_time(queued: QueuedPod) -> float:
-        """The first moment at which :meth:`is_backing_off` is False."""
+    def flush_time(self, queued: QueuedPod) -> float:
+        """When the pod leaves backoffQ at the end of its backoff, in seconds of the clock."""
         return math.floor(queued.backoff_expiration) + 1.0
+
+
+class ExactBackoffPolicy(BackoffPolicy):
+    """Backoff without the gate SchedulerPopFromBackoffQ: it ends to the moment; pods leave backoffQ once a second."""
+
+    @staticmethod
+    def _rounded(expiration: float) -> float:
+        return expiration
+
+    def is_backing_off(self, queued: QueuedPod, now: float) -> bool:
+        return queued.backoff_expiration > now
+
+    def flush_time(self, queued: QueuedPod) -> float:
+        return float(math.ceil(queued.backoff_expiration))
 
 
 class PodHeap:
@@ -205,7 +232,8 @@ class QueuePlaces:
     """The queued pods by place. ``on_change`` is called when a pod becomes ready or starts to back off.
 
     ``sort`` is the runtime of the QueueSort plugin. Adding a pod to a place removes it from the heap that it was in;
-    from ``unschedulable`` the caller has to remove it first.
+    from ``unschedulable`` the caller has to remove it first. ``pops_from_backoff``: pods in backoffQ are tried early
+    while no other pod is ready.
     """
 
     def __init__(
@@ -216,6 +244,7 @@ class QueuePlaces:
         backoff: BackoffPolicy,
         observer: Observer,
         on_change: Callable[[], None],
+        pops_from_backoff: bool = True,
     ) -> None:
         #: All queued pods by uid; those in flight are not among them.
         self.pods: dict[str, QueuedPod] = {}
@@ -230,11 +259,13 @@ class QueuePlaces:
         self.debts = NamespaceDebts()
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
+        #: The pods that are tried before their backoff ends: those in backoffQ, or none.
+        self._tried_early = self._backoff if pops_from_backoff else PodHeap(Place.BACKOFF)
 
     @property
     def has_ready(self) -> bool:
         """Whether a pod can be popped, or could be after more have been passed over."""
-        return bool(self._active) or bool(self._passed_over) or bool(self._backoff)
+        return bool(self._active) or bool(self._passed_over) or bool(self._tried_early)
 
     def counts(self) -> dict[Place, int]:
         """How many pods are in each place."""
@@ -300,7 +331,7 @@ class QueuePlaces:
     # -- leaving the queue, or a backoff -----------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Take the first pod of activeQ, or of backoffQ if there is none (semantics 6.3); None when none is ready.
+        """Take the first pod of activeQ, or one that is tried early (semantics 6.3); None when none is ready.
 
         Pods of namespaces in debt are passed over, hundreds at a time, and left to :meth:`pop_in_debt`.
         """
@@ -314,7 +345,7 @@ class QueuePlaces:
         else:
             queued = self._active.pop()
         if queued is None and not self._passed_over:
-            queued = self._backoff.pop()
+            queued = self._tried_early.pop()
             if queued is not None:
                 self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
         return queued
@@ -349,7 +380,7 @@ class QueuePlaces:
         """Take a pod whose backoff has ended; None when there is none."""
         for heap in (self._backoff, self._error_backoff):
             head = heap.peek()
-            if head is not None and not self.backoff_policy.is_backing_off(head, now):
+            if head is not None and self.backoff_policy.flush_time(head) <= now:
                 return heap.pop()
         return None
 

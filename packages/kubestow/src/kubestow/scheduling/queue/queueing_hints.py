@@ -56,7 +56,7 @@ class QueueingHints:
                 (plugin.name, registration)
                 for plugin in profile.plugins
                 if isinstance(plugin, _REJECTING_PLUGINS)
-                for registration in _requeueing_registrations(plugin)
+                for registration in self._requeueing_registrations(plugin)
             ]
             + unconditional
             for profile in profiles.values()
@@ -81,6 +81,16 @@ class QueueingHints:
         }
         self._matching: dict[ClusterEvent, dict[str, dict[str, list[EventRegistration]]]] = {}
         self._with_event_filter: set[ClusterEvent] = set()
+
+    def _requeueing_registrations(self, plugin: Plugin) -> list[EventRegistration]:
+        """The plugin's registrations that may requeue a pod. A node is often created tainted, so Add implies taints."""
+        registrations = [registration for registration in plugin.events_to_register if registration.requeues]
+        node_events = [r.event for r in registrations if r.event.resource is EventResource.NODE]
+        has_add = any(event.action & Action.ADD for event in node_events)
+        has_taint_update = any(event.action & Action.UPDATE_NODE_TAINT for event in node_events)
+        if has_add and not has_taint_update:
+            registrations.append(EventRegistration(_NODE_TAINT_UPDATE))
+        return registrations
 
     def signatures(self, pod: PodInfo, plugins: Iterable[str]) -> HintSignatures:
         """The hint signatures of a pod that these plugins rejected."""
@@ -207,14 +217,3 @@ class EventDecisions:
     def _call(self, pod: PodInfo, plugin: str, registrations: Sequence[EventRegistration]) -> bool:
         run = self._profiles[pod.spec.scheduler_name].queueing.run_queueing_hint
         return any(run(plugin, each, pod, self._old, self._new, event=self.event) for each in registrations)
-
-
-def _requeueing_registrations(plugin: Plugin) -> list[EventRegistration]:
-    """The plugin's registrations that may requeue a pod. A node is often created tainted, so Add implies taints."""
-    registrations = [registration for registration in plugin.events_to_register if registration.requeues]
-    node_events = [r.event for r in registrations if r.event.resource is EventResource.NODE]
-    has_add = any(event.action & Action.ADD for event in node_events)
-    has_taint_update = any(event.action & Action.UPDATE_NODE_TAINT for event in node_events)
-    return (
-        [*registrations, EventRegistration(_NODE_TAINT_UPDATE)] if has_add and not has_taint_update else registrations
-    )

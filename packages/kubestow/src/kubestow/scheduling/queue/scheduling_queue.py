@@ -14,13 +14,23 @@ from typing import Any
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.caches import BoundedCache
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import FeatureGates
 from kubestow.framework.profile import Profile
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE, EVERY_EVENT, UNSCHEDULABLE_POD_ADD
 from kubestow.scheduling.queue.budget import delay_after
-from kubestow.scheduling.queue.gating import Gating
+from kubestow.scheduling.queue.gating import Gating, GatingAfterBackoff
 from kubestow.scheduling.queue.moves import QueueMoves
-from kubestow.scheduling.queue.places import BackoffPolicy, InFlightEvent, PodsInFlight, QueuePlaces
+from kubestow.scheduling.queue.places import (
+    BackoffPolicy,
+    ExactBackoffPolicy,
+    InFlightEvent,
+    PodsInFlight,
+    QueuePlaces,
+    count_attempts,
+    count_failures,
+)
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.unschedulable import UnschedulablePods
 from kubestow.scheduling.queued_pod import Place, QueuedPod, QueueingStrategy
@@ -30,7 +40,10 @@ _MOST_PLUGIN_SETS = 1000
 
 
 class SchedulingQueue:
-    """All pending pods of the profiles. ``on_change`` is called when a pod becomes ready or starts to back off."""
+    """All pending pods of the profiles. ``on_change`` is called when a pod becomes ready or starts to back off.
+
+    ``backoff_seconds`` are the shortest and the longest backoff. The gates, and their minor version, choose the rules.
+    """
 
     def __init__(
         self,
@@ -38,20 +51,27 @@ class SchedulingQueue:
         hints: QueueingHints,
         environment: Environment,
         *,
-        backoff: BackoffPolicy | None = None,
+        gates: FeatureGates | None = None,
+        backoff_seconds: tuple[float, float] = (1.0, 10.0),
         max_unschedulable_seconds: float = 300.0,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._profiles, self._hints, self._clock = profiles, hints, environment.clock
+        gates = gates or FeatureGates()
+        minor, pops_from_backoff = gates.minor, gates.enabled("SchedulerPopFromBackoffQ")
+        self._requeues_for_freed_nominations = minor.has(Behaviour.FREED_NOMINATIONS_REQUEUE)
+        policy = BackoffPolicy if pops_from_backoff else ExactBackoffPolicy
+        count = count_failures if minor.has(Behaviour.ERRORS_BACK_OFF_APART) else count_attempts
         self.places = QueuePlaces(
             # Profiles share one QueueSort plugin; the first one's runtime computes the keys.
             next(iter(profiles.values())).queueing,
             UnschedulablePods(hints.signatures, hints.keys),
-            backoff=backoff or BackoffPolicy(),
+            backoff=policy(*backoff_seconds, count),
             observer=environment.observer,
             on_change=on_change,
+            pops_from_backoff=pops_from_backoff,
         )
-        self.gating = Gating(profiles, self.places)
+        self.gating = (Gating if pops_from_backoff else GatingAfterBackoff)(profiles, self.places, minor)
         self.moves = QueueMoves(
             self.places,
             self.gating,
@@ -59,6 +79,7 @@ class SchedulingQueue:
             environment.clock,
             max_unschedulable_seconds=max_unschedulable_seconds,
             on_change=on_change,
+            minor=minor,
         )
         self.in_flight = PodsInFlight()
         #: All queued pods by uid, those in flight not among them.
@@ -102,10 +123,14 @@ class SchedulingQueue:
             self.places.push_active(queued)
         elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             unschedulable.add(queued, is_held=unschedulable.is_held(new.uid))
-            for event in events:
-                decisions = self._hints.decisions(event, self._hints.matching(event), old, new)
-                if self.moves.requeue_if_helped(queued, decisions):
-                    break
+            self._requeue_updated(queued, old, events)
+
+    def _requeue_updated(self, queued: QueuedPod, old: PodInfo, events: Iterable[ClusterEvent]) -> None:
+        """Requeue an unschedulable or gated pod if its own update may help it."""
+        for event in events:
+            decisions = self._hints.decisions(event, self._hints.matching(event), old, queued.info)
+            if self.moves.requeue_if_helped(queued, decisions):
+                break
 
     def delete(self, uid: str) -> None:
         """Remove a pod that was deleted or assigned. A pod in flight is left to its cycle."""
@@ -140,7 +165,7 @@ class SchedulingQueue:
         if queued is None or self.error_backoff_end(uid) is not None:
             return None
         if queued.place is not Place.ACTIVE:
-            self.gating.enqueue(queued, "ForceActivate", self._clock.monotonic())
+            self.gating.activate(queued, "ForceActivate", self._clock.monotonic())
         if queued.place is not Place.ACTIVE:
             return None
         return self._put_in_flight(queued, self._clock.monotonic(), within_attempt=True)
@@ -254,7 +279,7 @@ class SchedulingQueue:
                 if queued.put_aside_until > now:
                     self.moves.requeue_with_strategy(queued, QueueingStrategy.AFTER_BACKOFF, "ForceActivate", now)
                 else:
-                    self.gating.enqueue(queued, "ForceActivate", now)
+                    self.gating.activate(queued, "ForceActivate", now)
 
     def suggest_node(self, uid: str, node_name: str) -> None:
         """Have a queued pod tried on a node first, until its next attempt or update."""
@@ -283,7 +308,7 @@ class SchedulingQueue:
         Those are pods of no higher priority, because a nomination does not count for pods of higher priority. A pod
         that is on the node now releases nothing.
         """
-        if not node_name or node_name == pod.spec.node_name:
+        if not self._requeues_for_freed_nominations or not node_name or node_name == pod.spec.node_name:
             return False
 
         def may_use_node(other: PodInfo) -> bool:

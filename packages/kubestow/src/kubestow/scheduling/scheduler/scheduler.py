@@ -13,6 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from kubestow import config
@@ -23,6 +24,7 @@ from kubestow.errors import PluginError
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.framework.status import SUCCESS, Status
 from kubestow.log_fields import fields
+from kubestow.rules.minors import Behaviour
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import PodReports
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier
@@ -48,9 +50,9 @@ from kubestow.scheduling.interfaces import Clock
 from kubestow.scheduling.observer import Observer
 from kubestow.scheduling.preemption.evictions import Evictions, PreemptionsInProgress
 from kubestow.scheduling.queue.budget import ATTEMPT_BUDGET
-from kubestow.scheduling.queue.places import BackoffPolicy
 from kubestow.scheduling.queue.queueing_hints import QueueingHints
 from kubestow.scheduling.queue.scheduling_queue import SchedulingQueue
+from kubestow.scheduling.queue.without_hints import EventsWithoutHints, SchedulingQueueWithoutHints
 from kubestow.scheduling.queued_pod import QueuedPod
 from kubestow.scheduling.scheduler.handle import QueueRequests, SchedulerHandle
 from kubestow.scheduling.scheduler_state import SchedulerState
@@ -108,7 +110,7 @@ class Scheduler:
         # State: what the API server says, what was decided since, and what is in progress.
         self.pods = PodStore()
         self.cluster = Cluster(pod_group_apis, gates=gates)
-        self.waiting_pods = WaitingPods()
+        self.waiting_pods = WaitingPods(gates.minor)
         self._barriers = GangBarriers()
         self._preemptions = PreemptionsInProgress(self.pods)
         self._bindings = BackgroundTasks()
@@ -142,16 +144,20 @@ class Scheduler:
         self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
 
         # The queue, and what happens to pods that are not bound.
-        self.queue = SchedulingQueue(
+        has_hints = gates.enabled("SchedulerQueueingHints")
+        self.queue = (SchedulingQueue if has_hints else partial(SchedulingQueueWithoutHints, self.cluster))(
             self.profiles,
-            QueueingHints(self.profiles, unregistered=(EXTENDER,) if extenders else ()),
+            (QueueingHints if has_hints else EventsWithoutHints)(
+                self.profiles, unregistered=(EXTENDER,) if extenders else ()
+            ),
             environment,
-            backoff=BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds),
+            gates=gates,
+            backoff_seconds=(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds),
             max_unschedulable_seconds=pod_max_in_unschedulable_pods,
             on_change=self._wake.set,
         )
         state = SchedulerState(self.cluster, self.pods, self.queue)
-        self._evictions = Evictions(state, self._preemptions, self.dispatcher, self.waiting_pods, environment)
+        self._evictions = Evictions(state, self._preemptions, self.dispatcher, self.waiting_pods, environment, gates)
         self._reports = PodReports(environment, self.dispatcher, gates)
         self._failure_handler = FailureHandler(
             state,
@@ -159,6 +165,7 @@ class Scheduler:
             reports=self._reports,
             leadership=self.leadership,
             environment=environment,
+            gates=gates,
         )
         self._confirmations = BindingConfirmations(
             state, dispatcher=self.dispatcher, failure_handler=self._failure_handler, environment=environment
@@ -179,6 +186,7 @@ class Scheduler:
                 confirmations=self._confirmations,
                 environment=environment,
                 tasks=self._bindings,
+                gates=gates,
             )
 
         ordinary = binding_cycles(BindingCycles[BindingContext])
@@ -212,6 +220,7 @@ class Scheduler:
             failure_handler=self._failure_handler,
         )
 
+        forgets_deleted_pods = gates.minor.has(Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN)
         # What calls back: plugins, PreEnqueue and the watch.
         requests.add_listener(self.queue)
         self.queue.gating.add_listener(self._failure_handler)
@@ -222,7 +231,7 @@ class Scheduler:
             self.queue,
             scheduler_names=self.profiles.keys(),
             watched=self._watched,
-            listener=_SchedulerWatchListener(
+            listener=(_SchedulerWatchListener if forgets_deleted_pods else _ListenerThatKeepsDeletedPods)(
                 state,
                 waiting_pods=self.waiting_pods,
                 barriers=self._barriers,
@@ -482,7 +491,8 @@ class _SchedulerWatchListener(WatchListener):
         observer: Observer,
         synced: asyncio.Event,
     ) -> None:
-        self._cluster, self._queue, self._waiting_pods = state.cluster, state.queue, waiting_pods
+        self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
+        self._waiting_pods = waiting_pods
         self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
         self._confirmations = confirmations
         self._notifier, self._observer, self._synced = notifier, observer, synced
@@ -517,6 +527,16 @@ class _SchedulerWatchListener(WatchListener):
         if placed is not None:
             self._cluster.forget(uid)
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, placed.info.on(placed.node_name), None)
+
+
+class _ListenerThatKeepsDeletedPods(_SchedulerWatchListener):
+    """The same before :attr:`Behaviour.DELETED_ASSUMED_PODS_ARE_FORGOTTEN`."""
+
+    def assumed_pod_deleted(self, uid: str) -> None:
+        """Reject a pod that is gone and waits on Permit; the binding of any other will fail."""
+        waiting = self._waiting_pods.get(uid)
+        if waiting is not None and self._pods.get(uid) is None:
+            waiting.reject("", "removed")
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
