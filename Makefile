@@ -15,7 +15,7 @@ venv: $(STAMP)
 
 $(STAMP): requirements/development.txt $(wildcard packages/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --require-hashes --requirement requirements/development.txt
+	@$(PIP) --no-deps --require-hashes --requirement requirements/development.txt
 	@$(PIP) --no-deps --no-build-isolation $(foreach package,$(wildcard packages/*),--editable $(package))
 	@$(BIN)/python -m pip check --disable-pip-version-check >/dev/null || $(BIN)/python -m pip check
 	@touch $@

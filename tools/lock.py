@@ -3,8 +3,8 @@
     python -m tools.lock
 
 The versions are those of constraints.txt. The hashes are those of every wheel and source distribution of a version, so
-the files serve every platform and every supported Python; ``pip install --require-hashes`` accepts nothing else. Run it
-after a change of constraints.txt or of a dependency, and commit what changes. Needs uv, and access to a package index.
+the files serve every platform and every supported Python. Each file is complete: it is installed with ``--no-deps
+--require-hashes``. Run this after a change of constraints.txt or of a dependency. Needs uv and a package index.
 """
 
 from __future__ import annotations
