@@ -40,6 +40,7 @@ def installations() -> dict[str, list[str]]:
         "build": list(BUILD),
         "image": dependencies(ROOT / "packages" / name / "pyproject.toml" for name in IMAGE),
         "schema": groups["schema"],
+        "fuzz": groups["fuzz"],
     }
 
 

@@ -32,7 +32,7 @@ def test_base_images_have_digests() -> None:
     text = (DEPLOY / "image" / "Dockerfile").read_text()
     (python,) = re.findall(r"^ARG PYTHON=(\S+)$", text, re.MULTILINE)
     assert re.fullmatch(rf"python:3\.11-slim{_DIGEST}", python)
-    assert {name for name in re.findall(r"^FROM (\S+)", text, re.MULTILINE)} == {"${PYTHON}"}
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON}"}
 
 
 def test_node_images_have_digests_and_the_release_of_the_tests() -> None:
