@@ -3,23 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # How many seeds `make simulate` runs, and from which one on.
 SEEDS ?= 100
 FIRST_SEED ?= 1
 
-.PHONY: venv demo test simulate lint types check schema site benchmark-guard clean
+.PHONY: venv lock demo test simulate lint types check schema site benchmark-guard clean
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard packages/*/pyproject.toml)
+$(STAMP): requirements/development.txt $(wildcard packages/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
-		$(foreach package,kubestow kubestow-devcluster kubestow-contrib,--editable packages/$(package)) \
-		--editable "packages/kubestow-lab[flow]" \
-		$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['dev'])")
+	@$(PIP) --no-deps --require-hashes --requirement requirements/development.txt
+	@$(PIP) --no-deps --no-build-isolation $(foreach package,$(wildcard packages/*),--editable $(package))
+	@$(BIN)/python -m pip check --disable-pip-version-check >/dev/null || $(BIN)/python -m pip check
 	@touch $@
+
+# Write requirements/ anew, after a change of constraints.txt or of a dependency.
+lock: venv
+	@$(BIN)/python -m tools.lock
 
 demo: venv
 	@$(BIN)/kubestow demo
@@ -43,10 +46,9 @@ site: venv
 
 check: lint types test
 
-# Write the table of Kubernetes' types anew, after a change of the packages' versions in constraints.txt.
+# Write the table of Kubernetes' types anew, after a change of the packages' versions in requirements/schema.txt.
 schema: venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps --upgrade \
-		--target build/schema $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml','rb'))['dependency-groups']['schema'])")
+	@$(PIP) --no-deps --upgrade --target build/schema --require-hashes --requirement requirements/schema.txt
 	@$(BIN)/python -m tools.schema.generate build/schema packages/kubestow-devcluster/src/kubestow_devcluster/apiserver/schema
 
 # Compare the CPU time per pod with that of the merge base with BASE, in pairs; fail beyond 10 %.

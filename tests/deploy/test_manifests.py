@@ -77,6 +77,11 @@ def test_all_values_of_the_chart_take_effect(tmp_path: Path) -> None:
         "podAnnotations": {"note": "b"},
         "affinity": {"nodeAffinity": {}},
         "podDisruptionBudget": {"maxUnavailable": "50%"},
+        "networkPolicy": {
+            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "apiServer": {"ports": [7443], "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]},
+            "extraEgress": [{"ports": [{"port": 8888, "protocol": "TCP"}]}],
+        },
         "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
         "imagePullSecrets": [{"name": "mine"}],
         "replicas": 3,
@@ -105,6 +110,13 @@ def test_all_values_of_the_chart_take_effect(tmp_path: Path) -> None:
     assert deployment["template"]["metadata"]["labels"]["team"] == "a"
     assert deployment["template"]["metadata"]["annotations"]["note"] == "b"
     assert single(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
+    policy = single(objects, "NetworkPolicy")["spec"]
+    assert policy["ingress"][0]["from"] == [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert policy["egress"][0] == {
+        "ports": [{"port": 7443, "protocol": "TCP"}],
+        "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
+    }
+    assert policy["egress"][-1] == {"ports": [{"port": 8888, "protocol": "TCP"}]}
     monitor = single(objects, "ServiceMonitor")
     assert (monitor["metadata"]["labels"]["release"], monitor["spec"]["endpoints"][0]["interval"]) == (
         "prometheus",
@@ -145,6 +157,18 @@ async def test_two_releases_run_side_by_side(first: tuple[str, str], second: tup
 
 
 @NEEDS_A_CHART_RENDERER
+async def test_a_release_that_nothing_connects_to_and_one_without_a_network_policy(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"networkPolicy": {"metricsFrom": []}}))
+    closed = single(chart(file), "NetworkPolicy")
+    assert "ingress" not in closed["spec"]
+    assert closed["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert await apply([closed], tmp_path) == ["networkpolicy.networking.k8s.io/kubestow created"]
+    file.write_text(yaml.safe_dump({"networkPolicy": {"enabled": False}}))
+    assert "NetworkPolicy" not in {obj["kind"] for obj in chart(file)}
+
+
+@NEEDS_A_CHART_RENDERER
 def test_a_release_without_a_disruption_budget_and_a_service_account_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"podDisruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}}))
@@ -179,6 +203,9 @@ def test_the_notes_name_the_lease_and_the_profiles(tmp_path: Path) -> None:
         {"nodeSelector": {"a": True}},
         {"serviceMonitor": {"interval": "often"}},
         {"podDisruptionBudget": {"maxUnavailable": "half"}},
+        {"networkPolicy": {"apiServer": {"ports": []}}},
+        {"networkPolicy": {"apiServer": {"to": ["10.0.0.1"]}}},
+        {"networkPolicy": {"metricsFrom": {"podSelector": {}}}},
     ],
     ids=json.dumps,
 )
@@ -247,7 +274,21 @@ def test_pods_meet_the_restricted_security_standard() -> None:
     assert "hostNetwork" not in pod
 
 
-def test_disruption_budget_service_and_topology_spread_select_the_replicas() -> None:
+@pytest.mark.parametrize("directory", ["base", "replacement"])
+def test_the_network_policy_allows_metrics_the_api_server_and_dns_only(directory: str) -> None:
+    objects = kustomize(directory)
+    policy = single(objects, "NetworkPolicy")["spec"]
+    (container,) = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    (metrics,) = policy["ingress"]
+    assert metrics["ports"] == [{"port": port["name"], "protocol": port["protocol"]}]
+    assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    allowed = {(one["protocol"], one["port"]) for rule in policy["egress"] for one in rule["ports"]}
+    assert allowed == {("TCP", 443), ("TCP", 6443), ("UDP", 53), ("TCP", 53)}
+
+
+def test_disruption_budget_service_policy_and_topology_spread_select_the_replicas() -> None:
     objects = kustomize("base")
     constraints = single(objects, "Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
     labels = single(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -255,6 +296,7 @@ def test_disruption_budget_service_and_topology_spread_select_the_replicas() -> 
         single(objects, "Deployment")["spec"]["selector"]["matchLabels"],
         single(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         single(objects, "Service")["spec"]["selector"],
+        single(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
         *(constraint["labelSelector"]["matchLabels"] for constraint in constraints),
     ):
         assert selector == labels

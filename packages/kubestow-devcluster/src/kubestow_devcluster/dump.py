@@ -51,16 +51,29 @@ def _objects(content: bytes, subject: str) -> Iterator[Object]:
     documents = [document for document in _documents(content, subject) if document is not None]
     if not documents:
         raise InputError(subject, "is empty, expected Kubernetes objects")
+    no_objects = InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
     for document in documents:
-        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-            raise InputError(subject, "expected Kubernetes objects, each with apiVersion and kind")
+        if not _is_typed(document):
+            raise no_objects
         if document["kind"].endswith("List"):
             items = document.get("items") or []
+            if not isinstance(items, list):
+                raise InputError(subject, f"{document['kind']}.items: expected a list")
             # The items of a typed list such as NodeList have no kind and apiVersion of their own.
             type_meta = {"kind": document["kind"].removesuffix("List"), "apiVersion": document.get("apiVersion", "v1")}
-            yield from ({**type_meta, **item} for item in items if isinstance(item, dict))
+            for item in items:
+                if not isinstance(item, dict):
+                    continue
+                typed = {**type_meta, **item}
+                if not _is_typed(typed):
+                    raise no_objects
+                yield typed
         else:
             yield document
+
+
+def _is_typed(document: Any) -> bool:
+    return isinstance(document, dict) and isinstance(document.get("kind"), str)
 
 
 def _documents(content: bytes, subject: str) -> list[Any]:

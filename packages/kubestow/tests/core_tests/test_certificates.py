@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kubestow.errors import InputError
 from kubestow.http.certificates import CertificateAuthority, KeyPair
@@ -93,6 +96,17 @@ def test_an_invalid_authority_raises_an_input_error(authority: CertificateAuthor
     with pytest.raises(InputError, match=r"ca.crt: the key does not match the certificate"):
         CertificateAuthority(
             KeyPair(authority.certificate, CertificateAuthority.generate("another").pair.key), subject="ca.crt"
+        )
+
+
+def test_an_authority_whose_name_is_not_text_raises_an_input_error() -> None:
+    pair = CertificateAuthority.generate("kubestow").pair
+    certificate = x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
+    damaged = base64.encodebytes(certificate.replace(b"kubestow", b"\xff" * 8))
+    with pytest.raises(InputError, match=r"ca.crt: expected a certificate and its key in PEM: .*subject"):
+        CertificateAuthority(
+            KeyPair(b"-----BEGIN CERTIFICATE-----\n" + damaged + b"-----END CERTIFICATE-----\n", pair.key),
+            subject="ca.crt",
         )
 
 

@@ -145,12 +145,14 @@ def _deschedule_case(line: Any) -> DescheduleCase:
 
 
 def _capacity_case(line: Any) -> CapacityCase:
+    pod = line["podspecs"][0]
+    _ = pod["metadata"]["name"]
     return CapacityCase(
         name=line["name"],
         area="capacity",
         config=line.get("config"),
         cluster=_cluster(line),
-        pod=line["podspecs"][0],
+        pod=pod,
         max_limit=line.get("maxLimit") or 0,
         excluded_nodes=frozenset(line.get("excludeNodes") or ()),
         expect=line["expect"],
@@ -193,7 +195,9 @@ def _case(line: Any, minor: Minor) -> Case:
 
 def _with_default_metadata(obj: Object, *, namespaced: bool) -> Object:
     metadata = dict(obj.get("metadata") or {})
-    name = metadata.get("name", "")
+    name = metadata["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"metadata.name: expected a string, got {name!r}")
     if namespaced:
         metadata["namespace"] = metadata.get("namespace") or "default"
     if not metadata.get("uid"):

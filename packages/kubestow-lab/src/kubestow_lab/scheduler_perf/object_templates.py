@@ -93,8 +93,11 @@ class ObjectTemplate:
         data = load_yaml(text, self._subject)
         if not isinstance(data, dict) or not isinstance(data.get("metadata", {}), dict):
             raise InputError(self._subject, "expected a Kubernetes object")
-        if data.get("apiVersion") in _EQUIVALENT_VERSIONS:
-            data["apiVersion"] = _EQUIVALENT_VERSIONS[data["apiVersion"]]
+        version = data.get("apiVersion", "")
+        if not isinstance(version, str):
+            raise InputError(self._subject, "expected a Kubernetes object, whose apiVersion is text")
+        if version in _EQUIVALENT_VERSIONS:
+            data["apiVersion"] = _EQUIVALENT_VERSIONS[version]
         obj: Object = _with_field_names(data)
         return obj
 
@@ -121,6 +124,8 @@ def _call(tokens: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, Sequen
         return _FUNCTIONS[name](*arguments), rest
     except TypeError:
         raise _Problem(f"{name} does not take {len(arguments)} arguments") from None
+    except OverflowError:
+        raise _Problem(f"the result of {name} is infinite") from None
     except (ZeroDivisionError, ValueError):
         raise _Problem("division by zero") from None
 

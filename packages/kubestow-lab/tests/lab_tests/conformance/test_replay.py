@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kubestow.errors import InputError
 from kubestow.plugins import in_tree_registry
 from kubestow.rules.minors import NEWEST
-from kubestow_lab.conformance.recorded_cases import Case
+from kubestow_lab.conformance.recorded_cases import Case, read_cases
 from kubestow_lab.conformance.scheduling_replay import replay
 
 CLASS = {
@@ -104,3 +108,22 @@ def test_a_volume_is_bound_to_the_claim_that_reserved_it() -> None:
 def test_a_pod_whose_volume_has_to_be_provisioned_is_bound() -> None:
     cluster = {"nodes": [node("a")], "storageclasses": [CLASS], "persistentvolumeclaims": [claim("data")]}
     assert outcomes(cluster, pod("p", "data")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"name": "a/1", "cluster": {"nodes": [{"metadata": {}}]}, "pods": [], "expect": []}', "missing 'name'"),
+        (
+            '{"name": "a/1", "pods": [{"metadata": {"name": 5}}], "expect": []}',
+            "metadata.name: expected a string, got 5",
+        ),
+        ('{"name": "capacity/1", "podspecs": [{}], "expect": {}}', "missing 'metadata'"),
+    ],
+)
+def test_a_case_with_an_object_without_a_name_is_refused(line: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+    file.write_text(line)
+    with pytest.raises(InputError) as caught:
+        list(read_cases(file))
+    assert str(caught.value) == f"{file}: line 1: invalid recorded case: {problem}"

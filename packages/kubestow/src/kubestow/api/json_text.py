@@ -51,7 +51,7 @@ def readable_json(data: bytes) -> bytes:
     Each byte that is not part of a UTF-8 character, and each escape of a lone surrogate, becomes U+FFFD as in Go.
     Arrays and objects below MAX_DEPTH levels become the string CUT_OFF. What is not JSON at all stays so.
     """
-    return _without_deep_values(_without_lone_surrogates(_in_utf8(data)))
+    return _without_deep_values(without_lone_surrogates(_in_utf8(data)))
 
 
 def parse_json(data: bytes | msgspec.Raw) -> Any:
@@ -108,7 +108,8 @@ def _in_utf8(data: bytes) -> bytes:
     return data
 
 
-def _without_lone_surrogates(data: bytes) -> bytes:
+def without_lone_surrogates(data: bytes) -> bytes:
+    """The same JSON with U+FFFD in place of each escape of half a surrogate pair, which has the same length."""
     if _SURROGATE_ESCAPE.search(data) is None:
         return data
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)

@@ -18,6 +18,7 @@ from msgspec import structs
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kubestow.api.formats.yaml_documents import check_yaml
+from kubestow.api.json_text import without_lone_surrogates
 from kubestow.config.field_errors import FieldError, child
 from kubestow.errors import InputError
 
@@ -149,7 +150,9 @@ class _ObjectPairs(list[tuple[str, Any]]):
 def _read_json(text: str) -> Document:
     duplicates: list[FieldError] = []
     try:
-        members = json.loads(text, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant)
+        # Go takes the escape of half a surrogate pair for U+FFFD; the length stays.
+        sound = without_lone_surrogates(text.encode(errors="replace")).decode()
+        members = json.loads(sound, object_pairs_hook=_ObjectPairs, parse_constant=_reject_constant)
         data = _merged(members, "", duplicates)
     except json.JSONDecodeError as error:
         text = f"invalid JSON: {error.msg} (column {error.colno})"
@@ -193,6 +196,7 @@ _FLOAT = re.compile(
 )
 _ONE_LETTER_BOOLEAN = re.compile(r"[yYnN]$")
 _TRUE = frozenset({"y", "yes", "true", "on"})
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST_EXACT_FLOAT = 1e21
 """From here on Go's JSON encoder writes a whole float with an exponent, and it no longer decodes as an integer."""
 _MAX_VALUES = 1_000_000
@@ -225,11 +229,7 @@ class _YAMLParser:
     def parse(self, text: str) -> Document:
         try:
             check_yaml(text, "")
-            loader = _Loader(text)
-            try:
-                node = loader.get_node() if loader.check_node() else None
-            finally:
-                loader.dispose()
+            node = _composed(text)
             data = None if node is None else self._value(node, "")
         except InputError as error:
             line = error.place.removeprefix("line ")
@@ -281,6 +281,18 @@ class _YAMLParser:
         return {**merged, **members}
 
 
+def _composed(text: str) -> Node | None:
+    """The node of the first document; None without one. Raises DocumentError and yaml.YAMLError."""
+    loader = _Loader(text)
+    try:
+        return loader.get_node() if loader.check_node() else None
+    except (ValueError, OverflowError):  # of chr()
+        problem = "invalid YAML: an escape is not a Unicode character"
+        raise DocumentError(FieldError("", problem, loader.line + 1, loader.column + 1)) from None
+    finally:
+        loader.dispose()
+
+
 def _mappings(node: Node) -> Iterator[Node]:
     """The mappings that a merge key ("<<") refers to."""
     for candidate in node.value if isinstance(node, SequenceNode) else [node]:
@@ -295,11 +307,18 @@ def _key(node: Node) -> str:
         raise DocumentError(FieldError("", "invalid YAML: a mapping key must be a scalar", *_position(node)))
     if node.tag == f"{_TAG}bool":
         return "true" if _scalar(node) else "false"
-    return str(node.value)
+    return _text(node)
+
+
+def _text(node: ScalarNode) -> str:
+    text = str(node.value)
+    if _SURROGATE.search(text):
+        raise DocumentError(FieldError("", "invalid YAML: an escape is half of a surrogate pair", *_position(node)))
+    return text
 
 
 def _scalar(node: ScalarNode) -> Any:
-    kind, text = node.tag.removeprefix(_TAG), str(node.value)
+    kind, text = node.tag.removeprefix(_TAG), _text(node)
     try:
         match kind:
             case "null":

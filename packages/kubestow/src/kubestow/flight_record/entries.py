@@ -7,9 +7,14 @@ compares them with its own.
 
 from __future__ import annotations
 
+from datetime import datetime
+from random import Random
 from typing import Any
 
 import msgspec
+
+MAX_SECONDS = 60_000_000_000
+"""The clock readings of a record are below so many seconds, 1,900 years from the epoch: all can be dates."""
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="entry"):
@@ -133,6 +138,28 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     plugins: list[str] = []
     pod_max_in_unschedulable_pods: float = 300.0
     random: list[Any] = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a time or a state that cannot be used."""
+        moment = datetime.fromisoformat(self.began)
+        if moment.tzinfo is None or not 1970 <= moment.year < 4000:
+            raise ValueError(f"began: expected a time in UTC after 1970, got {self.began!r}")
+        if not abs(self.monotonic) < MAX_SECONDS:
+            raise ValueError(f"monotonic: expected seconds, got {self.monotonic}")
+        if self.random:
+            self.random_source()
+
+    def random_source(self) -> Random:
+        """A random source in the recorded state. Raises ValueError."""
+        random = Random()
+        try:
+            version, state, gauss = self.random
+            random.setstate((version, tuple(state), gauss))
+            if gauss is not None and not isinstance(gauss, float):
+                raise TypeError("expected a float")
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"random: not the state of a random source: {error}") from None
+        return random
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

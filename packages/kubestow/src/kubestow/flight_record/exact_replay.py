@@ -100,10 +100,7 @@ def recorded_gates(header: Header) -> config.FeatureGates:
 
 def recorded_random(header: Header) -> Random:
     """A random source in the recorded state."""
-    version, state, gauss = header.random
-    random = Random()
-    random.setstate((version, tuple(state), gauss))
-    return random
+    return header.random_source()
 
 
 class _Replay(Observer):

@@ -36,7 +36,7 @@ from kubestow.api.resource import EXTENDED_RESOURCE_CLAIM
 from kubestow.api.storage import BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from kubestow.errors import InputError
 from kubestow.files import MAX_DUMP, read_file
-from kubestow.flight_record.entries import Answered, Changed, End, Entry, Header, Listed
+from kubestow.flight_record.entries import MAX_SECONDS, Answered, Changed, End, Entry, Header, Listed
 
 _MAGIC = b"KUBESTOW-FLIGHT\n"
 FORMAT_VERSION = 1
@@ -89,6 +89,12 @@ def _decode_chunk(payload: bytes) -> Chunk:
     streams: tuple[array[Any], ...] = (chunk.monotonic, chunk.wall, chunk.order)
     for stream, differences in zip(streams, numbers, strict=True):
         stream.frombytes(np.cumsum(np.frombuffer(differences, np.int64)).tobytes())
+    if not (np.abs(np.frombuffer(chunk.monotonic)) < MAX_SECONDS).all():  # false for NaN
+        raise ValueError("a reading of the monotonic clock is out of range")
+    wall = np.frombuffer(chunk.wall, np.int64)
+    limit = MAX_SECONDS * 1_000_000
+    if not ((-limit < wall) & (wall < limit)).all():
+        raise ValueError("a reading of the date and time is out of range")
     return chunk
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -59,11 +60,12 @@ class CertificateAuthority:
         try:
             certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = load_pem_private_key(pair.key, password=None)
-        except (ValueError, TypeError) as error:
+            self._issuer, public_key = certificate.subject, certificate.public_key()  # decoded when they are read
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise InputError(subject, f"expected a certificate and its key in PEM: {error}") from None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public_key:
             raise InputError(subject, "the key does not match the certificate; expected its elliptic curve key")
-        self._issuer, self._key = certificate.subject, key
+        self._key = key
 
     @classmethod
     def generate(cls, name: str) -> Self:

@@ -6,6 +6,7 @@ import pytest
 
 from core_tests.config.builders import field_errors
 from kubestow import config
+from kubestow.config.document import parse_document
 from kubestow.errors import ConfigurationError
 
 _HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -49,11 +50,19 @@ def test_a_missing_field_has_the_line_of_its_parent() -> None:
         ("? [a]\n: b", "invalid YAML: a mapping key must be a scalar (line 1)"),
         (b"kind: \xff", "invalid UTF-8: invalid start byte at byte 6"),
         ("a: &a [*a]", "invalid YAML: anchor a contains itself (line 1)"),
+        ('a: "\\UFFFFFFFF"', "invalid YAML: an escape is not a Unicode character (line 1)"),
+        ('\n"\\U00110000": a', "invalid YAML: an escape is not a Unicode character (line 2)"),
+        ('a: "\\ud800"', "invalid YAML: an escape is half of a surrogate pair (line 1)"),
+        ('a: 1\n"\\udc00": a', "invalid YAML: an escape is half of a surrogate pair (line 2)"),
         ("a: {<<: 5}", "invalid YAML: a merge key takes a mapping or a list of mappings (line 1)"),
     ],
 )
 def test_an_unparsable_text_is_one_error(text: str | bytes, error: str) -> None:
     assert field_errors(text) == [error]
+
+
+def test_half_a_surrogate_pair_in_json_is_a_replacement_character_as_in_go() -> None:
+    assert parse_document('{"a\\ud800": "\\ud83d\\ude00\\udc00"}').data == {"a\ufffd": "\U0001f600\ufffd"}
 
 
 def test_exponentially_growing_aliases_are_rejected() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 
 from core_tests.flight_record.records import small_record
 from kubestow.errors import InputError
+from kubestow.flight_record import segment as file_format
 from kubestow.flight_record.entries import AttemptEnded, End, Entry, Header
 from kubestow.flight_record.exact_replay import replay
 from kubestow.flight_record.segment import Chunk, Segment, SegmentEncoder
@@ -73,6 +77,44 @@ def test_other_files_are_refused(tmp_path: Path, data: bytes, problem: str) -> N
     with pytest.raises(InputError) as caught:
         read(tmp_path / "f", data)
     assert str(caught.value) == f"{tmp_path / 'f'}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"began": "20f6-01-01"}, "Invalid isoformat string"),
+        ({"began": "2026-01-01T00:00:00"}, "expected a time in UTC"),
+        ({"began": "9999-12-31T00:00:00+00:00"}, "expected a time in UTC"),
+        ({"monotonic": math.nan}, "expected seconds"),
+        ({"monotonic": 1e300}, "expected seconds"),
+        ({"random": [3, [1], None]}, "not the state of a random source"),
+        ({"random": [3, [-1] * 625, None]}, "not the state of a random source"),
+        ({"random": [3]}, "not the state of a random source"),
+    ],
+)
+def test_a_header_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    header = {"kubestow": "1", "python": "3", "began": "2026-01-01T00:00:00+00:00", "monotonic": 0.0, **changes}
+    beginning = file_format._MAGIC + file_format._VERSION.pack(file_format.FORMAT_VERSION)
+    path = tmp_path / "f"
+    path.write_bytes(beginning + file_format._frame(file_format._HEADER, msgspec.msgpack.encode(header)))
+    with pytest.raises(InputError, match=f"offset 18: malformed header: .*{problem}"):
+        Segment(path)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "problem"),
+    [
+        (Chunk(monotonic=array("d", [1.0, math.nan])), "monotonic clock"),
+        (Chunk(monotonic=array("d", [1e300])), "monotonic clock"),
+        (Chunk(wall=array("q", [2**62])), "date and time"),
+        (Chunk(wall=array("q", [-(2**62)])), "date and time"),
+    ],
+)
+def test_clock_readings_that_are_no_times_are_damage(tmp_path: Path, damaged: Chunk, problem: str) -> None:
+    encoder = SegmentEncoder()
+    header = Header(kubestow="1", python="3", began="2026-01-01T00:00:00+00:00", monotonic=0.0)
+    with pytest.raises(InputError, match=f"malformed chunk: a reading of the {problem} is out of range"):
+        read(tmp_path / "f", encoder.beginning(header) + encoder.chunk(damaged) + encoder.end(End()))
 
 
 def test_a_damaged_record_is_replayed_up_to_the_damage(tmp_path: Path) -> None:

@@ -106,23 +106,42 @@ def decode_body(body: bytes, content_type: str, *, expected: str, has_protobuf: 
 
 
 def field_problems(body: bytes, content_type: str, unknown: Sequence[str]) -> list[str]:
-    """The problems of duplicate and ``unknown`` fields, in the order of a well-formed body."""
+    """The problems of duplicate and ``unknown`` fields, in the order of a well-formed body.
+
+    Raises a 400 StatusError for a body that is nested too deeply for it.
+    """
     media_type = content_type.partition(";")[0].strip() or JSON
     if media_type == YAML and (duplicates := yaml_duplicates(body)):
         return [duplicates, *(f'unknown field "{path}"' for path in unknown)]
     found: dict[str, None] = {}
-    if media_type in (JSON, YAML) and body.lstrip()[:1] == b"{":
-        _find_problems(json.loads(body, object_pairs_hook=_Members, parse_int=str), "", frozenset(unknown), found)
+    if media_type in (JSON, YAML) and _is_json_object(body):
+        try:
+            _find_problems(json.loads(body, object_pairs_hook=_Members, parse_int=str), "", frozenset(unknown), found)
+        except RecursionError:
+            raise statuses.bad_request("json parse error: exceeded max depth") from None
     return list(found | dict.fromkeys(f'unknown field "{path}"' for path in unknown))
 
 
 def yaml_duplicates(body: bytes) -> str:
     """The error about duplicate keys in a well-formed body in YAML that is not JSON; empty without any."""
     lines: list[str] = []
-    if body.lstrip()[:1] != b"{":
+    if not _is_json_object(body):
         for document in _yaml_documents(body):
             _find_yaml_duplicates(document.node, lines)
     return "\n".join(["yaml: unmarshal errors:", *lines]) if lines else ""
+
+
+def _is_json_object(body: bytes) -> bool:
+    """Whether a well-formed body is an object in JSON: in YAML, an object can begin with a brace, too."""
+    if body.lstrip()[:1] != b"{":
+        return False
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    except RecursionError:
+        return True  # YAML ends at a fraction of that depth
+    return True
 
 
 def _yaml_documents(body: bytes) -> list[YAMLDocument]:

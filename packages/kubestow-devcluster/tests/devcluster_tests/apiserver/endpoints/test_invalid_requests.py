@@ -342,6 +342,24 @@ async def test_duplicate_fields_in_yaml_are_reported_with_their_line(client: Cli
     )
 
 
+async def test_yaml_that_begins_with_a_brace_is_checked_as_yaml(client: Client) -> None:
+    path = f"{CONFIG_MAPS}?fieldValidation=Strict"
+    created = await client("POST", path, b"{metadata: {name: m}, data: {a: b}}", content_type="application/yaml")
+    assert created.status == 201
+    response = await client("POST", path, b"{metadata: {name: n},\n a: b,\n a: c}", content_type="application/yaml")
+    assert response.status == 400
+    assert 'line 3: key "a" already set in map' in response.message
+    assert 'unknown field "a"' in response.message
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+async def test_json_of_any_depth_is_accepted_or_rejected(client: Client, media_type: str) -> None:
+    for depth in range(900, 1000):
+        spec = b'{"a":' * depth + b"1" + b"}" * depth
+        body = b'{"metadata":{"name":"p"},"spec":' + spec + b"}"
+        assert (await client("POST", f"{PODS}?fieldValidation=Strict", body, content_type=media_type)).status == 400
+
+
 async def test_applying_an_undeclared_field_names_it_as_kube_apiserver_does(client: Client) -> None:
     config = {
         "apiVersion": "v1",
