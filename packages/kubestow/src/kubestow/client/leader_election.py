@@ -158,6 +158,8 @@ class LeaderElector:
         self._observed_spec: dict[str, Any] | None = None
         #: Monotonic time when the spec was observed to change; for our own writes, the time of the request.
         self._observed_at = float("-inf")
+        #: The times of our own recent requests, by the renewTime that they wrote.
+        self._requested_at: dict[str, float] = {}
         self.leader = ""
 
     @property
@@ -291,15 +293,18 @@ class LeaderElector:
         self._observed_spec = None
         spec = self._spec(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=True)
         spec["leaseTransitions"] = 0
-        requested_at = self._clock.monotonic()
+        self._note_request(spec)
         self._observe(await self._lock.create(spec))
-        self._observed_at = requested_at
 
     async def _update(self, *, holder: str, duration: float, acquired: bool) -> None:
         spec = self._spec(holder=holder, duration=duration, acquired=acquired)
-        requested_at = self._clock.monotonic()
+        self._note_request(spec)
         self._observe(await self._lock.update(spec))
-        self._observed_at = requested_at
+
+    def _note_request(self, spec: dict[str, Any]) -> None:
+        now = self._clock.monotonic()
+        recent = {time: at for time, at in self._requested_at.items() if now - at < self._timings.lease_duration}
+        self._requested_at = recent | {spec["renewTime"]: now}
 
     def _spec(self, *, holder: str, duration: float, acquired: bool) -> dict[str, Any]:
         """The observed spec with our changes; ``acquired`` if the holder changes."""
@@ -313,10 +318,13 @@ class LeaderElector:
         return spec
 
     def _observe(self, spec: dict[str, Any]) -> None:
-        if spec != self._observed_spec:
+        leader = spec.get("holderIdentity") or ""
+        if leader == self._lock.identity:
+            # Others may have observed a write as soon as it was sent, also one whose response was lost.
+            self._observed_at = self._requested_at.get(spec.get("renewTime", ""), self._observed_at)
+        elif spec != self._observed_spec:
             self._observed_at = self._clock.monotonic()
         self._observed_spec = spec
-        leader = spec.get("holderIdentity") or ""
         if leader != self.leader:
             self.leader = leader
             if leader:

@@ -81,9 +81,9 @@ class SupervisedElection:
         watching = asyncio.create_task(self._until_dead())
         try:
             await asyncio.wait((renewing, watching), return_when=asyncio.FIRST_COMPLETED)
+            self._is_let_go = True
             if renewing.done():
                 renewing.result()
-            self._is_let_go = True
             problem = f"is let go: the scheduling loop has shown no sign of life for {LOOP_ALLOWANCE:g} s"
             raise LeaseLost(self._elector.lease, problem)
         finally:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from core_tests.client.clocks import AutoAdvancingClock
+from core_tests.client.clocks import START, AutoAdvancingClock
 from core_tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
 from core_tests.recordings import exchanges
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
@@ -190,6 +191,37 @@ async def test_a_lease_without_renewal_is_overdue(
     assert elector.overdue == -15
     clock.seconds += 20
     assert elector.overdue == 5
+
+
+async def test_a_renewal_whose_response_was_lost_counts_from_its_request(
+    server: ScriptedServer, elector: LeaderElector, clock: AutoAdvancingClock
+) -> None:
+    """Others may have observed it at once; the lease that is read later has expired for them."""
+    await leading(server, elector)
+    written: list[dict[str, Any]] = []
+
+    async def lose_response(request: Any) -> Any:
+        written.append(json.loads(await request.text()))
+        return await disconnect(request)
+
+    async def read_back(request: Any) -> Any:
+        clock.seconds += 5
+        return await response(200, written[0] | {"metadata": lease("me", 3)["metadata"]})(request)
+
+    server.respond("PUT", LEASE, lose_response, failure(409, "Conflict"), failure(500, "InternalError"))
+    server.respond("GET", LEASE, read_back)
+    holding = asyncio.create_task(elector.hold())
+    await server.wait_for_requests(5)
+    holding.cancel()
+    await asyncio.wait([holding])
+    assert [request.method for request in server.requests[:4]] == ["PUT", "PUT", "GET", "PUT"]
+    requested = clock_seconds(written[0]["spec"]["renewTime"])
+    assert elector.overdue == clock.seconds - requested - 15
+
+
+def clock_seconds(renew_time: str) -> float:
+    """A time of the clock of these tests, in seconds of its monotonic clock."""
+    return (datetime.fromisoformat(renew_time) - START).total_seconds()
 
 
 async def test_a_released_lease_has_no_holder(server: ScriptedServer, elector: LeaderElector) -> None:

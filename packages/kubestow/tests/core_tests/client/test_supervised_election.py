@@ -71,6 +71,23 @@ def test_the_lease_of_a_dead_loop_is_let_go() -> None:
     supervised(scenario)
 
 
+def test_a_lease_that_cannot_be_renewed_is_let_go_before_it_expires() -> None:
+    class FailingElector(RenewingElector):
+        async def hold(self) -> Any:
+            raise LeaseLost("ns/name", "could not be renewed")
+
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        elector = FailingElector(clock)
+        election = SupervisedElection(elector, Heartbeat(), clock)
+        with pytest.raises(LeaseLost, match="could not be renewed"):
+            await election.hold()
+        assert elector.holds_lease
+        assert not election.holds_lease
+
+    run(main())
+
+
 def test_a_process_that_was_suspended_as_a_whole_was_not_dead() -> None:
     async def scenario(election: SupervisedElection, heartbeat: Heartbeat) -> None:
         holding = asyncio.create_task(election.hold())
