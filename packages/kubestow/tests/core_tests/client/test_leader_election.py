@@ -198,6 +198,7 @@ async def test_a_renewal_whose_response_was_lost_counts_from_its_request(
 ) -> None:
     """Others may have observed it at once; the lease that is read later has expired for them."""
     await leading(server, elector)
+    clock.seconds += 2
     written: list[dict[str, Any]] = []
 
     async def lose_response(request: Any) -> Any:
