@@ -25,14 +25,21 @@ class Freeze:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._until = 0.0
+        self._cause = ""
+
+    @property
+    def cause(self) -> str:
+        """Namespace and name of the pod that the process is frozen by, "" if it is not."""
+        return self._cause if self.left else ""
 
     @property
     def left(self) -> float:
         """The seconds for which the process is frozen."""
         return max(0.0, self._until - self._loop.time())
 
-    def stall(self, seconds: float) -> None:
+    def stall(self, seconds: float, cause: str) -> None:
         """Freeze the process for so many seconds, from the end of the stall that it is in."""
+        self._cause = cause
         self._until = self._loop.time() + self.left + seconds
         self._loop.call_at(self._until, lambda: None, context=Context())
 

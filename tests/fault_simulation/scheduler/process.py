@@ -222,7 +222,7 @@ class Process(Observer):
             return LeaderElector(lock, clock=self.clock, timings=timings)
         clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
         elector = LeaderElector(lock, clock=clock, timings=timings)
-        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock))
+        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause))
 
     @property
     def identity(self) -> str:

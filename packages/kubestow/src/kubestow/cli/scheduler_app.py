@@ -163,7 +163,9 @@ class SchedulerApp:
             observability.broken_watches = cluster.broken_watches
             cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
-            leadership = await stack.enter_async_context(self._leadership(load, cluster, heartbeat, on_new_leader))
+            leadership = await stack.enter_async_context(
+                self._leadership(load, cluster, observability, heartbeat, on_new_leader)
+            )
             environment = Environment(cluster, WallClock(), self.random, observability.observer)
             create = (
                 Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
@@ -249,6 +251,7 @@ class SchedulerApp:
         self,
         load: Callable[[], Awaitable[Credentials]],
         cluster: ClusterClient,
+        observability: Observability,
         heartbeat: Heartbeat,
         on_new_leader: Callable[[str], None],
     ) -> AsyncIterator[Leadership]:
@@ -283,8 +286,16 @@ class SchedulerApp:
             ) as elector:
                 yield elector
 
+        def attempted() -> str:
+            return "" if observability.scheduler is None else observability.scheduler.attempted
+
         async with election_in_thread(
-            candidate, record=cluster.record, on_new_leader=on_new_leader, heartbeat=heartbeat, clock=clock
+            candidate,
+            record=cluster.record,
+            on_new_leader=on_new_leader,
+            heartbeat=heartbeat,
+            attempted=attempted,
+            clock=clock,
         ) as leadership:
             yield leadership
 

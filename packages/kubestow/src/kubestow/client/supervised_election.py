@@ -7,6 +7,9 @@ A thread that renews the Lease of a scheduler that does nothing any more would b
 :class:`SupervisedElection` therefore lets the Lease go when the scheduling loop has shown no sign of life for
 :data:`~kubestow.process.LOOP_ALLOWANCE`. The scheduler may not write from then on, which it knows by ``holds_lease`` at
 once and by LeaseLost as soon as its loop runs again.
+
+The process that has stalled cannot keep the pod from being tried again, because its successor knows nothing of the
+attempt. So before the Lease is let go, the pod is noted on it, and the successor holds it back.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from kubestow.errors import LeaseLost
 from kubestow.process import HEARTBEAT_PERIOD, LOOP_ALLOWANCE, Heartbeat, LoopThread
 from kubestow.scheduling.environment import Leadership
 from kubestow.scheduling.interfaces import Clock, EventRecord
+from kubestow.scheduling.queue.budget import MAX_PAUSE
 
 _T = TypeVar("_T")
 
@@ -28,11 +32,14 @@ _T = TypeVar("_T")
 class SupervisedElection:
     """Implements :class:`~kubestow.scheduling.environment.Leadership`: leads while a loop is alive.
 
-    ``is_leader``, ``holds_lease`` and ``overdue`` may be read in any thread.
+    ``is_leader``, ``holds_lease`` and ``overdue`` may be read in any thread. ``attempted`` returns namespace and name
+    of the pod whose attempt is in progress, "" for none; it is called in the thread of this election.
     """
 
-    def __init__(self, elector: LeaderElector, heartbeat: Heartbeat, clock: Clock) -> None:
-        self._elector, self._heartbeat, self._clock = elector, heartbeat, clock
+    def __init__(
+        self, elector: LeaderElector, heartbeat: Heartbeat, clock: Clock, *, attempted: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._elector, self._heartbeat, self._clock, self._attempted = elector, heartbeat, clock, attempted
         self._is_let_go = False
 
     @property
@@ -47,8 +54,8 @@ class SupervisedElection:
     def overdue(self) -> float:
         return self._elector.overdue
 
-    async def acquire(self) -> None:
-        await self._elector.acquire()
+    async def acquire(self) -> dict[str, float]:
+        return await self._elector.acquire()
 
     async def hold(self) -> NoReturn:
         """Renew the lease until that fails, or until the supervised loop has been dead for too long. Raises LeaseLost.
@@ -62,7 +69,12 @@ class SupervisedElection:
             self._is_let_go = True
             if renewing.done():
                 renewing.result()
+            renewing.cancel()
+            await asyncio.wait((renewing,))
+            if pod := self._attempted():
+                await self._elector.note_stall(pod, MAX_PAUSE)
             problem = f"is let go: the scheduling loop has shown no sign of life for {LOOP_ALLOWANCE:g} s"
+            problem += f", in an attempt to schedule pod {pod}" if pod else ""
             raise LeaseLost(self._elector.lease, problem)
         finally:
             renewing.cancel()
@@ -102,8 +114,8 @@ class _ElectionInThread:
     def overdue(self) -> float:
         return self._election.overdue
 
-    async def acquire(self) -> None:
-        await self._thread.run(self._election.acquire())
+    async def acquire(self) -> dict[str, float]:
+        return await self._thread.run(self._election.acquire())
 
     async def hold(self) -> None:
         await self._thread.run(self._election.hold())
@@ -121,12 +133,14 @@ async def election_in_thread(
     record: Callable[[EventRecord], None],
     on_new_leader: Callable[[str], None],
     heartbeat: Heartbeat,
+    attempted: Callable[[], str],
     clock: Clock,
 ) -> AsyncIterator[Leadership]:
     """The leadership of a candidate that runs in a thread, supervising the loop that this is entered on.
 
-    ``heartbeat`` is that of this loop. ``candidate`` is entered in the thread, with functions in place of ``record``
-    and ``on_new_leader``, which run on this loop. What it raises on entry is raised.
+    ``heartbeat`` is that of this loop, ``attempted`` as for :class:`SupervisedElection`. ``candidate`` is entered in
+    the thread, with functions in place of ``record`` and ``on_new_leader``, which run on this loop. What it raises on
+    entry is raised.
     """
     here = asyncio.get_running_loop()
     context = candidate(
@@ -135,7 +149,7 @@ async def election_in_thread(
     async with LoopThread("leader election") as thread:
         elector = await thread.run(context.__aenter__())
         try:
-            yield _ElectionInThread(SupervisedElection(elector, heartbeat, clock), thread)
+            yield _ElectionInThread(SupervisedElection(elector, heartbeat, clock, attempted=attempted), thread)
         finally:
             await thread.run(context.__aexit__(None, None, None))
 

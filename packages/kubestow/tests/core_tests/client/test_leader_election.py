@@ -12,7 +12,7 @@ import pytest
 from core_tests.client.clocks import START, AutoAdvancingClock
 from core_tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
 from core_tests.recordings import exchanges
-from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
+from kubestow.client.leader_election import STALLS_ANNOTATION, LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import InputError, LeaseLost
@@ -223,6 +223,49 @@ async def test_a_renewal_whose_response_was_lost_counts_from_its_request(
 def clock_seconds(renew_time: str) -> float:
     """A time of the clock of these tests, in seconds of its monotonic clock."""
     return (datetime.fromisoformat(renew_time) - START).total_seconds()
+
+
+async def test_a_pod_that_costs_the_lease_is_known_to_the_next_leader(
+    server: ScriptedServer, elector: LeaderElector, transport: Transport, clock: AutoAdvancingClock
+) -> None:
+    await leading(server, elector)
+    server.respond("PUT", LEASE, echo(3), echo(4))
+    await elector.note_stall("tenant/a", 600.0)
+    clock.seconds += 5
+    await elector.note_stall("tenant/b", 10.0)
+    written = server.requests[-1].json
+    assert written["metadata"]["annotations"] == {
+        STALLS_ANNOTATION: '{"tenant/a":"2026-01-01T00:26:40Z","tenant/b":"2026-01-01T00:16:55Z"}'
+    }
+    server.respond("GET", LEASE, *[response(200, written)] * 20)
+    server.respond("PUT", LEASE, echo(5))
+    successor = LeaderElector(LeaseLock(transport, identity="other"), clock=clock)
+    clock.seconds += 5000  # the clocks of the replicas differ
+    assert await successor.acquire() == {"tenant/a": 595.0, "tenant/b": 10.0}
+    stalls = json.loads(server.requests[-1].json["metadata"]["annotations"][STALLS_ANNOTATION])
+    assert {pod: clock_seconds(until) - clock.seconds for pod, until in stalls.items()} == {
+        "tenant/a": 595.0,
+        "tenant/b": 10.0,
+    }
+
+
+@pytest.mark.parametrize("value", ["{", '{"tenant/a": "2026-01-01T00:00:00"}', "[]", '{"tenant/a": 5}'])
+async def test_malformed_notes_on_a_lease_are_ignored(
+    server: ScriptedServer, elector: LeaderElector, value: str
+) -> None:
+    released = lease("", renewTime="yesterday")
+    released["metadata"]["annotations"] = {STALLS_ANNOTATION: value}
+    server.respond("GET", LEASE, response(200, released))
+    server.respond("PUT", LEASE, echo(2))
+    assert await elector.acquire() == {}
+
+
+async def test_a_pause_in_a_lease_is_bounded(server: ScriptedServer, elector: LeaderElector) -> None:
+    released = lease("", renewTime="yesterday")
+    released["metadata"]["annotations"] = {STALLS_ANNOTATION: '{"tenant/a":"2063-04-05T00:00:00Z"}'}
+    server.respond("GET", LEASE, response(200, released))
+    server.respond("PUT", LEASE, echo(2))
+    assert await elector.acquire() == {"tenant/a": 600.0}
 
 
 async def test_a_released_lease_has_no_holder(server: ScriptedServer, elector: LeaderElector) -> None:

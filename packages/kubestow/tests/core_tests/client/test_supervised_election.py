@@ -71,6 +71,26 @@ def test_the_lease_of_a_dead_loop_is_let_go() -> None:
     supervised(scenario)
 
 
+@pytest.mark.parametrize("attempted", ["tenant/stalls", ""])
+def test_the_pod_that_a_loop_died_in_is_noted_before_the_lease_is_let_go(attempted: str) -> None:
+    noted: list[tuple[str, float]] = []
+
+    class NotingElector(RenewingElector):
+        async def note_stall(self, pod: str, seconds: float) -> None:
+            noted.append((pod, seconds))
+            assert self.holds_lease
+
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        elector = NotingElector(clock)
+        election = SupervisedElection(elector, Heartbeat(clock.monotonic), clock, attempted=lambda: attempted)
+        with pytest.raises(LeaseLost, match="in an attempt to schedule pod tenant/stalls$" if attempted else "45 s$"):
+            await election.hold()
+
+    run(main())
+    assert noted == [(attempted, 600.0)] * bool(attempted)
+
+
 def test_a_lease_that_cannot_be_renewed_is_let_go_before_it_expires() -> None:
     class FailingElector(RenewingElector):
         async def hold(self) -> Any:
@@ -149,7 +169,12 @@ async def test_a_thread_renews_the_lease_of_a_blocked_loop_and_reports_on_that_l
     events: list[EventRecord] = []
     heartbeat = Heartbeat(WallClock.monotonic)
     async with election_in_thread(
-        candidate, record=events.append, on_new_leader=on_new_leader, heartbeat=heartbeat, clock=WallClock()
+        candidate,
+        record=events.append,
+        on_new_leader=on_new_leader,
+        heartbeat=heartbeat,
+        attempted=str,
+        clock=WallClock(),
     ) as leadership:
         await leadership.acquire()
         holding = asyncio.create_task(leadership.hold())
@@ -175,7 +200,7 @@ async def test_a_candidate_that_cannot_be_created_ends_its_thread() -> None:
     with pytest.raises(LeaseLost, match="cannot be created"):
         heartbeat = Heartbeat(WallClock.monotonic)
         async with election_in_thread(
-            candidate, record=print, on_new_leader=print, heartbeat=heartbeat, clock=WallClock()
+            candidate, record=print, on_new_leader=print, heartbeat=heartbeat, attempted=str, clock=WallClock()
         ):
             raise AssertionError("entered")
     assert threading.active_count() <= before + 1  # and asyncio's own worker

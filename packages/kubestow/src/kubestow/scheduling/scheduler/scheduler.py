@@ -100,6 +100,8 @@ class Scheduler:
         #: Set when a pod may be ready to be scheduled.
         self._wake = asyncio.Event()
         self._alarm = _Alarm(self._clock, self._wake.set)
+        #: The pod whose attempt is in progress.
+        self._attempted: QueuedPod | None = None
         self._acquires_lead_first = configuration.delay_cache_until_active
         self.leadership = leadership or NoLeaderElection()
         #: Set when every watched resource has been listed, and when this scheduler leads.
@@ -242,6 +244,12 @@ class Scheduler:
         return [resource.type for resource in self._watched if issubclass(resource.type, CustomObject)]
 
     @property
+    def attempted(self) -> str:
+        """Namespace and name of the pod whose attempt is in progress, "" for none; may be read in any thread."""
+        attempted = self._attempted
+        return "" if attempted is None else attempted.info.key
+
+    @property
     def binding_cycle_count(self) -> int:
         """How many binding cycles are running."""
         return len(self._bindings)
@@ -304,7 +312,8 @@ class Scheduler:
     async def _lead(self) -> None:
         if not self._acquires_lead_first:
             await self.synced.wait()
-        await self.leadership.acquire()
+        for pod, seconds in (await self.leadership.acquire()).items():
+            self._hold_back(pod, seconds)
         self.leading.set()
         await self.leadership.hold()
 
@@ -333,7 +342,9 @@ class Scheduler:
                     elif not has_paused or (queued := self.queue.pop_in_debt()) is None:
                         may_be_left_to_debtors = not has_paused
                         break
+                    self._attempted = queued
                     await self._schedule_one(queued)
+                    self._attempted = None
                     now = self._clock.monotonic()
                     if now - queued.attempt_began > ATTEMPT_BUDGET:
                         self._charge(queued, now)
@@ -368,6 +379,15 @@ class Scheduler:
             await self._scheduling_cycle.schedule(queued)
         else:
             await self._schedule_with_gang(queued, profile)
+
+    def _hold_back(self, pod: str, seconds: float) -> None:
+        """A former leader was lost in an attempt of a pod, so keep all pods of its namespace from being tried."""
+        namespace = pod.partition("/")[0]
+        problem = f"an attempt did not end and cost the leader its Lease: the next one is in {seconds:.0f} s"
+        values = fields(pod=pod, namespace=namespace, pause=round(seconds))
+        _log.warning("pod %s: %s, as for all pods of namespace %s", pod, problem, namespace, extra=values)
+        for queued in self.queue.hold_back(pod, self._clock.monotonic() + seconds):
+            self._reports.record_failure(queued.info, problem)
 
     def _charge(self, queued: QueuedPod, now: float) -> None:
         """A scheduling cycle took too long: have other pods go first, and report it on the pod if it has no node."""
