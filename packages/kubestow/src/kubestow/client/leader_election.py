@@ -19,6 +19,7 @@ carries the resourceVersion that was read, so of two concurrent writers one gets
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
@@ -228,18 +229,26 @@ class LeaderElector:
 
         The pod is named by namespace and name. Failures are only logged.
         """
-        if not self.holds_lease:
-            return
-        now = self._clock.now()
-        stalls = {other: until for other, until in self._lock.stalls.items() if until > now}
-        self._lock.set_stalls(stalls | {pod: now + timedelta(seconds=seconds)})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.renew_deadline):
+                while not await self._try_note_stall(pod, seconds):
+                    await self._clock.sleep(self._timings.retry_period)
+
+    async def _try_note_stall(self, pod: str, seconds: float) -> bool:
+        """Try once; whether another try is pointless."""
         try:
-            async with asyncio.timeout(self._timings.retry_period):
-                await self._update(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=False)
-        except (APIError, Unreachable, TimeoutError) as error:
-            problem = str(error) or "timed out"
-            extra = fields(lock=str(self._lock), pod=pod, err=problem)
-            _log.warning("failed to note the stall by pod %s on lease %s: %s", pod, self._lock, problem, extra=extra)
+            await self._get()  # a renewal may have been on its way
+            if not self.holds_lease:
+                return True
+            now = self._clock.now()
+            stalls = {other: until for other, until in self._lock.stalls.items() if until > now}
+            self._lock.set_stalls(stalls | {pod: now + timedelta(seconds=seconds)})
+            await self._update(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=False)
+        except (APIError, Unreachable) as error:
+            extra = fields(lock=str(self._lock), pod=pod, err=str(error))
+            _log.warning("failed to note the stall by pod %s on lease %s: %s", pod, self._lock, error, extra=extra)
+            return False
+        return True
 
     async def hold(self) -> NoReturn:
         """Renew the lease until that fails. Raises LeaseLost."""

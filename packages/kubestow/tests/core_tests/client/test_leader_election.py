@@ -229,22 +229,26 @@ async def test_a_pod_that_costs_the_lease_is_known_to_the_next_leader(
     server: ScriptedServer, elector: LeaderElector, transport: Transport, clock: AutoAdvancingClock
 ) -> None:
     await leading(server, elector)
-    server.respond("PUT", LEASE, echo(3), echo(4))
+    server.respond("GET", LEASE, response(200, lease("me", 2)))
+    server.respond("PUT", LEASE, echo(3))
     await elector.note_stall("tenant/a", 600.0)
     clock.seconds += 5
+    noted = server.requests[-1].json
+    server.respond("GET", LEASE, *[response(200, noted)] * 2)
+    server.respond("PUT", LEASE, failure(409, "Conflict"), echo(4))  # a renewal that was on its way
     await elector.note_stall("tenant/b", 10.0)
     written = server.requests[-1].json
     assert written["metadata"]["annotations"] == {
-        STALLS_ANNOTATION: '{"tenant/a":"2026-01-01T00:26:40Z","tenant/b":"2026-01-01T00:16:55Z"}'
+        STALLS_ANNOTATION: '{"tenant/a":"2026-01-01T00:26:40Z","tenant/b":"2026-01-01T00:16:57Z"}'
     }
     server.respond("GET", LEASE, *[response(200, written)] * 20)
     server.respond("PUT", LEASE, echo(5))
     successor = LeaderElector(LeaseLock(transport, identity="other"), clock=clock)
     clock.seconds += 5000  # the clocks of the replicas differ
-    assert await successor.acquire() == {"tenant/a": 595.0, "tenant/b": 10.0}
+    assert await successor.acquire() == {"tenant/a": 593.0, "tenant/b": 10.0}
     stalls = json.loads(server.requests[-1].json["metadata"]["annotations"][STALLS_ANNOTATION])
     assert {pod: clock_seconds(until) - clock.seconds for pod, until in stalls.items()} == {
-        "tenant/a": 595.0,
+        "tenant/a": 593.0,
         "tenant/b": 10.0,
     }
 
