@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.meta import ObjectMeta
+
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="entry"):
     pass
@@ -41,10 +43,10 @@ class Changed(_Input, frozen=True, tag=2):
 
 
 class Undecodable(_Input, frozen=True, tag=3):
-    """An object that cannot be decoded, by namespace and name."""
+    """An object that cannot be decoded: what identifies it, and why."""
 
     resource: int
-    subject: str
+    metadata: ObjectMeta
     problem: str
 
 

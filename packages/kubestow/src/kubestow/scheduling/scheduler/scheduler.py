@@ -35,9 +35,10 @@ from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
+from kubestow.scheduling.events.handlers import EventHandlers, UnreadableObject, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
+from kubestow.scheduling.events.unreadable_reports import UnreadableReports
 from kubestow.scheduling.extenders.stages import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs.barrier import GangBarriers, GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
@@ -116,6 +117,9 @@ class Scheduler:
         self._bindings = BackgroundTasks()
 
         # Plugins. What they ask of the queue reaches it from the moment it exists.
+        self._unreadable_reports = UnreadableReports(
+            environment, self.leadership, configuration.profiles[0].scheduler_name
+        )
         self.dispatcher = Dispatcher(environment, known_pod=self.pods.get, leadership=self.leadership)
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
@@ -231,6 +235,7 @@ class Scheduler:
                 dispatcher=self.dispatcher,
                 confirmations=self._confirmations,
                 evictions=self._evictions,
+                unreadable_reports=self._unreadable_reports,
                 notifier=notifier,
                 observer=environment.observer,
                 synced=self.synced,
@@ -314,6 +319,8 @@ class Scheduler:
             await self.synced.wait()
         for pod, seconds in (await self.leadership.acquire()).items():
             self._hold_back(pod, seconds)
+        for unreadable in self.handlers.unreadable_objects:  # a standby reports nothing
+            self._unreadable_reports.report(unreadable)
         self.leading.set()
         await self.leadership.hold()
 
@@ -498,13 +505,14 @@ class _SchedulerWatchListener(WatchListener):
         dispatcher: Dispatcher,
         confirmations: BindingConfirmations,
         evictions: Evictions,
+        unreadable_reports: UnreadableReports,
         notifier: ChangeNotifier,
         observer: Observer,
         synced: asyncio.Event,
     ) -> None:
         self._cluster, self._queue, self._waiting_pods = state.cluster, state.queue, waiting_pods
         self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
-        self._confirmations = confirmations
+        self._confirmations, self._unreadable_reports = confirmations, unreadable_reports
         self._notifier, self._observer, self._synced = notifier, observer, synced
 
     def pod_terminating(self, uid: str) -> None:
@@ -526,6 +534,9 @@ class _SchedulerWatchListener(WatchListener):
 
     def handler_failed(self, kind: str) -> None:
         self._observer.event_handler_failed(kind)
+
+    def object_unreadable(self, unreadable: UnreadableObject) -> None:
+        self._unreadable_reports.report(unreadable)
 
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""
