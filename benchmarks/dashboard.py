@@ -21,7 +21,7 @@ from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.dashboard.event_stream import EventStream
 from kubestow.observability.observability import Observability
-from kubestow.process import WallClock
+from kubestow.process import Heartbeat, WallClock
 from kubestow.serving.dashboard_handler import page_file
 from kubestow.serving.options import DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
@@ -152,7 +152,7 @@ async def dashboard(
     EventStream.tick = attributed.around(EventStream.tick)
     sslproto._SSLProtocolTransport.write = attributed.around(sslproto._SSLProtocolTransport.write)
     sslproto._SSLProtocolTransport.writelines = attributed.around(sslproto._SSLProtocolTransport.writelines)
-    routes = SchedulerRoutes(ComponentInfo(configuration, gates, {}), observability, clock)
+    routes = SchedulerRoutes(ComponentInfo(configuration, gates, {}), observability, Heartbeat(clock.monotonic), clock)
     async with (
         SecureServer(
             serving, routes.mux(), observability.metrics, clock=clock, before_stop=routes.dashboard.close

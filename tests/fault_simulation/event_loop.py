@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from random import Random
 from typing import Any
 
@@ -25,16 +25,23 @@ class Freeze:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._until = 0.0
+        self._cause = ""
+
+    @property
+    def cause(self) -> str:
+        """Namespace and name of the pod that the process is frozen by, "" if it is not."""
+        return self._cause if self.left else ""
 
     @property
     def left(self) -> float:
         """The seconds for which the process is frozen."""
         return max(0.0, self._until - self._loop.time())
 
-    def stall(self, seconds: float) -> None:
+    def stall(self, seconds: float, cause: str) -> None:
         """Freeze the process for so many seconds, from the end of the stall that it is in."""
+        self._cause = cause
         self._until = self._loop.time() + self.left + seconds
-        self._loop.call_at(self._until, lambda: None)
+        self._loop.call_at(self._until, lambda: None, context=Context())
 
 
 frozen_with: ContextVar[Freeze | None] = ContextVar("frozen_with", default=None)
@@ -64,6 +71,12 @@ class ShuffledLoop(VirtualTimeLoop):
         """Advance virtual time."""
         self._iterations = 0
         super().advance(seconds)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        """Set a timer. For a process that is frozen, it is the end of the stall already."""
+        freeze = frozen_with.get() if context is None else context.get(frozen_with)
+        when += 0.0 if freeze is None else freeze.left
+        return super().call_at(when, callback, *args, context=context)
 
     def _run_once(self) -> None:
         self._iterations += 1

@@ -21,7 +21,7 @@ from tests.fault_simulation.actors.devices import Devices
 from tests.fault_simulation.actors.jobs import Jobs
 from tests.fault_simulation.actors.kubelets import Kubelets
 from tests.fault_simulation.actors.storage import Storage
-from tests.fault_simulation.actors.tenants import STALL, Tenants
+from tests.fault_simulation.actors.tenants import DEADLY_STALL, STALL, Tenants
 from tests.fault_simulation.actors.users import Users
 from tests.fault_simulation.apiserver.context import SimulationContext
 from tests.fault_simulation.apiserver.outages import Outages
@@ -129,6 +129,9 @@ _PROBABILITY_OF_STALLS = 0.3
 _STALLS_FORGOTTEN = 660.0
 #: Seconds within which a pod is bound that many pods of a tenant come before: two of their attempts, with what follows.
 _VICTIM_SECONDS = 2.5 * STALL
+#: The same if an attempt of the tenant costs the Lease, which is 45 s, and 15 s until it expires; and the seconds in
+#: which no second attempt may cost it.
+_VICTIM_SECONDS_BY_ANOTHER_LEADER, _ONE_LEASE_SECONDS = 70.0, 590.0
 
 
 @dataclass(frozen=True)
@@ -279,7 +282,7 @@ class _Simulation:
             is_certain = self._minor == NEWEST and not users.uses_pod_constraints
             await self._rest(self._unscheduled, longest=_SHORT_REST if is_certain else None)
         if Part.STALLS in self._parts:
-            await self._check_victim(tenants)
+            await self._check_victims(tenants)
         await self._rest(self._final_violations, longest=1.0)
         for task in restarting:
             task.cancel()
@@ -306,14 +309,25 @@ class _Simulation:
         for violation in opinion.check(process, pod, node_name):
             self.report(f"{process.name}: {violation}")
 
-    async def _check_victim(self, tenants: Tenants) -> None:
-        """A pod that fits is bound in time, whatever pods of a tenant come before it."""
-        victim = tenants.create_victim()
-        await asyncio.sleep(_VICTIM_SECONDS)
-        if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
-            self.report(f"{victim.metadata.name} is not bound within {_VICTIM_SECONDS:g} s")
+    async def _check_victims(self, tenants: Tenants) -> None:
+        """A pod that fits is bound in time, whatever pods of a tenant come before it, and leaders are lost to one."""
+        victim = tenants.create_victim("victim", STALL)
+        await self._check_bound(victim, _VICTIM_SECONDS)
         tenants.clear()
         await asyncio.sleep(_STALLS_FORGOTTEN)
+        if self._deployment.leader_election:
+            victim, before = tenants.create_victim("victim-2", DEADLY_STALL), self.server.lease.acquisitions
+            await self._check_bound(victim, _VICTIM_SECONDS_BY_ANOTHER_LEADER)
+            await asyncio.sleep(_ONE_LEASE_SECONDS - _VICTIM_SECONDS_BY_ANOTHER_LEADER)
+            if (leaders := self.server.lease.acquisitions - before) != 1:
+                self.report(f"{leaders} leaders within {_ONE_LEASE_SECONDS:g} s of the first attempt that does not end")
+            tenants.clear()
+            await asyncio.sleep(_STALLS_FORGOTTEN)
+
+    async def _check_bound(self, victim: Pod, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if not any(pod.metadata.uid == victim.metadata.uid and pod.spec.node_name for pod in self.server.pods()):
+            self.report(f"{victim.metadata.name} is not bound within {seconds:g} s")
 
     def binding_requested(self, process: Process, uid: str) -> None:
         if Part.STALLS in self._parts and not process.may_schedule:

@@ -131,8 +131,8 @@ class _WatchView:
             self.nominations.append((obj.metadata.name, obj.status.nominated_node_name))
         self.changed.set()
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        raise AssertionError(f"{resource.kind} {subject}: {problem}")
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        raise AssertionError(f"{resource.kind} {metadata.namespace}/{metadata.name}: {problem}")
 
 
 class ClusterFixture:

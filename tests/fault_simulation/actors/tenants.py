@@ -14,8 +14,8 @@ from tests.fault_simulation.scheduler.stalls import LABEL
 NAMESPACE = "tenant"
 #: Pods that a tenant has at a time, at most.
 _MAX_PODS = 6
-#: The seconds for which each of the last pods stalls a scheduler, and their number.
-STALL, STALLING_PODS = 5.0, 12
+#: The seconds for which each of the last pods stalls a scheduler, likewise when it costs the Lease, and their number.
+STALL, DEADLY_STALL, STALLING_PODS = 5.0, 50.0, 12
 _VICTIM_ZONE = "victim"
 
 
@@ -39,15 +39,15 @@ class Tenants:
         finally:
             self.clear()
 
-    def create_victim(self) -> Pod:
-        """Create a node for one pod, many pods that stall its scheduler, and last the pod, of another namespace.
+    def create_victim(self, name: str, stall: float) -> Pod:
+        """Create many pods that stall their scheduler for so many seconds each, and last a pod of another namespace.
 
-        The node and the pod are returned by deleting the pods with :meth:`clear`.
+        There is a node that only this pod selects. The other pods are deleted with :meth:`clear`.
         """
         self._server.put(node("victim", zone=_VICTIM_ZONE))
         for _ in range(STALLING_PODS):
-            self._create(labels={LABEL: str(STALL)}, priority=1000)
-        victim = self._pod("victim", "victims", node_selector={"topology.kubernetes.io/zone": _VICTIM_ZONE})
+            self._create(labels={LABEL: str(stall)}, priority=1000)
+        victim = self._pod(name, "victims", node_selector={"topology.kubernetes.io/zone": _VICTIM_ZONE})
         self._server.put(victim)
         return victim
 

@@ -17,6 +17,8 @@ class SimulatedLease:
         self._on_change = on_change
         self._object: dict[str, Any] | None = None
         self._version = 0
+        #: How often a candidate has become the holder.
+        self.acquisitions = 0
 
     @property
     def holder(self) -> str:
@@ -40,4 +42,5 @@ class SimulatedLease:
         self._version += 1
         self._object = lease | {"metadata": lease["metadata"] | {"resourceVersion": str(self._version)}}
         if self.holder != before:
+            self.acquisitions += bool(self.holder)
             self._on_change()

@@ -142,7 +142,9 @@ class SimulatedTransport(Transport):
                 if position == len(history):
                     self._outages.check_connection(restarts)
                     changed.clear()
-                    if not await _wait(changed, min(left, _BOOKMARK_INTERVAL)):
+                    is_idle = not await _wait(changed, min(left, _BOOKMARK_INTERVAL))
+                    # Events that occurred while the process was frozen come first: a bookmark is after all of them.
+                    if is_idle and position == len(history):
                         yield _bookmark(self._objects.version)
         finally:
             self._objects.watchers[resource].remove(changed)

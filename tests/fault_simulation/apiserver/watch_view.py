@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.meta import ObjectMeta
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.scheduling.events.resources import NODES
 from kubestow.scheduling.interfaces import Resource, Subscriber
@@ -68,8 +69,8 @@ class WatchView:
         assert self._subscriber is not None
         self._subscriber.apply(resource, event_type, copy(obj))
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        raise AssertionError(f"{resource.kind} {subject} is unreadable: {problem}")
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        raise AssertionError(f"{resource.kind} {metadata.namespace}/{metadata.name} is unreadable: {problem}")
 
     def _caches(self, resource: Resource) -> list[dict[Key, Any]]:
         by_kind: dict[type, dict[Key, Any]] = {

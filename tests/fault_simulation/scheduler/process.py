@@ -19,13 +19,14 @@ from core_tests.scheduling.gangs.groups import GATES
 from kubestow import config
 from kubestow.api.core import Pod
 from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
-from kubestow.client.supervised_election import Heartbeat, SupervisedElection
+from kubestow.client.supervised_election import SupervisedElection
 from kubestow.flight_record.journal import Journal
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.framework.profile import implements
 from kubestow.observability.observability import CompositeObserver
 from kubestow.plugins import in_tree_registry
 from kubestow.plugins.registry import find_pod_group_apis
+from kubestow.process import Heartbeat
 from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
@@ -122,7 +123,7 @@ class Process(Observer):
         #: The times of the requests of all starts, and what was requested.
         self.requests: list[tuple[float, str]] = []
         self._tasks: Tasks = {}
-        self._heartbeat = Heartbeat()
+        self._heartbeat = Heartbeat(self.clock.monotonic)
         self._recorder: FlightRecorder | None = None
         self._freeze = Freeze(asyncio.get_running_loop())
         self.start()
@@ -173,7 +174,7 @@ class Process(Observer):
         return asyncio.create_task(self._recorder.run(self.scheduler))
 
     async def _run_with_heartbeat(self) -> None:
-        beating = asyncio.create_task(self._heartbeat.run(self.clock))
+        beating = asyncio.create_task(self._heartbeat.run(self.clock.sleep))
         try:
             await self.scheduler.run()
         finally:
@@ -232,9 +233,9 @@ class Process(Observer):
         lock = LeaseLock(transport, identity=self.identity, record=client.record)
         if not self._features.stalls:
             return LeaderElector(lock, clock=self.clock, timings=timings)
-        clock, self._heartbeat = self.clock.never_ahead(), Heartbeat()
+        clock, self._heartbeat = self.clock.never_ahead(), Heartbeat(self.clock.monotonic)
         elector = LeaderElector(lock, clock=clock, timings=timings)
-        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock))
+        return ElectionBeside(SupervisedElection(elector, self._heartbeat, clock, attempted=lambda: self._freeze.cause))
 
     @property
     def identity(self) -> str:

@@ -61,8 +61,8 @@ class ElectionBeside:
     def overdue(self) -> float:
         return self._election.overdue
 
-    async def acquire(self) -> None:
-        await run_unfrozen(self._election.acquire())
+    async def acquire(self) -> dict[str, float]:
+        return await run_unfrozen(self._election.acquire())
 
     async def hold(self) -> None:
         await run_unfrozen(self._election.hold())
@@ -83,8 +83,8 @@ def stalling_plugin(freeze: Freeze, random: Random, is_faulty: Callable[[], bool
             if seconds is None:
                 return
             if not is_faulty():
-                freeze.stall(float(seconds))
+                freeze.stall(float(seconds), pod.key)
             elif random.random() < 0.3:
-                freeze.stall(random.choice(_SECONDS))
+                freeze.stall(random.choice(_SECONDS), pod.key)
 
     return StallingPlugin

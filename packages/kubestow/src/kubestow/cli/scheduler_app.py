@@ -41,7 +41,7 @@ from kubestow.observability.instruments import LabelAllowList
 from kubestow.observability.observability import Observability
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
-from kubestow.process import WallClock, new_event_loop, raise_open_file_limit
+from kubestow.process import Heartbeat, WallClock, new_event_loop, raise_open_file_limit
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
@@ -143,7 +143,10 @@ class SchedulerApp:
         _log.info("Python settings", extra=fields(**settings, eventLoop=f"{loop.__module__}.{loop.__qualname__}"))
         async with AsyncExitStack() as stack:
             recorder = self._flight_recorder(stack)
-            observability = await self._start_serving(stack, recorder)
+            heartbeat = Heartbeat(WallClock.monotonic)
+            beating = asyncio.create_task(heartbeat.run(asyncio.sleep), name="heartbeat")
+            stack.callback(beating.cancel)
+            observability = await self._start_serving(stack, recorder, heartbeat)
             connection = self.configuration.client_connection
             load = partial(load_credentials, kubeconfig or connection.kubeconfig, context=context, master=master)
             credentials = await load()
@@ -160,7 +163,9 @@ class SchedulerApp:
             observability.broken_watches = cluster.broken_watches
             cluster.events.on_drop = observability.metrics.record_dropped_event
             extenders = [await stack.enter_async_context(extender) for extender in http_extenders]
-            leadership = await stack.enter_async_context(self._leadership(load, cluster, on_new_leader))
+            leadership = await stack.enter_async_context(
+                self._leadership(load, cluster, observability, heartbeat, on_new_leader)
+            )
             environment = Environment(cluster, WallClock(), self.random, observability.observer)
             create = (
                 Scheduler if recorder is None else partial(recorder.create_scheduler, plugins=self.plugin_references)
@@ -188,7 +193,9 @@ class SchedulerApp:
         stack.callback(lambda: writer.close(recorder.journal.dropped))
         return recorder
 
-    async def _start_serving(self, stack: AsyncExitStack, recorder: FlightRecorder | None) -> Observability:
+    async def _start_serving(
+        self, stack: AsyncExitStack, recorder: FlightRecorder | None, heartbeat: Heartbeat
+    ) -> Observability:
         """Open the secure port before there is a scheduler, so that a starting or standby process is observable."""
         options, clock = self.options, WallClock()
         observability = Observability(
@@ -204,7 +211,7 @@ class SchedulerApp:
             from kubestow.serving.secure_server import SecureServer
 
             component = ComponentInfo(self.configuration, self.gates, options.flags)
-            routes = SchedulerRoutes(component, observability, clock)
+            routes = SchedulerRoutes(component, observability, heartbeat, clock)
             mux, metrics, close = routes.mux(), observability.metrics, routes.dashboard.close
             server = SecureServer(options.serving, mux, metrics, clock=clock, before_stop=close)
             await stack.enter_async_context(server)
@@ -244,6 +251,8 @@ class SchedulerApp:
         self,
         load: Callable[[], Awaitable[Credentials]],
         cluster: ClusterClient,
+        observability: Observability,
+        heartbeat: Heartbeat,
         on_new_leader: Callable[[str], None],
     ) -> AsyncIterator[Leadership]:
         """The candidate of the configured Lease, in a thread; without leader election, one that always leads.
@@ -277,8 +286,16 @@ class SchedulerApp:
             ) as elector:
                 yield elector
 
+        def attempted() -> str:
+            return "" if observability.scheduler is None else observability.scheduler.attempted
+
         async with election_in_thread(
-            candidate, record=cluster.record, on_new_leader=on_new_leader, clock=clock
+            candidate,
+            record=cluster.record,
+            on_new_leader=on_new_leader,
+            heartbeat=heartbeat,
+            attempted=attempted,
+            clock=clock,
         ) as leadership:
             yield leadership
 

@@ -5,11 +5,13 @@ the results. Every failure becomes an ExtenderError: connection errors, timeouts
 that is too long or malformed, and an error that the extender itself reports.
 
 The rules for their ``tlsConfig`` are client-go's: data takes precedence over files; a certificate authority and
-``insecure`` are mutually exclusive; ``enableHTTPS`` without a certificate authority disables verification.
+``insecure`` are mutually exclusive; ``enableHTTPS`` without a certificate authority disables verification. Files that
+have changed are loaded again before the next request.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from collections.abc import Mapping, Sequence
@@ -25,11 +27,15 @@ from kubestow import config
 from kubestow.api import extender as wire
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.connection_pool import proxy_from_environment
+from kubestow.client.rest.credentials import TLSFiles
 from kubestow.client.rest.transport import JSON, USER_AGENT, describe_connection_error
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import ExtenderError, InputError, InvalidObject
 from kubestow.framework.interface import Victims
+from kubestow.log_fields import fields
 from kubestow.scheduling.extenders.stages import ExtenderFilterResponse, ExtenderVictims, PodGone
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -48,12 +54,12 @@ class HTTPExtender:
         self.settings = settings
         self._raw_objects = raw_objects
         self._base = settings.url_prefix.rstrip("/")
-        self._tls = tls_context(settings)
+        self._tls = _ExtenderTLS(settings)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, keepalive_timeout=90),
+            connector=aiohttp.TCPConnector(keepalive_timeout=90),
             headers={"User-Agent": USER_AGENT},
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self.settings.http_timeout.seconds or _DEFAULT_TIMEOUT),
@@ -172,6 +178,7 @@ class HTTPExtender:
             url,
             data=body,
             headers={"Content-Type": JSON},
+            ssl=self._tls.current(),  # others than those of an idle connection do not use it
             server_hostname=server_name or None,
             allow_redirects=False,  # to a host that the configuration does not name, with the pod
         ) as response:
@@ -201,6 +208,36 @@ def _describe(error: Exception) -> str:
             return "connection closed in the middle of a response"
         case _:
             return describe_connection_error(error)
+
+
+class _ExtenderTLS:
+    """The TLS settings of an extender, loaded again when a file of them has changed.
+
+    Raises InputError for invalid settings.
+    """
+
+    def __init__(self, settings: config.Extender) -> None:
+        tls = settings.tls_config or config.ExtenderTLSConfig()
+        self._settings = settings
+        self._files = TLSFiles(
+            None if tls.ca_data else tls.ca_file,
+            None if tls.cert_data else tls.cert_file,
+            None if tls.key_data else tls.key_file,
+        )
+        self._stamps = self._files.stamps()
+        self._context = tls_context(settings)
+
+    def current(self) -> ssl.SSLContext:
+        """The context for a connection. A failure to load it is logged and keeps the former one."""
+        stamps = self._files.stamps()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = tls_context(self._settings)
+            except InputError as error:
+                text = "cannot reload the files of the TLS settings, continuing with the old ones: %s"
+                _log.warning(text, error, extra=fields(extender=self._settings.url_prefix, err=str(error)))
+        return self._context
 
 
 def tls_context(settings: config.Extender) -> ssl.SSLContext:

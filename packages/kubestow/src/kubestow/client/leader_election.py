@@ -10,6 +10,8 @@ the request, not of the response, and stops as soon as it observes another holde
 longer than the observed lease lasts and adds no jitter to the retry period, so it leads within one lease duration and
 one retry period after the leader has died.
 
+The holder can note on the Lease which pod it was lost to, for the next ones (:mod:`.supervised_election`).
+
 A Lease is the one object that is written back whole, so it is kept as decoded JSON with all its fields. Every write
 carries the resourceVersion that was read, so of two concurrent writers one gets a conflict.
 """
@@ -17,13 +19,15 @@ carries the resourceVersion that was read, so of two concurrent writers one gets
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from datetime import datetime, timedelta
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 
@@ -35,6 +39,7 @@ from kubestow.client.rest.transport import USER_AGENT, Transport
 from kubestow.errors import APIError, InputError, LeaseLost, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.interfaces import Clock, EventRecord, ObjectReference
+from kubestow.scheduling.queue.budget import MAX_PAUSE
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +51,10 @@ _LEADER_ELECTION = EventType(
     regarding="Lease",
     help='A replica "became leader", or "stopped leading".',
 )
+
+STALLS_ANNOTATION = "kubestow.dev/stalls"
+"""The pods that are held back, by namespace and name, each with the end of that: a JSON object."""
+_Stalls = dict[str, Annotated[datetime, msgspec.Meta(tz=True)]]
 
 
 class LeaseLock:
@@ -86,6 +95,23 @@ class LeaseLock:
     async def update(self, spec: dict[str, Any]) -> dict[str, Any]:
         """PUT the Lease as last read, with this spec, and return the spec. Raises APIError and Unreachable."""
         return await self._send("PUT", f"{self._collection}/{self._name}", self._lease | {"spec": spec})
+
+    @property
+    def stalls(self) -> dict[str, datetime]:
+        """The pods whose attempts cost holders their Lease, and until when they are held back; as last read."""
+        annotations = (self._lease.get("metadata") or {}).get("annotations") or {}
+        try:
+            return msgspec.json.decode(annotations.get(STALLS_ANNOTATION) or "{}", type=_Stalls)
+        except UNDECODABLE as error:
+            values = fields(lock=str(self), annotation=STALLS_ANNOTATION, err=str(error))
+            _log.warning("lease %s: annotation %s is malformed: %s", self, STALLS_ANNOTATION, error, extra=values)
+            return {}
+
+    def set_stalls(self, stalls: dict[str, datetime]) -> None:
+        """Have the next update write these pods."""
+        metadata = self._lease.get("metadata") or {}
+        annotations = (metadata.get("annotations") or {}) | {STALLS_ANNOTATION: msgspec.json.encode(stalls).decode()}
+        self._lease = self._lease | {"metadata": metadata | {"annotations": annotations}}
 
     async def _send(self, method: str, path: str, lease: dict[str, Any] | None = None) -> dict[str, Any]:
         body = await self._transport.request(method, path, None if lease is None else msgspec.json.encode(lease))
@@ -158,6 +184,10 @@ class LeaderElector:
         self._observed_spec: dict[str, Any] | None = None
         #: Monotonic time when the spec was observed to change; for our own writes, the time of the request.
         self._observed_at = float("-inf")
+        #: The times of our own recent requests, by the renewTime that they wrote.
+        self._requested_at: dict[str, float] = {}
+        #: What :meth:`acquire` returns.
+        self._inherited: dict[str, float] = {}
         self.leader = ""
 
     @property
@@ -182,8 +212,8 @@ class LeaderElector:
             return 0.0
         return self._clock.monotonic() - self._observed_at - int(self._timings.lease_duration)
 
-    async def acquire(self) -> None:
-        """Return once this candidate leads."""
+    async def acquire(self) -> dict[str, float]:
+        """Return once this candidate leads: the pods of :meth:`note_stall`, with the seconds that are left."""
         _log.info("attempting to acquire leader lease %s", self._lock, extra=fields(lock=str(self._lock)))
         while not await self._try_acquire_or_renew():
             left = self._left_to_other_holder()
@@ -192,6 +222,33 @@ class LeaderElector:
         extra = fields(lock=str(self._lock), identity=self._lock.identity)
         _log.info("successfully acquired lease %s as %s", self._lock, self._lock.identity, extra=extra)
         self._lock.record_event("became leader")
+        return self._inherited
+
+    async def note_stall(self, pod: str, seconds: float) -> None:
+        """Write on the Lease that an attempt costs it, so that the next leaders hold the pod back for so long.
+
+        The pod is named by namespace and name. Failures are only logged.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.renew_deadline):
+                while not await self._try_note_stall(pod, seconds):
+                    await self._clock.sleep(self._timings.retry_period)
+
+    async def _try_note_stall(self, pod: str, seconds: float) -> bool:
+        """Try once; whether another try is pointless."""
+        try:
+            await self._get()  # a renewal may have been on its way
+            if not self.holds_lease:
+                return True
+            now = self._clock.now()
+            stalls = {other: until for other, until in self._lock.stalls.items() if until > now}
+            self._lock.set_stalls(stalls | {pod: now + timedelta(seconds=seconds)})
+            await self._update(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=False)
+        except (APIError, Unreachable) as error:
+            extra = fields(lock=str(self._lock), pod=pod, err=str(error))
+            _log.warning("failed to note the stall by pod %s on lease %s: %s", pod, self._lock, error, extra=extra)
+            return False
+        return True
 
     async def hold(self) -> NoReturn:
         """Renew the lease until that fails. Raises LeaseLost."""
@@ -260,10 +317,24 @@ class LeaderElector:
             return True
         if self._left_to_other_holder() > 0:
             return False
+        if not self.is_leader:
+            self._inherit_stalls()
         await self._update(
             holder=self._lock.identity, duration=self._timings.lease_duration, acquired=not self.is_leader
         )
         return True
+
+    def _inherit_stalls(self) -> None:
+        """Have the next update write the stalls of former holders by the clock of this one, which may differ."""
+        now, renewed = self._clock.now(), (self._observed_spec or {}).get("renewTime")
+        try:
+            then = now if renewed is None else msgspec.convert(renewed, Annotated[datetime, msgspec.Meta(tz=True)])
+        except msgspec.ValidationError:
+            then = now
+        pauses = {pod: min((until - then).total_seconds(), MAX_PAUSE) for pod, until in self._lock.stalls.items()}
+        self._inherited = {pod: seconds for pod, seconds in pauses.items() if seconds > 0.0}
+        if pauses:
+            self._lock.set_stalls({pod: now + timedelta(seconds=left) for pod, left in self._inherited.items()})
 
     async def _renew_optimistically(self) -> bool:
         """Renew without reading first: while our lease is valid, no other candidate should have written it."""
@@ -291,15 +362,18 @@ class LeaderElector:
         self._observed_spec = None
         spec = self._spec(holder=self._lock.identity, duration=self._timings.lease_duration, acquired=True)
         spec["leaseTransitions"] = 0
-        requested_at = self._clock.monotonic()
+        self._note_request(spec)
         self._observe(await self._lock.create(spec))
-        self._observed_at = requested_at
 
     async def _update(self, *, holder: str, duration: float, acquired: bool) -> None:
         spec = self._spec(holder=holder, duration=duration, acquired=acquired)
-        requested_at = self._clock.monotonic()
+        self._note_request(spec)
         self._observe(await self._lock.update(spec))
-        self._observed_at = requested_at
+
+    def _note_request(self, spec: dict[str, Any]) -> None:
+        now = self._clock.monotonic()
+        recent = {time: at for time, at in self._requested_at.items() if now - at < self._timings.lease_duration}
+        self._requested_at = recent | {spec["renewTime"]: now}
 
     def _spec(self, *, holder: str, duration: float, acquired: bool) -> dict[str, Any]:
         """The observed spec with our changes; ``acquired`` if the holder changes."""
@@ -313,10 +387,13 @@ class LeaderElector:
         return spec
 
     def _observe(self, spec: dict[str, Any]) -> None:
-        if spec != self._observed_spec:
+        leader = spec.get("holderIdentity") or ""
+        if leader == self._lock.identity:
+            # Others may have observed a write as soon as it was sent, also one whose response was lost.
+            self._observed_at = self._requested_at.get(spec.get("renewTime", ""), self._observed_at)
+        elif spec != self._observed_spec:
             self._observed_at = self._clock.monotonic()
         self._observed_spec = spec
-        leader = spec.get("holderIdentity") or ""
         if leader != self.leader:
             self.leader = leader
             if leader:

@@ -309,9 +309,8 @@ class _Failures:
 
     @property
     def seconds_broken(self) -> float:
-        if self._broken_since is None or self._is_open:
-            return 0.0
-        return self._clock.monotonic() - self._broken_since
+        since = self._broken_since  # which may change meanwhile: health checks read this in another thread
+        return 0.0 if since is None or self._is_open else self._clock.monotonic() - since
 
     def watch_opened(self) -> None:
         """A watch is open; if it fails before anything is read, it has been broken all the time."""

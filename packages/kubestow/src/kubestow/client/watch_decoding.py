@@ -134,14 +134,14 @@ class SharedPodFields:
 class ObjectDecoder:
     """Decodes the objects of one resource. An object that does not decode is reported once per distinct problem.
 
-    ``on_undecodable`` receives the object's ``namespace/name``, as far as it can be decoded, and the problem.
+    ``on_undecodable`` receives what identifies the object, as far as it can be decoded, and the problem.
     ``on_decoded`` receives every decoded object together with its JSON.
     """
 
     def __init__(
         self,
         resource: Resource,
-        on_undecodable: Callable[[str, str], None],
+        on_undecodable: Callable[[ObjectMeta, str], None],
         on_decoded: Callable[[Any, msgspec.Raw], None] | None = None,
     ) -> None:
         self._type, self._on_undecodable, self._on_decoded = resource.type, on_undecodable, on_decoded
@@ -189,7 +189,7 @@ class ObjectDecoder:
             except InvalidObject:
                 obj = None
             if obj is None or not obj.metadata.name:
-                self._report(_subject(data), str(error))
+                self._report(_metadata(data), str(error))
                 return None
         self._problems.pop(_key(obj.metadata), None)
         return obj
@@ -200,16 +200,17 @@ class ObjectDecoder:
         except InvalidObject:
             obj, problems = None, []
         if obj is None or not (obj.metadata.name and obj.metadata.uid and _occupies(obj)):
-            self._report(_subject(data), f"{error}; it is ignored")
+            self._report(_metadata(data), f"{error}; it is ignored")
             return None
-        self._report(_key(obj.metadata), f"{'; '.join(map(str, problems[:_MAX_NAMED]))}; the rest of it counts")
+        self._report(obj.metadata, f"{'; '.join(map(str, problems[:_MAX_NAMED]))}; the rest of it counts")
         return obj
 
-    def _report(self, subject: str, problem: str) -> None:
+    def _report(self, metadata: ObjectMeta, problem: str) -> None:
+        subject = _key(metadata)
         reported = self._problems.get(subject, self._problems_before_list.get(subject))
         self._problems[subject] = problem
         if reported != problem:
-            self._on_undecodable(subject, problem)
+            self._on_undecodable(identity(metadata), problem)
 
 
 #: Problems of one object that are named.
@@ -223,13 +224,24 @@ def _occupies(obj: Any) -> bool:
     return isinstance(obj, ResourceClaim) and obj.status.allocation is not None
 
 
-def _subject(data: msgspec.Raw) -> str:
-    """The name of an object as far as it decodes."""
+def identity(metadata: ObjectMeta) -> ObjectMeta:
+    """What identifies a state of an object, without what its owner can make long."""
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+    )
+
+
+def _metadata(data: msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object as far as it decodes."""
     try:
         named, _ = decode_partly(_NamedObject, data)
     except InvalidObject:
-        return _NO_NAME
-    return _key(named.metadata)
+        return ObjectMeta()
+    return named.metadata
 
 
 _NO_NAME = "(no name)"

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from kubestow.api.meta import ObjectMeta
+
 MAX_SECONDS = 60_000_000_000
 """The clock readings of a record are below so many seconds, 1,900 years from the epoch: all can be dates."""
 
@@ -46,10 +48,10 @@ class Changed(_Input, frozen=True, tag=2):
 
 
 class Undecodable(_Input, frozen=True, tag=3):
-    """An object that cannot be decoded, by namespace and name."""
+    """An object that cannot be decoded: what identifies it, and why."""
 
     resource: int
-    subject: str
+    metadata: ObjectMeta
     problem: str
 
 

@@ -203,7 +203,7 @@ class _Replay(Observer):
                     resource = resources[entry.resource]
                     subscriber.apply(resource, entry.type, msgspec.convert(entry.object, resource.type))
                 case Undecodable() if subscriber is not None:
-                    subscriber.unreadable(resources[entry.resource], entry.subject, entry.problem)
+                    subscriber.unreadable(resources[entry.resource], entry.metadata, entry.problem)
                 case Answered() if self._boundary.end_call(entry):
                     pass
                 case TimerFired() if self._loop.fire_timer(entry.timer):

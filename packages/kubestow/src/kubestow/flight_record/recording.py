@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from kubestow import config
+from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.config.rendering import render
 from kubestow.flight_record.entries import (
@@ -143,11 +144,11 @@ class RecordedSubscriber:
             journal.append(Changed(journal.steps, journal.readings, self._read(), position, event_type, obj))
         self._inside.copy().run(self._subscriber.apply, resource, event_type, obj)
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         position, journal = self._position(resource), self._journal
         if position is not None:
-            journal.append(Undecodable(journal.steps, journal.readings, position, subject, problem))
-        self._inside.copy().run(self._subscriber.unreadable, resource, subject, problem)
+            journal.append(Undecodable(journal.steps, journal.readings, position, metadata, problem))
+        self._inside.copy().run(self._subscriber.unreadable, resource, metadata, problem)
 
     def _position(self, resource: Resource) -> int | None:
         """The position of a resource among those subscribed to; None for one that was not asked for."""
@@ -312,5 +313,5 @@ class ClusterRecorder:
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         self.events[resource.kind] += 1
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         self.events[resource.kind] += 1

@@ -39,7 +39,7 @@ from kubestow.files import MAX_DUMP, read_file
 from kubestow.flight_record.entries import MAX_SECONDS, Answered, Changed, End, Entry, Header, Listed
 
 _MAGIC = b"KUBESTOW-FLIGHT\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _VERSION = struct.Struct("<H")
 _FRAME = struct.Struct("<BII")
 _HEADER, _CHUNK, _END = 1, 2, 3

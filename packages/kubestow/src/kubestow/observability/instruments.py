@@ -1,8 +1,9 @@
 """Counters, histograms and gauges that are cheap to update and become metric families at a scrape.
 
 About twenty of them change for every pod. Those of prometheus_client take a lock and most of a microsecond each, a
-tenth of a scheduling cycle. Here all updates happen on the event loop's thread, so a cell is a plain number and an
-update one addition. The exposition formats are prometheus_client's. A :class:`MetricSet` has all metrics of a process.
+tenth of a scheduling cycle. Here each cell is updated by one thread, so it is a plain number and an update one
+addition. Scrapes may run in another thread. The exposition formats are prometheus_client's. A :class:`MetricSet` has
+all metrics of a process.
 
 What Kubernetes defines of its metrics is in ``kubernetes_metrics.json``, which ``tools/schema/metrics.py`` writes from
 Kubernetes' own lists; help texts are in the code, as they say what is measured here.
@@ -150,7 +151,7 @@ class _Family(_Named, Generic[Cell]):
 
     def reset(self) -> None:
         """Set all cells to zero."""
-        for cell in self._cells.values():
+        for cell in self._cells.copy().values():
             cell.reset()
 
 
@@ -162,7 +163,7 @@ class Counter(_Family[CounterCell]):
 
     def collect(self) -> Metric:
         family = CounterMetricFamily(self.name, self.documentation, labels=self.label_names)
-        for values, cell in self._cells.items():
+        for values, cell in self._cells.copy().items():
             family.add_metric(values, cell.value)
         return family
 
@@ -176,7 +177,7 @@ class Histogram(_Family[HistogramCell]):
     def collect(self) -> Metric:
         family = HistogramMetricFamily(self.name, self.documentation, labels=self.label_names)
         bounds = [*map(floatToGoString, self._buckets), "+Inf"]
-        for values, cell in self._cells.items():
+        for values, cell in self._cells.copy().items():
             family.add_metric(values, [*zip(bounds, accumulate(cell.counts), strict=True)], cell.sum)
         return family
 

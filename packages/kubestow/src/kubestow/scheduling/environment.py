@@ -55,8 +55,11 @@ class Leadership(Protocol):
     def overdue(self) -> float:
         """Seconds since the lease expired without being renewed; zero or less while it is valid."""
 
-    async def acquire(self) -> None:
-        """Return once this scheduler leads."""
+    async def acquire(self) -> dict[str, float]:
+        """Return once this scheduler leads: the pods whose attempts cost former leaders their Lease.
+
+        They are named by namespace and name, with the seconds for which they are to be held back from now on.
+        """
 
     async def hold(self) -> None:
         """Keep the lead. Returns or raises when it is lost."""
@@ -71,8 +74,9 @@ class NoLeaderElection:
     is_leader = holds_lease = True
     overdue = 0.0
 
-    async def acquire(self) -> None:
-        """Return at once."""
+    async def acquire(self) -> dict[str, float]:
+        """Return at once: nothing is known about former schedulers."""
+        return {}
 
     async def hold(self) -> None:
         """Block until cancelled."""

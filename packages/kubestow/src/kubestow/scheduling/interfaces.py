@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubestow.api.core import Pod, PodCondition
+from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.handle import ResourceClaimWriter
 
@@ -99,8 +100,8 @@ class Subscriber(Protocol):
     def apply(self, resource: Resource, event_type: str, obj: Any) -> None:
         """One watch event: ``ADDED``, ``MODIFIED`` or ``DELETED`` (with the object's last state)."""
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        """An object (``namespace/name`` as far as known) that does not decode; others are not affected."""
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        """An object that does not decode; others are not affected. Of its metadata only what identifies it is known."""
 
 
 class ClusterAPI(Protocol):

@@ -2,6 +2,8 @@
 
 The response is ``ok``, or status 500 with the list of checks. ``?verbose`` always lists the checks, ``?exclude=name``
 skips some, and ``/readyz/<name>`` runs a single one. The reason of a failure goes to the log, not to clients.
+
+Checks run in the thread of the secure port, while the event loop of the component may be busy.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from prometheus_client.core import Metric
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
 from kubestow.log_fields import fields
 from kubestow.observability.instruments import Counter, Gauge, kubernetes_definition
+from kubestow.process import LOOP_ALLOWANCE, Heartbeat
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +32,16 @@ class HealthCheck:
 
 PING = HealthCheck("ping", lambda: None)
 """Passes whenever the process responds."""
+
+
+def loop_check(heartbeat: Heartbeat) -> HealthCheck:
+    """Passes while an event loop shows signs of life, or has been busy for less than its allowance."""
+
+    def problem() -> str | None:
+        silence = heartbeat.silence
+        return None if silence <= LOOP_ALLOWANCE else f"no sign of life of the event loop for {silence:.0f} s"
+
+    return HealthCheck("event-loop", problem)
 
 
 class HealthChecks:

@@ -17,10 +17,11 @@ from kubestow.config import FeatureGates, KubeSchedulerConfiguration
 from kubestow.http.messages import Handler, HTTPRequest, HTTPResponse, PathMux, PrefixHandler, StatusError
 from kubestow.observability.instruments import exposition
 from kubestow.observability.observability import Observability
+from kubestow.process import Heartbeat
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.dashboard_handler import DashboardHandler
 from kubestow.serving.debug import SchedulingDebugger
-from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
+from kubestow.serving.healthz import PING, HealthCheck, HealthChecks, loop_check
 from kubestow.serving.zpages import ZPages
 
 #: A scheduler that has not read a resource for longer than this is not ready; about five attempts to list it.
@@ -39,10 +40,16 @@ class ComponentInfo:
 
 
 class SchedulerRoutes:
-    """The handlers of all paths; ``observability`` provides the scheduler once there is one."""
+    """The handlers of all paths; ``observability`` provides the scheduler once there is one.
 
-    def __init__(self, component: ComponentInfo, observability: Observability, clock: Clock) -> None:
+    ``heartbeat`` is that of its event loop. Health checks may run in any thread, all else on that loop.
+    """
+
+    def __init__(
+        self, component: ComponentInfo, observability: Observability, heartbeat: Heartbeat, clock: Clock
+    ) -> None:
         self._component, self._observability, self._clock = component, observability, clock
+        self._heartbeat = heartbeat
         self._health = HealthChecks(self._checks())
         #: Its streams are to be closed before the server is.
         self.dashboard = DashboardHandler(observability, clock, component.configuration, component.gates)
@@ -115,7 +122,12 @@ class SchedulerRoutes:
         shutdown = HealthCheck("shutdown", self._shutdown_problem)
         synced = HealthCheck("sched-handler-sync", self._sync_problem)
         watches = HealthCheck("watches", self._watch_problem)
-        return {"healthz": election or [PING], "livez": [PING], "readyz": [*election, shutdown, synced, watches]}
+        loop = loop_check(self._heartbeat)
+        return {
+            "healthz": [*(election or [PING]), loop],
+            "livez": [PING, loop],
+            "readyz": [*election, shutdown, synced, watches, loop],
+        }
 
     def _lease_problem(self) -> str | None:
         leadership = self._observability.leadership

@@ -1,7 +1,11 @@
 """The secure port of a component: TLS, authentication, authorization, then the handler of the path (semantics 1.4).
 
-It serves from the start of the process on, also on a standby. The client CAs published by the cluster and the files of
-certificates are reloaded every minute; a failure keeps the current ones.
+It serves from the start of the process on, also on a standby, on an event loop in a thread of its own. There health
+checks are answered, so that a long scheduling attempt does not look like a dead process. All other handlers read the
+state of the component, so they run on its event loop, after the attempt.
+
+The client CAs published by the cluster and the files of certificates are reloaded every minute; a failure keeps the
+current ones.
 
 Authorization precedes routing, so that only authorized users learn which paths exist. Every failure becomes a response;
 details go to the log. The time and memory that one client can use are bounded, and request bodies are not read.
@@ -29,6 +33,7 @@ from kubestow.http.messages import HTTPRequest, HTTPResponse, PathMux, StatusErr
 from kubestow.http.tls import ServerTLS
 from kubestow.log_fields import V, fields
 from kubestow.observability.instruments import Histogram, MetricSet
+from kubestow.process import LoopThread, run_on, stream_from
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.delegated_auth import (
     AccessReviewer,
@@ -46,10 +51,15 @@ _LIMITS = ConnectionLimits()
 _SHUTDOWN_SECONDS = 5.0
 _MAX_HEADERS = 100
 _HEALTH_CHECKS = ("/healthz", "/livez", "/readyz")
+#: The paths whose handlers run in the server's thread; they may only use what may be read in any thread.
+_BESIDE_THE_COMPONENT = (*_HEALTH_CHECKS, "/metrics/slis")
 
 
 class HandlerChain:
-    """Turns every request into a response, and measures authentication and authorization in ``metrics``."""
+    """Turns every request into a response, and measures authentication and authorization in ``metrics``.
+
+    ``component`` is the event loop of most handlers.
+    """
 
     def __init__(
         self,
@@ -57,8 +67,10 @@ class HandlerChain:
         authorizer: DelegatingAuthorizer,
         mux: PathMux,
         metrics: MetricSet,
+        component: asyncio.AbstractEventLoop,
     ) -> None:
         self._authenticator, self._authorizer, self._mux, self._metrics = authenticator, authorizer, mux, metrics
+        self._component = component
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Never raises."""
@@ -73,7 +85,12 @@ class HandlerChain:
     async def _handle(self, request: HTTPRequest) -> HTTPResponse:
         user = await self._authenticate(request)
         await self._authorize(user, request)
-        return await self._mux.handle(request)
+        if request.path.startswith(_BESIDE_THE_COMPONENT):
+            return await self._mux.handle(request)
+        response = await run_on(self._component, self._mux.handle(request))
+        if response.stream is not None:
+            response.stream = stream_from(self._component, response.stream)
+        return response
 
     async def _authenticate(self, request: HTTPRequest) -> UserInfo:
         started = time.monotonic()
@@ -123,6 +140,20 @@ class SecureServer:
         self.port, self.certificate = options.port, b""
 
     async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            thread = await stack.enter_async_context(LoopThread("secure port"))
+            running = await thread.run(self._start(asyncio.get_running_loop()))
+            stack.push_async_callback(lambda: thread.run(running.aclose()))
+            stack.callback(self._before_stop)
+            self._exit_stack = stack.pop_all()
+        _log.info("Serving securely", extra=fields(address=f"{self._options.address}:{self.port}"))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._exit_stack.aclose()
+
+    async def _start(self, component: asyncio.AbstractEventLoop) -> AsyncExitStack:
+        """Serve until the result is closed; runs in the server's thread."""
         options = self._options
         async with AsyncExitStack() as stack:
             token_reviews = await self._connect(stack, options.authentication.kubeconfig)
@@ -133,17 +164,11 @@ class SecureServer:
             authorizer = self._authorizer(access_reviews)
             reloader = TrustReloader(options.authentication, token_reviews, authenticator, tls)
             await reloader.load()
-            chain = HandlerChain(authenticator, authorizer, self._mux, self._metrics)
-            port = await self._listen(stack, chain, tls)
-            stack.callback(self._before_stop)
+            chain = HandlerChain(authenticator, authorizer, self._mux, self._metrics, component)
+            self.port, self.certificate = await self._listen(stack, chain, tls), tls.certificate
             reloading = asyncio.create_task(reloader.run(self._clock), name="reload of client trust and certificates")
             stack.callback(reloading.cancel)
-            self.port, self.certificate, self._exit_stack = port, tls.certificate, stack.pop_all()
-        _log.info("Serving securely", extra=fields(address=f"{options.address}:{self.port}"))
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._exit_stack.aclose()
+            return stack.pop_all()
 
     async def _listen(self, stack: AsyncExitStack, chain: HandlerChain, tls: ServerTLS) -> int:
         """Listen until the stack is closed, and return the port. Raises InputError if the address is not available."""

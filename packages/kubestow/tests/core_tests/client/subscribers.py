@@ -10,6 +10,7 @@ from typing import Any
 
 from core_tests.hang_limit import HANG_LIMIT
 from kubestow.api.core import Namespace, Node, Pod
+from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
@@ -43,8 +44,8 @@ class RecordingSubscriber:
             del self.objects[obj.metadata.name]
         self._add(event_type, obj.metadata.name)
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
-        self._add("unreadable", subject, problem)
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
+        self._add("unreadable", f"{metadata.namespace}/{metadata.name}", problem)
 
     def _add(self, *entry: Any) -> None:
         self.seen.append(entry)

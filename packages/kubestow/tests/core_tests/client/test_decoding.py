@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core_tests.client.subscribers import PODS, RESOURCE_CLAIMS, pod
 from kubestow.api.json_text import UNDECODABLE
+from kubestow.api.meta import ObjectMeta
 from kubestow.client.watch_decoding import LineSplitter, ObjectDecoder, WatchLine
 
 chunks = st.lists(st.text(alphabet="ab\n ", max_size=8).map(str.encode))
@@ -40,7 +41,12 @@ def reports() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def decoder(reports: list[tuple[str, str]]) -> ObjectDecoder:
-    return ObjectDecoder(PODS, lambda subject, problem: reports.append((subject, problem)))
+    return ObjectDecoder(PODS, lambda metadata, problem: reports.append((subject_of(metadata), problem)))
+
+
+def subject_of(metadata: ObjectMeta) -> str:
+    name = metadata.name or "(no name)"
+    return f"{metadata.namespace}/{name}" if metadata.namespace else name
 
 
 def raw(obj: object) -> msgspec.Raw:
@@ -124,7 +130,7 @@ def test_only_the_values_that_do_not_decode_are_left_out(decoder: ObjectDecoder)
 
 
 def test_an_allocated_claim_is_never_dropped(reports: list[tuple[str, str]]) -> None:
-    decoder = ObjectDecoder(RESOURCE_CLAIMS, lambda subject, problem: reports.append((subject, problem)))
+    decoder = ObjectDecoder(RESOURCE_CLAIMS, lambda metadata, problem: reports.append((subject_of(metadata), problem)))
     allocation = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}]}}
     metadata = {"name": "c", "namespace": "n", "uid": "u"}
     claim = {"metadata": metadata, "spec": {"devices": 5}, "status": {"reservedFor": {}}}
@@ -136,7 +142,7 @@ def test_an_allocated_claim_is_never_dropped(reports: list[tuple[str, str]]) -> 
 
 
 def test_pods_of_a_list_have_equal_fields_in_common() -> None:
-    decoder = ObjectDecoder(PODS, lambda subject, problem: None)
+    decoder = ObjectDecoder(PODS, lambda metadata, problem: None)
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "nodeName": "n"}
     others = {"containers": [{"name": "other"}]}
     texts = [

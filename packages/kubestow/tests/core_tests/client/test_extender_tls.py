@@ -99,6 +99,48 @@ async def test_a_client_certificate_is_presented(directory: Path, form: str) -> 
         assert await succeeds(server, tlsConfig={"insecure": True, **configured})
 
 
+async def test_files_are_loaded_again_when_they_have_changed(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """First the authority of the extender, then its client certificate is replaced; invalid files change nothing."""
+    used = {name: directory / f"used-{name}" for name in ("ca.crt", "client.crt", "client.key")}
+    make_certificate(directory, "other-ca")
+    make_certificate(directory, "other", authority="other-ca")
+
+    def use(name: str, source: str) -> None:
+        replacement = directory / "replacement"
+        shutil.copy(directory / source, replacement)
+        replacement.rename(used[name])
+
+    use("ca.crt", "other-ca.crt")
+    use("client.crt", "other.crt")
+    use("client.key", "other.key")
+    async with serving(directory, client_auth=True) as server:
+        server.respond("POST", "/filter", *[response(200, {})] * 3)
+        files = {"caFile": used["ca.crt"], "certFile": used["client.crt"], "keyFile": used["client.key"]}
+        configured = settings(server.url, tlsConfig={key: str(path) for key, path in files.items()})
+        async with HTTPExtender(configured, raw_objects(configured)) as extender:
+
+            async def rejected() -> bool:
+                try:
+                    await extender.filter(info(), [])
+                except ExtenderError:
+                    return True
+                return False
+
+            assert await rejected()
+            use("ca.crt", "ca.crt")
+            assert await rejected()
+            use("client.crt", "client.crt")
+            use("client.key", "client.key")
+            assert not await rejected()
+            used["ca.crt"].write_text("nothing")
+            assert not await rejected()
+            use("ca.crt", "other-ca.crt")
+            assert await rejected()
+    assert [record.message.partition(": ")[0] for record in caplog.records if record.levelname == "WARNING"] == [
+        "cannot reload the files of the TLS settings, continuing with the old ones"
+    ]
+
+
 @pytest.mark.parametrize(
     ("tls", "problem"),
     [

@@ -172,7 +172,7 @@ def test_the_second_attempt_at_a_page_costs_a_small_multiple_of_the_first(kind: 
     """Of CPU time, per page of 5,000 claims in which one is hostile."""
 
     def seconds(page: bytes) -> float:
-        decoder = ObjectDecoder(RESOURCE_CLAIMS, lambda subject, problem: None)
+        decoder = ObjectDecoder(RESOURCE_CLAIMS, lambda metadata, problem: None)
         taken = []
         for _ in range(3):
             began = time.process_time()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from core_tests.client.clocks import AutoAdvancingClock
+from core_tests.client.clocks import START, AutoAdvancingClock
 from core_tests.client.scripted_server import Responder, ScriptedServer, disconnect, failure, response
 from core_tests.recordings import exchanges
-from kubestow.client.leader_election import LeaderElector, LeaseLock, LeaseTimings
+from kubestow.client.leader_election import STALLS_ANNOTATION, LeaderElector, LeaseLock, LeaseTimings
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import JSON, Transport
 from kubestow.errors import InputError, LeaseLost
@@ -190,6 +191,85 @@ async def test_a_lease_without_renewal_is_overdue(
     assert elector.overdue == -15
     clock.seconds += 20
     assert elector.overdue == 5
+
+
+async def test_a_renewal_whose_response_was_lost_counts_from_its_request(
+    server: ScriptedServer, elector: LeaderElector, clock: AutoAdvancingClock
+) -> None:
+    """Others may have observed it at once; the lease that is read later has expired for them."""
+    await leading(server, elector)
+    clock.seconds += 2
+    written: list[dict[str, Any]] = []
+
+    async def lose_response(request: Any) -> Any:
+        written.append(json.loads(await request.text()))
+        return await disconnect(request)
+
+    async def read_back(request: Any) -> Any:
+        clock.seconds += 5
+        return await response(200, written[0] | {"metadata": lease("me", 3)["metadata"]})(request)
+
+    server.respond("PUT", LEASE, lose_response, failure(409, "Conflict"), failure(500, "InternalError"))
+    server.respond("GET", LEASE, read_back)
+    holding = asyncio.create_task(elector.hold())
+    await server.wait_for_requests(5)
+    holding.cancel()
+    await asyncio.wait([holding])
+    assert [request.method for request in server.requests[:4]] == ["PUT", "PUT", "GET", "PUT"]
+    requested = clock_seconds(written[0]["spec"]["renewTime"])
+    assert elector.overdue == clock.seconds - requested - 15
+
+
+def clock_seconds(renew_time: str) -> float:
+    """A time of the clock of these tests, in seconds of its monotonic clock."""
+    return (datetime.fromisoformat(renew_time) - START).total_seconds()
+
+
+async def test_a_pod_that_costs_the_lease_is_known_to_the_next_leader(
+    server: ScriptedServer, elector: LeaderElector, transport: Transport, clock: AutoAdvancingClock
+) -> None:
+    await leading(server, elector)
+    server.respond("GET", LEASE, response(200, lease("me", 2)))
+    server.respond("PUT", LEASE, echo(3))
+    await elector.note_stall("tenant/a", 600.0)
+    clock.seconds += 5
+    noted = server.requests[-1].json
+    server.respond("GET", LEASE, *[response(200, noted)] * 2)
+    server.respond("PUT", LEASE, failure(409, "Conflict"), echo(4))  # a renewal that was on its way
+    await elector.note_stall("tenant/b", 10.0)
+    written = server.requests[-1].json
+    assert written["metadata"]["annotations"] == {
+        STALLS_ANNOTATION: '{"tenant/a":"2026-01-01T00:26:40Z","tenant/b":"2026-01-01T00:16:57Z"}'
+    }
+    server.respond("GET", LEASE, *[response(200, written)] * 20)
+    server.respond("PUT", LEASE, echo(5))
+    successor = LeaderElector(LeaseLock(transport, identity="other"), clock=clock)
+    clock.seconds += 5000  # the clocks of the replicas differ
+    assert await successor.acquire() == {"tenant/a": 593.0, "tenant/b": 10.0}
+    stalls = json.loads(server.requests[-1].json["metadata"]["annotations"][STALLS_ANNOTATION])
+    assert {pod: clock_seconds(until) - clock.seconds for pod, until in stalls.items()} == {
+        "tenant/a": 593.0,
+        "tenant/b": 10.0,
+    }
+
+
+@pytest.mark.parametrize("value", ["{", '{"tenant/a": "2026-01-01T00:00:00"}', "[]", '{"tenant/a": 5}'])
+async def test_malformed_notes_on_a_lease_are_ignored(
+    server: ScriptedServer, elector: LeaderElector, value: str
+) -> None:
+    released = lease("", renewTime="yesterday")
+    released["metadata"]["annotations"] = {STALLS_ANNOTATION: value}
+    server.respond("GET", LEASE, response(200, released))
+    server.respond("PUT", LEASE, echo(2))
+    assert await elector.acquire() == {}
+
+
+async def test_a_pause_in_a_lease_is_bounded(server: ScriptedServer, elector: LeaderElector) -> None:
+    released = lease("", renewTime="yesterday")
+    released["metadata"]["annotations"] = {STALLS_ANNOTATION: '{"tenant/a":"2063-04-05T00:00:00Z"}'}
+    server.respond("GET", LEASE, response(200, released))
+    server.respond("PUT", LEASE, echo(2))
+    assert await elector.acquire() == {"tenant/a": 600.0}
 
 
 async def test_a_released_lease_has_no_holder(server: ScriptedServer, elector: LeaderElector) -> None:

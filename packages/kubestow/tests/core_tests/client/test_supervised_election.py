@@ -17,9 +17,9 @@ from core_tests.client.test_leader_election import LEASE, echo, lease
 from kubestow.client.leader_election import LeaderElector, LeaseLock
 from kubestow.client.rest.credentials import Credentials
 from kubestow.client.rest.transport import Transport
-from kubestow.client.supervised_election import LOOP_ALLOWANCE, Heartbeat, SupervisedElection, election_in_thread
+from kubestow.client.supervised_election import SupervisedElection, election_in_thread
 from kubestow.errors import LeaseLost
-from kubestow.process import WallClock
+from kubestow.process import LOOP_ALLOWANCE, Heartbeat, WallClock
 from kubestow.scheduling.interfaces import EventRecord
 from kubestow.testing.virtual_time import VirtualClock, run
 
@@ -41,7 +41,7 @@ class RenewingElector(LeaderElector):
 def supervised(scenario: Callable[[SupervisedElection, Heartbeat], Any]) -> None:
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        heartbeat = Heartbeat()
+        heartbeat = Heartbeat(clock.monotonic)
         await scenario(SupervisedElection(RenewingElector(clock), heartbeat, clock), heartbeat)
 
     run(main())
@@ -52,7 +52,7 @@ def test_a_lease_is_held_while_the_loop_is_silent_for_less_than_its_allowance() 
         holding = asyncio.create_task(election.hold())
         for _ in range(10):
             await asyncio.sleep(LOOP_ALLOWANCE - 2)
-            heartbeat.count += 1
+            heartbeat.beat()
         assert not holding.done()
         assert election.is_leader
         assert election.holds_lease
@@ -69,6 +69,43 @@ def test_the_lease_of_a_dead_loop_is_let_go() -> None:
         assert (election.is_leader, election.holds_lease) == (False, False)
 
     supervised(scenario)
+
+
+@pytest.mark.parametrize("attempted", ["tenant/stalls", ""])
+def test_the_pod_that_a_loop_died_in_is_noted_before_the_lease_is_let_go(attempted: str) -> None:
+    noted: list[tuple[str, float]] = []
+
+    class NotingElector(RenewingElector):
+        async def note_stall(self, pod: str, seconds: float) -> None:
+            noted.append((pod, seconds))
+            assert self.holds_lease
+
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        elector = NotingElector(clock)
+        election = SupervisedElection(elector, Heartbeat(clock.monotonic), clock, attempted=lambda: attempted)
+        with pytest.raises(LeaseLost, match="in an attempt to schedule pod tenant/stalls$" if attempted else "45 s$"):
+            await election.hold()
+
+    run(main())
+    assert noted == [(attempted, 600.0)] * bool(attempted)
+
+
+def test_a_lease_that_cannot_be_renewed_is_let_go_before_it_expires() -> None:
+    class FailingElector(RenewingElector):
+        async def hold(self) -> Any:
+            raise LeaseLost("ns/name", "could not be renewed")
+
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        elector = FailingElector(clock)
+        election = SupervisedElection(elector, Heartbeat(clock.monotonic), clock)
+        with pytest.raises(LeaseLost, match="could not be renewed"):
+            await election.hold()
+        assert elector.holds_lease
+        assert not election.holds_lease
+
+    run(main())
 
 
 def test_a_process_that_was_suspended_as_a_whole_was_not_dead() -> None:
@@ -130,8 +167,14 @@ async def test_a_thread_renews_the_lease_of_a_blocked_loop_and_reports_on_that_l
             yield LeaderElector(lock, clock=WallClock(), on_new_leader=on_new_leader)
 
     events: list[EventRecord] = []
+    heartbeat = Heartbeat(WallClock.monotonic)
     async with election_in_thread(
-        candidate, record=events.append, on_new_leader=on_new_leader, clock=WallClock()
+        candidate,
+        record=events.append,
+        on_new_leader=on_new_leader,
+        heartbeat=heartbeat,
+        attempted=str,
+        clock=WallClock(),
     ) as leadership:
         await leadership.acquire()
         holding = asyncio.create_task(leadership.hold())
@@ -155,6 +198,9 @@ async def test_a_candidate_that_cannot_be_created_ends_its_thread() -> None:
 
     before = threading.active_count()
     with pytest.raises(LeaseLost, match="cannot be created"):
-        async with election_in_thread(candidate, record=print, on_new_leader=print, clock=WallClock()):
+        heartbeat = Heartbeat(WallClock.monotonic)
+        async with election_in_thread(
+            candidate, record=print, on_new_leader=print, heartbeat=heartbeat, attempted=str, clock=WallClock()
+        ):
             raise AssertionError("entered")
     assert threading.active_count() <= before + 1  # and asyncio's own worker

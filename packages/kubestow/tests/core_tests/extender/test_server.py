@@ -16,7 +16,9 @@ import pytest
 
 from core_tests.extender.example_plugins import Colour, Failing, Reserving, labelled
 from kubestow import config
-from kubestow.api.core import Node
+from kubestow.api.core import Node, Pod
+from kubestow.api.extender import BindingArgs
+from kubestow.api.meta import convert
 from kubestow.errors import APIError, InputError, KubestowError
 from kubestow.extender import ExtenderServer, ProfileExtender
 from kubestow.extender import extender_server as server_module
@@ -27,7 +29,9 @@ from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.process import WallClock
 from kubestow.scheduling.events.resources import PODS
+from kubestow.scheduling.interfaces import ObjectReference
 from kubestow.testing import MemoryCluster, node, pod
+from kubestow.testing.virtual_time import VirtualClock, run
 
 #: A v1.Pod as encoded by Go: nulls for times, empty structs, quantities as strings.
 POD: dict[str, Any] = {
@@ -247,6 +251,64 @@ async def test_a_failed_binding_is_forgotten() -> None:
     async with serving(app, binder(app, cluster)) as client:
         assert await client.call("bind", BIND) == {"Error": "taken"}
     assert app.cache.cluster.placed_pod("uid-default-p") is None
+
+
+@pytest.mark.parametrize(
+    ("node_name", "place", "logged"),
+    [
+        ("red", "red", "The watch has not shown the binding of pod default/p for half a minute"),
+        ("", None, "The binding of pod default/p to node red had succeeded; it is not bound"),
+        ("blue", "blue", "The binding of pod default/p to node red had succeeded; it is on node blue"),
+        (None, None, "The binding of pod default/p to node red had succeeded; it is deleted"),
+    ],
+)
+def test_a_pod_whose_binding_the_watch_does_not_confirm_is_read(
+    node_name: str | None, place: str | None, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class UnfaithfulCluster(MemoryCluster):
+        async def bind(self, pod: ObjectReference, node_name: str) -> None:
+            """Success without effect."""
+
+        async def read_pod(self, read: ObjectReference) -> Pod | None:
+            return None if node_name is None else pod("p", node=node_name)
+
+    async def main() -> None:
+        app, cluster = extending(Colour, RED, binds=True), UnfaithfulCluster()
+        known_pod(app, cluster)
+        clock = VirtualClock(asyncio.get_running_loop())
+        binding = ExtenderBinder(cluster, app.cache, clock=clock, random=Random(1))
+        await binding.bind(convert(BindingArgs, BIND))
+        await asyncio.sleep(29)
+        assert not caplog.records
+        assert placed(app) == "red"
+        await asyncio.sleep(2)
+        assert placed(app) == place
+
+    def placed(app: ExtenderApp) -> str | None:
+        found = app.cache.cluster.placed_pod("uid-default-p")
+        return None if found is None else found.node_name
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    assert [record.message for record in caplog.records] == [logged]
+
+
+def test_a_pod_whose_binding_the_watch_confirms_is_not_read() -> None:
+    class UnreadableCluster(MemoryCluster):
+        async def read_pod(self, read: ObjectReference) -> Pod | None:
+            raise AssertionError("read")
+
+    async def main() -> None:
+        app, cluster = extending(Colour, RED, binds=True), UnreadableCluster()
+        known_pod(app, cluster)
+        clock = VirtualClock(asyncio.get_running_loop())
+        binding = ExtenderBinder(cluster, app.cache, clock=clock, random=Random(1))
+        await binding.bind(convert(BindingArgs, BIND))
+        app.cache.apply(PODS, "MODIFIED", pod("p", node="red"))
+        await asyncio.sleep(100)
+        assert not app.cache.cluster.is_assumed("uid-default-p")
+
+    run(main())
 
 
 def test_a_profile_without_filter_and_score_plugins_is_rejected() -> None:

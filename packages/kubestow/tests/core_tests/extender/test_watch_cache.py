@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from kubestow.api.meta import ObjectMeta
 from kubestow.errors import InvalidObject
 from kubestow.extender import WatchCache
 from kubestow.scheduling.events.resources import NODES, PODS, WATCHED
@@ -69,7 +70,7 @@ def test_nominated_pods_of_every_scheduler_are_tracked() -> None:
 
 
 def test_an_invalid_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    WatchCache().unreadable(PODS, "default/p", "spec: expected an object")
+    WatchCache().unreadable(PODS, ObjectMeta(name="p", namespace="default"), "spec: expected an object")
     assert "Pod default/p cannot be decoded" in caplog.text
 
 

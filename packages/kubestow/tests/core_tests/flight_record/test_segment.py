@@ -69,7 +69,7 @@ def test_a_flipped_bit_anywhere_is_an_error_with_its_offset(tmp_path: Path) -> N
     [
         (b"", "offset 0: not a flight record: expected it to begin with KUBESTOW-FLIGHT"),
         (b"{}", "offset 0: not a flight record: expected it to begin with KUBESTOW-FLIGHT"),
-        (b"KUBESTOW-FLIGHT\n\x07\x00", "offset 16: flight record of format version 7; this kubestow reads 1"),
+        (b"KUBESTOW-FLIGHT\n\x07\x00", "offset 16: flight record of format version 7; this kubestow reads 2"),
         (content() + b"more", f"offset {len(content())}: 4 bytes after the end of the record"),
     ],
 )

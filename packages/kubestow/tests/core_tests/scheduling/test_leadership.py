@@ -15,10 +15,11 @@ from core_tests.scheduling.fixture import enabled
 from core_tests.scheduling.gangs.groups import TEAMS, gang_scheduling, group, member
 from kubestow import config
 from kubestow.api.core import Pod
+from kubestow.cluster.nodes.views import Nodes
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import KubestowError, Unreachable
 from kubestow.framework.cycle_state import CycleState
-from kubestow.framework.interface import Permission, PermitPlugin, Plugin
+from kubestow.framework.interface import Permission, PermitPlugin, Plugin, PreFilterPlugin
 from kubestow.framework.profile import implements
 from kubestow.plugins import in_tree_registry
 from kubestow.scheduling.environment import Environment
@@ -40,14 +41,16 @@ class ScriptedElection:
     def __init__(self) -> None:
         self.won, self.lost = asyncio.Event(), asyncio.Event()
         self.is_leader = self.released = self.expired = False
+        self.stalls: dict[str, float] = {}
 
     @property
     def holds_lease(self) -> bool:
         return self.is_leader and not self.expired
 
-    async def acquire(self) -> None:
+    async def acquire(self) -> dict[str, float]:
         await self.won.wait()
         self.is_leader = True
+        return self.stalls
 
     async def hold(self) -> None:
         await self.lost.wait()
@@ -197,6 +200,54 @@ def test_nothing_is_decided_while_the_lease_has_expired() -> None:
             await asyncio.sleep(1)
             assert len(cluster.bindings) == 1
             assert cluster.condition("too-big") is not None
+
+    run_scenario(scenario)
+
+
+def test_pods_of_a_namespace_that_cost_a_former_leader_its_lease_are_held_back() -> None:
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        lead.stalls = {"tenant/stalls": 100.0}
+        cluster.put(pod("stalls", namespace="tenant", priority=10))
+        async with candidate(cluster, lead) as (scheduler, _):
+            lead.won.set()
+            await asyncio.sleep(1)
+            cluster.put(rejected := pod("another", namespace="tenant", cpu="64"))
+            cluster.put(pod("ordinary"))
+            for _ in range(96):
+                scheduler.queue.activate([rejected.metadata.uid])
+                cluster.put(node("changing", labels={"time": str(asyncio.get_running_loop().time())}))
+                await asyncio.sleep(1)
+            assert [key for key, _ in cluster.bindings] == ["default/ordinary"]
+            assert [event.note for event in cluster.events if event.regarding.name == "stalls"] == [
+                "an attempt did not end and cost the leader its Lease: the next one is in 100 s"
+            ]
+            await asyncio.sleep(5)
+            assert [key for key, _ in cluster.bindings] == ["default/ordinary", "tenant/stalls"]
+            assert scheduler.queue.pods[rejected.metadata.uid].attempts == 1
+
+    run_scenario(scenario)
+
+
+def test_a_scheduler_says_in_another_thread_which_pod_is_attempted() -> None:
+    attempted: list[str] = []
+
+    class Watched(PreFilterPlugin):
+        name = "Watched"
+        events_to_register = ()
+
+        def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
+            attempted.append(schedulers[0].attempted)
+
+    schedulers: list[Scheduler] = []
+
+    async def scenario(cluster: MemoryCluster, lead: ScriptedElection) -> None:
+        async with candidate(cluster, lead, **enabled(Watched)) as (scheduler, _):
+            schedulers.append(scheduler)
+            lead.won.set()
+            cluster.put(pod("a"))
+            await asyncio.sleep(1)
+            assert attempted == ["default/a"]
+            assert scheduler.attempted == ""
 
     run_scenario(scenario)
 

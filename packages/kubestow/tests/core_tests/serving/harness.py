@@ -19,7 +19,7 @@ from kubestow import config
 from kubestow.config import FeatureGates
 from kubestow.http.certificates import KeyPair
 from kubestow.observability.observability import Observability
-from kubestow.process import WallClock
+from kubestow.process import Heartbeat, WallClock
 from kubestow.scheduling.interfaces import Clock
 from kubestow.serving.options import DelegatingAuthenticationOptions, DelegatingAuthorizationOptions, ServingOptions
 from kubestow.serving.routes import ComponentInfo, SchedulerRoutes
@@ -75,6 +75,7 @@ class SecurePort:
     serving: SecureServer
     observability: Observability
     routes: SchedulerRoutes
+    heartbeat: Heartbeat
 
     async def get(
         self,
@@ -127,7 +128,8 @@ async def secure_port(
     configuration = config.load({"apiVersion": config.API_VERSION, "kind": config.KIND, **(document or {})})
     observability = Observability(clock, gates)
     component = ComponentInfo(configuration, gates, {"secure-port": "10259", "bind-address": "0.0.0.0"})
-    routes = SchedulerRoutes(component, observability, clock)
+    heartbeat = Heartbeat(clock.monotonic)
+    routes = SchedulerRoutes(component, observability, heartbeat, clock)
     server = SecureServer(options, routes.mux(), observability.metrics, clock=clock, before_stop=routes.dashboard.close)
     async with server:
-        yield SecurePort(server, observability, routes)
+        yield SecurePort(server, observability, routes, heartbeat)

@@ -18,7 +18,7 @@ from kubestow.testing.scheduler_harness import running_scheduler
 async def test_health_checks_are_listed_if_verbose() -> None:
     async with secure_port(document={"leaderElection": {"leaderElect": False}}) as server:
         assert (await server.get("/healthz")).text == "ok"
-        assert (await server.get("/healthz?verbose")).text == "[+]ping ok\nhealthz check passed\n"
+        assert (await server.get("/healthz?verbose")).text == "[+]ping ok\n[+]event-loop ok\nhealthz check passed\n"
         assert (await server.get("/livez/ping")).text == "ok"
         assert (await server.get("/livez/nothing")).status == 404
 
@@ -30,7 +30,7 @@ async def test_a_process_with_unsynced_caches_is_alive_and_not_ready() -> None:
         assert unready.status == 500
         assert unready.text == (
             "[+]leaderElection ok\n[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n"
-            "[+]watches ok\nreadyz check failed\n"
+            "[+]watches ok\n[+]event-loop ok\nreadyz check failed\n"
         )
         check = await server.get("/readyz/sched-handler-sync")
         assert (check.status, check.text) == (500, "internal server error: handlers are not fully synchronized\n")

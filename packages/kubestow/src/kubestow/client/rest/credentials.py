@@ -57,8 +57,8 @@ class _CredentialSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _TLSFiles:
-    """The files that the TLS settings are loaded from: the authority of the server, the client certificate, its key."""
+class TLSFiles:
+    """The files that TLS settings are loaded from: the authority of the server, the client certificate, its key."""
 
     authority: str | None = None
     certificate: str | None = None
@@ -107,7 +107,7 @@ class Credentials:
         self.tls, self.tls_server_name, self.proxy = tls, tls_server_name, proxy
         self.headers: CIMultiDict[str] = CIMultiDict() if headers is None else headers
         self._source = source
-        self._files = _TLSFiles(authority)
+        self._files = TLSFiles(authority)
         self._stamps = self._files.stamps()
         #: What ``tls`` was made from.
         self._contents: list[bytes] = [] if authority is None else [Path(authority).read_bytes()]
@@ -152,9 +152,9 @@ class Credentials:
             self.headers = self.headers.copy()
             self.headers["Authorization"] = authorization
         names = ("ssl_ca_cert", "cert_file", "key_file")
-        self._load_tls(_TLSFiles(*(getattr(loaded, name, None) for name in names)))
+        self._load_tls(TLSFiles(*(getattr(loaded, name, None) for name in names)))
 
-    def _load_tls(self, files: _TLSFiles) -> None:
+    def _load_tls(self, files: TLSFiles) -> None:
         """Make new TLS settings if the contents of the files are others than those of ``tls``. Raises InputError."""
         if self.tls is None or self._source is None:
             return

@@ -35,7 +35,7 @@ from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
 from kubestow.plugins.registry import find_pod_group_apis
-from kubestow.process import WallClock
+from kubestow.process import Heartbeat, WallClock
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.environment import Leadership, NoLeaderElection
 from kubestow.scheduling.events.resources import with_custom
@@ -113,7 +113,10 @@ class DeschedulerApp:
         """
         async with AsyncExitStack() as stack:
             if self._options.serving is not None:
-                mux = descheduler_mux(self.metrics, self._lease_problem)
+                heartbeat = Heartbeat(self._clock.monotonic)
+                beating = asyncio.create_task(heartbeat.run(self._clock.sleep), name="heartbeat")
+                stack.callback(beating.cancel)
+                mux = descheduler_mux(self.metrics, heartbeat, self._lease_problem)
                 server = SecureServer(self._options.serving, mux, self.metrics, clock=self._clock)
                 await stack.enter_async_context(server)
                 on_serving(server.port)

@@ -11,8 +11,9 @@ from kubestow.descheduling.eviction import Eviction, EvictionObserver, EvictionO
 from kubestow.http.messages import Handler, HTTPResponse, PathMux
 from kubestow.log_fields import fields
 from kubestow.observability.instruments import Gauge, MetricDefinition, MetricSet, exposition
+from kubestow.process import Heartbeat
 from kubestow.scheduling.interfaces import EventRecord, ObjectReference
-from kubestow.serving.healthz import PING, HealthCheck, HealthChecks
+from kubestow.serving.healthz import PING, HealthCheck, HealthChecks, loop_check
 from kubestow.version import VERSION
 
 _LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
@@ -82,10 +83,15 @@ class EvictionMetrics(EvictionObserver):
         self._metrics.strategy_duration.labels(plugin, profile).observe(self._monotonic() - self._started)
 
 
-def descheduler_mux(metrics: DeschedulerMetrics, lease_problem: Callable[[], str | None]) -> PathMux:
-    """/metrics, /healthz, /livez and /readyz; ``lease_problem`` says what is wrong with the Lease, if anything is."""
-    election = HealthCheck("leaderElection", lease_problem)
-    health = HealthChecks({"healthz": [PING, election], "livez": [PING], "readyz": [PING, election]})
+def descheduler_mux(
+    metrics: DeschedulerMetrics, heartbeat: Heartbeat, lease_problem: Callable[[], str | None]
+) -> PathMux:
+    """/metrics, /healthz, /livez and /readyz; ``lease_problem`` says what is wrong with the Lease, if anything is.
+
+    ``heartbeat`` is that of the descheduler's event loop.
+    """
+    election, loop = HealthCheck("leaderElection", lease_problem), loop_check(heartbeat)
+    health = HealthChecks({"healthz": [PING, election, loop], "livez": [PING, loop], "readyz": [PING, election, loop]})
     paths: dict[str, Handler] = {f"/{name}": partial(health.handle, name) for name in health.endpoints}
     paths["/metrics"] = lambda request: HTTPResponse(200, *exposition(metrics.registry, request.header("accept")))
     return PathMux(paths=paths, prefixes={}, deletions={})

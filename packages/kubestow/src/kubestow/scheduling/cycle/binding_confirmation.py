@@ -8,6 +8,8 @@ watch has not confirmed after half a minute is looked up, and what the server sa
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from kubestow.errors import APIError
 from kubestow.framework.status import Status
@@ -18,7 +20,7 @@ from kubestow.scheduling.cycle.binding_context import BindingContext
 from kubestow.scheduling.cycle.failure_handler import FailureHandler
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.interfaces import reference
+from kubestow.scheduling.interfaces import Clock, reference
 from kubestow.scheduling.scheduler_state import SchedulerState
 
 _log = logging.getLogger(__name__)
@@ -27,8 +29,46 @@ _log = logging.getLogger(__name__)
 _CONFIRMATION_SECONDS = 30.0
 
 
+_T = TypeVar("_T")
+
+
+class UnconfirmedBindings(Generic[_T]):
+    """The bindings that the watch has yet to confirm; ``read`` is called with each that it does not confirm in time.
+
+    A task exists only while there are any.
+    """
+
+    def __init__(self, read: Callable[[_T], Awaitable[None]], clock: Clock) -> None:
+        self._read, self._clock = read, clock
+        #: Each with the time at which the pod is read, by uid, in the order of these times.
+        self._expected: dict[str, tuple[float, _T]] = {}
+        #: The task that reads the pods; it does not delay the shutdown.
+        self.tasks = BackgroundTasks()
+
+    def add(self, uid: str, binding: _T) -> None:
+        """The binding of a pod has been answered with success."""
+        self._expected.pop(uid, None)
+        self._expected[uid] = self._clock.monotonic() + _CONFIRMATION_SECONDS, binding
+        if not len(self.tasks):
+            self.tasks.spawn(self._read_overdue())
+
+    def pod_settled(self, uid: str) -> None:
+        """The watch shows a pod as bound or deleted."""
+        self._expected.pop(uid, None)
+
+    async def _read_overdue(self) -> None:
+        while self._expected:
+            uid, (due, binding) = next(iter(self._expected.items()))
+            remaining = due - self._clock.monotonic()
+            if remaining > 0:
+                await self._clock.sleep(remaining)
+                continue
+            del self._expected[uid]
+            await self._read(binding)
+
+
 class BindingConfirmations:
-    """The bindings that the watch has yet to confirm. A task exists only while there are any."""
+    """The bindings of a scheduler that the watch has yet to confirm."""
 
     def __init__(
         self,
@@ -39,36 +79,20 @@ class BindingConfirmations:
         environment: Environment,
     ) -> None:
         self._cluster, self._queue = state.cluster, state.queue
-        self._dispatcher, self._failure_handler, self._clock = dispatcher, failure_handler, environment.clock
-        #: Each with the time at which the pod is read, by uid, in the order of these times.
-        self._expected: dict[str, tuple[float, BindingContext]] = {}
+        self._dispatcher, self._failure_handler = dispatcher, failure_handler
+        self._unconfirmed = UnconfirmedBindings(self._read, environment.clock)
         #: The task that reads the pods; it does not delay the shutdown.
-        self.tasks = BackgroundTasks()
+        self.tasks = self._unconfirmed.tasks
 
     def expect(self, context: BindingContext) -> None:
         """The binding of a pod has been answered with success."""
-        uid = context.info.uid
-        if not self._cluster.is_assumed(uid):  # the watch was faster
-            return
-        self._expected.pop(uid, None)
-        self._expected[uid] = self._clock.monotonic() + _CONFIRMATION_SECONDS, context
-        if not len(self.tasks):
-            self.tasks.spawn(self._read_overdue())
+        if self._cluster.is_assumed(context.info.uid):  # else the watch was faster
+            self._unconfirmed.add(context.info.uid, context)
 
     def pod_settled(self, uid: str) -> None:
         """The watch shows a pod as bound or deleted. One that stays assumed although it was deleted is read."""
         if not self._cluster.is_assumed(uid):
-            self._expected.pop(uid, None)
-
-    async def _read_overdue(self) -> None:
-        while self._expected:
-            uid, (due, context) = next(iter(self._expected.items()))
-            remaining = due - self._clock.monotonic()
-            if remaining > 0:
-                await self._clock.sleep(remaining)
-                continue
-            del self._expected[uid]
-            await self._read(context)
+            self._unconfirmed.pod_settled(uid)
 
     async def _read(self, context: BindingContext) -> None:
         """Read a pod, and give up its place if it is not on its node."""

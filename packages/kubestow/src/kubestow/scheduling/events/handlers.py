@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from kubestow.api.core import Node, Pod
+from kubestow.api.meta import ObjectMeta
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, ClusterEvent
 from kubestow.cluster.pods.shapes import PodInfo
@@ -62,6 +64,15 @@ class PendingPods(Protocol):
         """Requeue the pods that may use a node for which a pod is no longer nominated; whether there is such a node."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableObject:
+    """An object that cannot be decoded, or not as a whole; of its metadata at least what identifies it, if known."""
+
+    resource: Resource
+    metadata: ObjectMeta
+    problem: str
+
+
 class WatchListener:
     """What else follows from the watch. Does nothing; derive from it. No method may block or raise."""
 
@@ -86,6 +97,9 @@ class WatchListener:
     def handler_failed(self, kind: str) -> None:
         """The handler of an object of this kind has failed, and the state of the object has been made anew."""
 
+    def object_unreadable(self, unreadable: UnreadableObject) -> None:
+        """An object cannot be decoded, or not as a whole; called once per object and problem."""
+
 
 class EventHandlers:
     """The scheduler's subscriber to the ``watched`` resources; it queues pods of the ``scheduler_names``."""
@@ -109,7 +123,7 @@ class EventHandlers:
         self._unlisted: set[tuple[str, str, type]] = set()
         self.expect(watched)
         #: Why objects cannot be decoded, by kind and name, until they are deleted.
-        self._undecodable: dict[tuple[str, str], str] = {}
+        self._undecodable: dict[tuple[str, str], UnreadableObject] = {}
 
     def expect(self, resources: Iterable[Resource]) -> None:
         """Count as synced only when these have been listed too."""
@@ -138,20 +152,23 @@ class EventHandlers:
         self._handle(resource, key, None if event_type == "DELETED" else obj)
         self._listener.changed()
 
-    def unreadable(self, resource: Resource, subject: str, problem: str) -> None:
+    def unreadable(self, resource: Resource, metadata: ObjectMeta, problem: str) -> None:
         """An object that does not decode, or not as a whole: logged once.
 
         Nothing else follows here, so of an ignored object a state known before stays until the next list.
         """
-        key = (resource.kind, subject)
-        if self._undecodable.get(key) != problem:
-            self._undecodable[key] = problem
+        key = (resource.kind, _subject((metadata.namespace, metadata.name or "(no name)")))
+        unreadable = UnreadableObject(resource, metadata, problem)
+        known = self._undecodable.get(key)
+        if known is None or known.problem != problem:
+            self._undecodable[key] = unreadable
             _log.warning(
                 "%s %s cannot be decoded: %s",
                 *key,
                 problem,
-                extra=fields(kind=key[0], object=subject, err=problem),
+                extra=fields(kind=key[0], object=key[1], err=problem),
             )
+            self._listener.object_unreadable(unreadable)
 
     def _handle(self, resource: Resource, key: Key, obj: Any) -> None:
         """Handle a new state of an object, None if it was deleted.
@@ -256,6 +273,11 @@ class EventHandlers:
         if self._queue.requeue_for_freed_nomination(pod, node_name):
             self._raised.append(ASSIGNED_POD_DELETE)
 
+    @property
+    def unreadable_objects(self) -> list[UnreadableObject]:
+        """The objects that cannot be decoded, or not as a whole."""
+        return list(self._undecodable.values())
+
     def undecodable_counts(self) -> Counter[str]:
         """The number of objects that cannot be decoded, or not as a whole, by kind."""
         return Counter(kind for kind, _ in self._undecodable)
@@ -286,7 +308,7 @@ class EventHandlers:
                     action = Action.ADD if old is None else Action.UPDATE
                     self._move(ClusterEvent(catalog.resource, action), old, obj)
         except InvalidObject as error:
-            self.unreadable(resource, _subject((obj.metadata.namespace, obj.metadata.name)), f"{error}; it is ignored")
+            self.unreadable(resource, obj.metadata, f"{error}; it is ignored")
 
     def _deleted(self, resource: Resource, key: Key) -> None:
         self._undecodable.pop((resource.kind, _subject(key)), None)
@@ -336,7 +358,7 @@ class EventHandlers:
             if not pod.spec.node_name:
                 self._delete_pod(key)
                 raise
-            self.unreadable(PODS, _subject(key), f"{error}; the rest of it counts")
+            self.unreadable(PODS, pod.metadata, f"{error}; the rest of it counts")
             info = self._cluster.shapes.info(without_invalid_quantities(pod))
         self._pods.put(info)
         if info.terminating and (old is None or not old.terminating):

@@ -9,6 +9,9 @@ soon. After an attempt of more than :data:`ATTEMPT_BUDGET`, for nine times as lo
 The debt makes many expensive pods of one tenant as harmless as one, and delays nothing while no other pod waits. It
 precedes the order of the QueueSort plugin, priorities included, and it ends by itself, so no pod is held back for ever.
 The scheduling loop notices such an attempt, and :meth:`SchedulingQueue.charge` puts its pods aside.
+
+An attempt that does not end at all costs the process its Lease. The next leader holds all pods of the namespace back
+for ten minutes, whether others wait or not: each attempt may cost another leader.
 """
 
 from __future__ import annotations
@@ -22,29 +25,42 @@ ATTEMPT_BUDGET = 1.0
 _MAX_SHARE = 0.1
 
 #: No pause is longer, in seconds: an attempt of more than a minute was suspended rather than expensive.
-_MAX_PAUSE = 600.0
+MAX_PAUSE = 600.0
 
 
 def delay_after(seconds: float) -> float:
     """The pause after an expensive attempt in seconds, so that it takes no more than its share of the time."""
-    return min(seconds * (1.0 / _MAX_SHARE - 1.0), _MAX_PAUSE)
+    return min(seconds * (1.0 / _MAX_SHARE - 1.0), MAX_PAUSE)
 
 
 class NamespaceDebts:
-    """The namespaces whose pods wait behind those of others; times are seconds of the clock."""
+    """The namespaces whose pods wait behind those of others, or are held back; times are seconds of the clock."""
 
     def __init__(self) -> None:
         self._ends: dict[str, float] = {}
+        self._holds: dict[str, float] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are debts, some of which may have ended."""
-        return bool(self._ends)
+        """Whether there are debts or namespaces that are held back, some of which may have ended."""
+        return bool(self._ends) or bool(self._holds)
 
     def incur(self, namespaces: Iterable[str], until: float, now: float) -> None:
         """Put namespaces in debt."""
         self._ends = {namespace: end for namespace, end in self._ends.items() if end > now}
         for namespace in namespaces:
             self._ends[namespace] = max(until, self._ends.get(namespace, until))
+
+    def hold_back(self, namespace: str, until: float) -> None:
+        """Hold all pods of a namespace back."""
+        self._holds[namespace] = max(until, self._holds.get(namespace, until))
+
+    def hold_end(self, namespace: str, now: float) -> float | None:
+        """Until when the pods of a namespace are held back; None if they are not."""
+        end = self._holds.get(namespace)
+        if end is not None and end <= now:
+            del self._holds[namespace]
+            return None
+        return end
 
     def end_of(self, namespace: str, now: float) -> float | None:
         """When the debt of a namespace ends; None if it has none."""

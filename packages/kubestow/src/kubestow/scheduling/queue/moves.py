@@ -191,7 +191,8 @@ class QueueMoves:
 
     def next_flush(self) -> float:
         """When :meth:`flush` has something to do at the earliest, in seconds of the clock."""
-        return min(self._places.next_backoff_end(), self._next_unschedulable_flush)
+        places = self._places
+        return min(places.next_backoff_end(), places.next_debt_end, self._next_unschedulable_flush)
 
     def flush(self) -> None:
         """Move pods whose backoff has ended to activeQ, and requeue those unschedulable for too long."""

@@ -256,6 +256,8 @@ class QueuePlaces:
         self._active = Subqueues(sort) if sort.has_subqueues else PodHeap(Place.ACTIVE)
         #: The ready pods that have been passed over, ordered by the end of their namespace's debt.
         self._passed_over = PodHeap(Place.ACTIVE)
+        #: The ready pods of namespaces that are held back, ordered by the end of that.
+        self._held_back = PodHeap(Place.ACTIVE)
         self.debts = NamespaceDebts()
         self._backoff = PodHeap(Place.BACKOFF)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF)
@@ -333,22 +335,32 @@ class QueuePlaces:
     def pop(self, now: float) -> QueuedPod | None:
         """Take the first pod of activeQ, or one that is tried early (semantics 6.3); None when none is ready.
 
-        Pods of namespaces in debt are passed over, hundreds at a time, and left to :meth:`pop_in_debt`.
+        Pods of namespaces in debt are passed over, hundreds at a time, and left to :meth:`pop_in_debt`; those of
+        namespaces that are held back wait for the end of that.
         """
         if self.debts:
             for _ in range(_PASSED_OVER_AT_ONCE):
                 queued = self._active.pop()
-                if queued is None or not self._pass_over_in_debt(queued, now):
+                if queued is None or not (self._hold_back(queued, now) or self._pass_over_in_debt(queued, now)):
                     break
             else:
                 return None
         else:
             queued = self._active.pop()
         if queued is None and not self._passed_over:
-            queued = self._tried_early.pop()
-            if queued is not None:
-                self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
+            return self._pop_early(now)
         return queued
+
+    def _pop_early(self, now: float) -> QueuedPod | None:
+        """Take the first pod to try early whose namespace is not held back; None if none is found within hundreds."""
+        for _ in range(_PASSED_OVER_AT_ONCE):
+            queued = self._tried_early.pop()
+            if queued is None:
+                return None
+            self._observer.pod_enqueued(_ACTIVE, "PopFromBackoffQ")
+            if not (self.debts and self._hold_back(queued, now)):
+                return queued
+        return None
 
     def take(self, queued: QueuedPod) -> None:
         """Take a pod out of the queue that is in flight from now on; an entry of it in a heap becomes a stale one."""
@@ -359,6 +371,14 @@ class QueuePlaces:
         """Take the first pod that was passed over; None while others are ready, or may be."""
         return None if self._active else self._passed_over.pop()
 
+    def _hold_back(self, queued: QueuedPod, now: float) -> bool:
+        """Have a ready pod wait if its namespace is held back; whether it is."""
+        end = self.debts.hold_end(queued.info.namespace, now)
+        if end is None:
+            return False
+        self._held_back.push(self._sort.sort_key(queued), next(self._tickets), queued, until=end)
+        return True
+
     def _pass_over_in_debt(self, queued: QueuedPod, now: float) -> bool:
         """Have a ready pod wait behind others if its namespace is in debt; whether it is."""
         end = self.debts.end_of(queued.info.namespace, now)
@@ -368,13 +388,19 @@ class QueuePlaces:
         return True
 
     def end_debts(self, now: float) -> None:
-        """Return ready pods whose namespace is no longer in debt to their order, some hundreds at once."""
-        for _ in range(_PASSED_OVER_AT_ONCE):
-            if not self._passed_over or self._passed_over.first_until > now:
-                return
-            queued = self._passed_over.pop()
-            if queued is not None and not self._pass_over_in_debt(queued, now):
-                self.push_active(queued)
+        """Return ready pods to their order whose namespace is no longer in debt or held back, some hundreds at once."""
+        for heap, wait in ((self._held_back, self._hold_back), (self._passed_over, self._pass_over_in_debt)):
+            for _ in range(_PASSED_OVER_AT_ONCE):
+                if not heap or heap.first_until > now:
+                    break
+                queued = heap.pop()
+                if queued is not None and not wait(queued, now):
+                    self.push_active(queued)
+
+    @property
+    def next_debt_end(self) -> float:
+        """When :meth:`end_debts` returns a pod that was held back, in seconds of the clock; infinity for never."""
+        return self._held_back.first_until
 
     def pop_backed_off(self, now: float) -> QueuedPod | None:
         """Take a pod whose backoff has ended; None when there is none."""

@@ -199,6 +199,15 @@ class SchedulingQueue:
                 self.places.enter_error_backoff(queued)
         return until
 
+    def hold_back(self, pod: str, until: float) -> list[QueuedPod]:
+        """An attempt of a pod did not end: no pod of its namespace is tried until then, in seconds of the clock.
+
+        The pod is named by namespace and name. Returns it if it is queued.
+        """
+        namespace = pod.partition("/")[0]
+        self.places.debts.hold_back(namespace, until)
+        return [queued for queued in self.pods.values() if queued.info.key == pod]
+
     def return_after_failure(
         self, queued: QueuedPod, *, rejectors: frozenset[str], pending_plugins: frozenset[str], now: float
     ) -> None:

@@ -37,9 +37,10 @@ from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.events.cluster_events import ASSIGNED_POD_DELETE
-from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
+from kubestow.scheduling.events.handlers import EventHandlers, UnreadableObject, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
 from kubestow.scheduling.events.resources import watched
+from kubestow.scheduling.events.unreadable_reports import UnreadableReports
 from kubestow.scheduling.extenders.stages import EXTENDER, Extender, Extenders
 from kubestow.scheduling.gangs.barrier import GangBarriers, GangBindingCycles
 from kubestow.scheduling.gangs.incomplete import IncompleteGangs
@@ -102,6 +103,8 @@ class Scheduler:
         #: Set when a pod may be ready to be scheduled.
         self._wake = asyncio.Event()
         self._alarm = _Alarm(self._clock, self._wake.set)
+        #: The pod whose attempt is in progress.
+        self._attempted: QueuedPod | None = None
         self._acquires_lead_first = configuration.delay_cache_until_active
         self.leadership = leadership or NoLeaderElection()
         #: Set when every watched resource has been listed, and when this scheduler leads.
@@ -116,6 +119,9 @@ class Scheduler:
         self._bindings = BackgroundTasks()
 
         # Plugins. What they ask of the queue reaches it from the moment it exists.
+        self._unreadable_reports = UnreadableReports(
+            environment, self.leadership, configuration.profiles[0].scheduler_name
+        )
         self.dispatcher = Dispatcher(environment, known_pod=self.pods.get, leadership=self.leadership)
         notifier, requests = ChangeNotifier(), QueueRequests()
         self.profiles: dict[str, Profile] = {}
@@ -238,6 +244,7 @@ class Scheduler:
                 dispatcher=self.dispatcher,
                 confirmations=self._confirmations,
                 evictions=self._evictions,
+                unreadable_reports=self._unreadable_reports,
                 notifier=notifier,
                 observer=environment.observer,
                 synced=self.synced,
@@ -249,6 +256,12 @@ class Scheduler:
     def custom_kinds(self) -> list[type[CustomObject]]:
         """The custom kinds that plugins read."""
         return [resource.type for resource in self._watched if issubclass(resource.type, CustomObject)]
+
+    @property
+    def attempted(self) -> str:
+        """Namespace and name of the pod whose attempt is in progress, "" for none; may be read in any thread."""
+        attempted = self._attempted
+        return "" if attempted is None else attempted.info.key
 
     @property
     def binding_cycle_count(self) -> int:
@@ -313,7 +326,10 @@ class Scheduler:
     async def _lead(self) -> None:
         if not self._acquires_lead_first:
             await self.synced.wait()
-        await self.leadership.acquire()
+        for pod, seconds in (await self.leadership.acquire()).items():
+            self._hold_back(pod, seconds)
+        for unreadable in self.handlers.unreadable_objects:  # a standby reports nothing
+            self._unreadable_reports.report(unreadable)
         self.leading.set()
         await self.leadership.hold()
 
@@ -342,7 +358,9 @@ class Scheduler:
                     elif not has_paused or (queued := self.queue.pop_in_debt()) is None:
                         may_be_left_to_debtors = not has_paused
                         break
+                    self._attempted = queued
                     await self._schedule_one(queued)
+                    self._attempted = None
                     now = self._clock.monotonic()
                     if now - queued.attempt_began > ATTEMPT_BUDGET:
                         self._charge(queued, now)
@@ -377,6 +395,15 @@ class Scheduler:
             await self._scheduling_cycle.schedule(queued)
         else:
             await self._schedule_with_gang(queued, profile)
+
+    def _hold_back(self, pod: str, seconds: float) -> None:
+        """A former leader was lost in an attempt of a pod, so keep all pods of its namespace from being tried."""
+        namespace = pod.partition("/")[0]
+        problem = f"an attempt did not end and cost the leader its Lease: the next one is in {seconds:.0f} s"
+        values = fields(pod=pod, namespace=namespace, pause=round(seconds))
+        _log.warning("pod %s: %s, as for all pods of namespace %s", pod, problem, namespace, extra=values)
+        for queued in self.queue.hold_back(pod, self._clock.monotonic() + seconds):
+            self._reports.record_failure(queued.info, problem)
 
     def _charge(self, queued: QueuedPod, now: float) -> None:
         """A scheduling cycle took too long: have other pods go first, and report it on the pod if it has no node."""
@@ -487,6 +514,7 @@ class _SchedulerWatchListener(WatchListener):
         dispatcher: Dispatcher,
         confirmations: BindingConfirmations,
         evictions: Evictions,
+        unreadable_reports: UnreadableReports,
         notifier: ChangeNotifier,
         observer: Observer,
         synced: asyncio.Event,
@@ -494,7 +522,7 @@ class _SchedulerWatchListener(WatchListener):
         self._cluster, self._pods, self._queue = state.cluster, state.pods, state.queue
         self._waiting_pods = waiting_pods
         self._barriers, self._dispatcher, self._evictions = barriers, dispatcher, evictions
-        self._confirmations = confirmations
+        self._confirmations, self._unreadable_reports = confirmations, unreadable_reports
         self._notifier, self._observer, self._synced = notifier, observer, synced
 
     def pod_terminating(self, uid: str) -> None:
@@ -516,6 +544,9 @@ class _SchedulerWatchListener(WatchListener):
 
     def handler_failed(self, kind: str) -> None:
         self._observer.event_handler_failed(kind)
+
+    def object_unreadable(self, unreadable: UnreadableObject) -> None:
+        self._unreadable_reports.report(unreadable)
 
     def assumed_pod_deleted(self, uid: str) -> None:
         """Reject a pod that waits on Permit; drop the assumption of any other, whose binding will fail."""
