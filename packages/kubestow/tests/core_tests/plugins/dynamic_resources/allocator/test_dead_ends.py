@@ -133,7 +133,7 @@ def claims(draw: st.DrawFn, *, special: bool) -> list[ResourceClaim]:
             if special and not draw(st.integers(0, 5)):
                 selection["adminAccess"] = True
             wanted.append({"name": name, "exactly": selection})
-        constraints = [
+        constraints: list[Object] = [
             {
                 draw(st.sampled_from(["matchAttribute", "distinctAttribute"])): f"{DRIVER}/{attribute}",
                 "requests": draw(st.lists(st.sampled_from(names), unique=True)),
