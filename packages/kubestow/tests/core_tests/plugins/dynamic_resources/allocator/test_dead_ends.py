@@ -116,7 +116,8 @@ def devices(draw: st.DrawFn, *, special: bool) -> list[Object]:
 def claims(draw: st.DrawFn, *, special: bool) -> list[ResourceClaim]:
     found = []
     for number in range(draw(st.integers(1, 2))):
-        wanted, names = [], []
+        wanted: list[Object] = []
+        names: list[str] = []
         for position in range(draw(st.integers(1, 4))):
             name = f"r{position}"
             names.append(name)
