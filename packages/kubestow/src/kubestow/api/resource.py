@@ -14,7 +14,7 @@ from msgspec import field
 from kubestow.api.core import NodeSelector, Taint, Toleration
 from kubestow.api.formats.quantity import Quantity
 from kubestow.api.json_text import MAX_DEPTH, is_too_deep
-from kubestow.api.meta import APIObject, ObjectMeta
+from kubestow.api.meta import APIObject, ObjectMeta, Time
 
 #: Prevents the deletion of an allocated claim while it is in use.
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -274,7 +274,7 @@ class AllocationResult(APIObject, frozen=True):
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
-    allocation_timestamp: str | None = None
+    allocation_timestamp: Time | None = None
 
 
 class ResourceClaimConsumerReference(APIObject, frozen=True):

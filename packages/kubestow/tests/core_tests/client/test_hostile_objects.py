@@ -91,6 +91,25 @@ async def test_a_hostile_claim_in_a_watch_hides_no_claim_and_a_restart_syncs(
     assert clock.slept == []
 
 
+@pytest.mark.parametrize("timestamp", ["never", "", "2026-01-01T00:00:00", "2026-02-30T00:00:00Z", 7])
+async def test_a_claim_with_an_invalid_allocation_timestamp_keeps_its_device(
+    server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock, timestamp: object
+) -> None:
+    """kube-apiserver rejects such a claim; as from any other, its allocation counts without the field."""
+    field = b'"allocation":{"allocationTimestamp":%s,' % msgspec.json.encode(timestamp)
+    claims = [_claim(name, 8).replace(b'"allocation":{', field) for name in ("listed", "added")]
+    ready = bookmark(9, initial_end=True)
+    server.respond("GET", CLAIMS, server.watch(_event("ADDED", claims[0]), ready, _event("ADDED", claims[1])))
+    async with reflecting(transport, clock, RESOURCE_CLAIMS) as subscriber:
+        seen = await subscriber.wait_until_seen(4)
+    assert [each for each in seen if each[0] != "unreadable"] == [("replace", ["listed"]), ("ADDED", "added")]
+    assert {each[1] for each in seen if "status.allocation.allocationTimestamp" in str(each)} == {
+        "default/listed",
+        "default/added",
+    }
+    assert _devices(subscriber) == {"listed": "listed", "added": "added"}
+
+
 @hostile
 async def test_the_deletion_of_a_hostile_claim_is_applied(
     server: ScriptedServer, transport: Transport, clock: AutoAdvancingClock, parameters: bytes

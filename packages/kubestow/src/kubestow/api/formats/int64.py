@@ -11,6 +11,9 @@ _MOST = _LIMIT - 1
 #: Sums and percentages of a few amounts from 0 to this one are exact in 64 bits: 9 PB, or so many millicores.
 ORDINARY = 2**53
 
+#: In place of larger amounts, where only whether one exceeds an ordinary amount counts; sums of a few are exact, too.
+BEYOND_ORDINARY = ORDINARY + 1
+
 
 def as_int64(number: int) -> int:
     """The number itself, or what it wraps around to beyond 2**63."""

@@ -110,6 +110,8 @@ class _Results:
     timeouts: dict[int, str] = field(default_factory=dict)
     #: The names of the allocated requests of each claim, by device state.
     allocated_requests: dict[int, list[set[str]]] = field(default_factory=dict)
+    #: What the allocator counts as the cost of this.
+    counted: int = 0
 
     @property
     def cost(self) -> int:
@@ -142,6 +144,8 @@ class Allocator:
         #: Those of the slices, the device classes and the numbering of device states.
         self._versions = (-1, -1, -1)
         self._results: OrderedDict[bytes, _Results] = OrderedDict()
+        #: The sum of what is counted as the cost of the results.
+        self._cost = 0
 
     def device_states(self, by_node: DevicesByNode) -> NDArray[np.intp]:
         """The number of the device state of each entry of ``by_node.devices``, intp; valid for :meth:`prepare`."""
@@ -154,16 +158,28 @@ class Allocator:
             # A device state says everything about its devices, so slices do not matter to outcomes.
             if self._versions[1:] != versions[1:]:
                 self._results.clear()
+            self._cost = 0
             for known in self._results.values():
                 known.solutions.clear()
+                known.counted = 0
+                self._count(known)
             self._available_counters.clear()
             self._versions = versions
         key = _encode([claim.spec for claim in claims])
+        if self._results:
+            self._count(self._results[next(reversed(self._results))])  # what grew since it was prepared
         results = self._results.pop(key, None)
         self._results[key] = results = _Results() if results is None else results
-        while len(self._results) > 1 and sum(each.cost for each in self._results.values()) > _MAX_CACHED_SOLUTIONS:
-            self._results.popitem(last=False)
+        self._count(results)
+        while len(self._results) > 1 and self._cost > _MAX_CACHED_SOLUTIONS:
+            _, evicted = self._results.popitem(last=False)
+            self._cost -= evicted.counted
         return ClaimsToAllocate(claims, results)
+
+    def _count(self, results: _Results) -> None:
+        cost = results.cost
+        self._cost += cost - results.counted
+        results.counted = cost
 
     def allocate(self, to_allocate: ClaimsToAllocate, devices: AccessibleDevices) -> Solution | None:
         """Devices for all claims, None if there is no solution. Raises AllocationError or SelectorError."""

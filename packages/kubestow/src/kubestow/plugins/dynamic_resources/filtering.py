@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import numpy as np
@@ -93,6 +93,9 @@ class DynamicResourcesState:
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     #: The uids of the claims with a pending allocation in the ledger.
     pending_allocations: list[str] = field(default_factory=list)
+
+    #: So many of the first claims were ready for binding when PreBind looked at them.
+    ready_claims: int = 0
 
     # Set by PreBind and Unreserve.
     #: The index and the uid of the claim that PreBind is writing.
@@ -405,6 +408,9 @@ def is_ready_for_binding(claim: ResourceClaim) -> bool:
 def binding_deadline(claim: ResourceClaim, timeout: timedelta) -> datetime | None:
     """The allocation timestamp plus ``timeout``; None for a claim without binding conditions or timestamp."""
     allocation = claim.status.allocation
-    if allocation is None or not allocation.allocation_timestamp or not has_binding_conditions(claim):
+    if allocation is None or allocation.allocation_timestamp is None or not has_binding_conditions(claim):
         return None
-    return datetime.fromisoformat(allocation.allocation_timestamp) + timeout
+    try:
+        return allocation.allocation_timestamp + timeout
+    except OverflowError:  # after the year 9999
+        return datetime.max.replace(tzinfo=UTC)

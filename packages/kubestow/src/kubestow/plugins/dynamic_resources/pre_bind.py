@@ -143,13 +143,23 @@ class ClaimBinder:
         return _DEVICE_BINDING_TIMEOUT if status is None else status
 
     def _check_devices(self, state: DynamicResourcesState) -> Status | None:
-        """SUCCESS if all claims are ready for binding, an error if one has failed, else None."""
-        state.claims = [self._tracker.get(c.metadata.namespace, c.metadata.name) or c for c in state.claims]
-        try:
-            waiting = [c for c in state.claims if c.status.allocation is not None and not is_ready_for_binding(c)]
-        except DeviceBindingFailed as error:
-            return Status.error(str(error))
-        return None if waiting else SUCCESS
+        """SUCCESS if all claims are ready for binding, None if one is not, an error if one before that has failed.
+
+        A claim that was ready, and has not changed, is not looked at again: a pod may have thousands of claims, each of
+        them with several events.
+        """
+        was_ready, state.ready_claims = state.ready_claims, 0
+        for index, before in enumerate(state.claims):
+            claim = self._tracker.get(before.metadata.namespace, before.metadata.name) or before
+            if index >= was_ready or claim is not before:
+                state.claims[index] = claim
+                try:
+                    if claim.status.allocation is not None and not is_ready_for_binding(claim):
+                        return None
+                except DeviceBindingFailed as error:
+                    return Status.error(str(error))
+            state.ready_claims += 1
+        return SUCCESS
 
 
 # -- writing single claims -----------------------------------------------------------------------------------------
@@ -249,7 +259,7 @@ class ClaimUpdates:
         if allocation is not None:
             status["allocation"] = msgspec.to_builtins(allocation)
         bound = allocation or claim.status.allocation
-        if self._allocation_timestamps and bound is not None and not bound.allocation_timestamp:
+        if self._allocation_timestamps and bound is not None and bound.allocation_timestamp is None:
             now = timestamp(self._handle.now())
             status.setdefault("allocation", {})["allocationTimestamp"] = now
         return status

@@ -10,7 +10,7 @@ device that a constraint rejects stays rejected when further devices are added.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubestow.api.resource import (
@@ -192,9 +192,9 @@ def _all_candidates(request: ResolvedRequest, devices: AccessibleDevices) -> Ite
 def _constraints(claim: ResourceClaim) -> Iterator[Constraint]:
     for number, declared in enumerate(claim.spec.devices.constraints):
         if declared.match_attribute is not None:
-            yield _MatchAttribute(declared.requests, declared.match_attribute)
+            yield MatchAttribute(declared.requests, declared.match_attribute)
         elif declared.distinct_attribute is not None:
-            yield _DistinctAttribute(declared.requests, declared.distinct_attribute)
+            yield DistinctAttribute(declared.requests, declared.distinct_attribute)
         else:
             problem = f"constraint #{number}: empty constraint (unsupported constraint type?)"
             raise AllocationError(f"claim {claim.key}, {problem}")
@@ -208,49 +208,75 @@ class Constraint(ABC):
 
     def __init__(self, requests: Iterable[str], attribute: str) -> None:
         self._requests = frozenset(requests)
-        self._attribute = attribute
+        #: The fully qualified name.
+        self.attribute = attribute
 
     def add(self, request: ResolvedRequest, device: PooledDevice) -> bool:
-        """Add a device for a request; False if that violates the constraint."""
-        if not self._applies_to(request):
-            return True
-        value = device.attribute(self._attribute)
-        return value is not None and self._add_value(request.request, value)
+        """Add a device for a request that the constraint applies to; False if that violates it."""
+        value = device.attribute(self.attribute)
+        if value is None or not self._permits_value(value):
+            return False
+        self._add_value(request.request, value)
+        return True
 
     def remove(self, request: ResolvedRequest) -> None:
         """Undo one successful :meth:`add` for the request."""
-        if self._applies_to(request):
-            self._remove_value(request.request)
+        self._remove_value(request.request)
 
-    def _applies_to(self, request: ResolvedRequest) -> bool:
+    def permits(self, device: PooledDevice) -> bool:
+        """Whether :meth:`add` would add a device."""
+        value = device.attribute(self.attribute)
+        return value is not None and self._permits_value(value)
+
+    def applies_to(self, request: ResolvedRequest) -> bool:
+        """Whether the devices of a request have to satisfy the constraint."""
         requests = self._requests
         return not requests or request.request in requests or request.result_name in requests
 
+    @property
     @abstractmethod
-    def _add_value(self, request: str, value: DeviceAttribute) -> bool: ...
+    def values(self) -> Mapping[str, DeviceAttribute]:
+        """The values that further devices are compared with; by request if the constraint keeps one for each."""
+
+    @abstractmethod
+    def restore(self, values: Mapping[str, DeviceAttribute]) -> None:
+        """Return to former :attr:`values` that the same devices may have."""
+
+    @abstractmethod
+    def _permits_value(self, value: DeviceAttribute) -> bool: ...
+
+    @abstractmethod
+    def _add_value(self, request: str, value: DeviceAttribute) -> None: ...
 
     @abstractmethod
     def _remove_value(self, request: str) -> None: ...
 
 
-class _MatchAttribute(Constraint):
+class MatchAttribute(Constraint):
     """All devices have the attribute, with equal values."""
 
     _value: DeviceAttribute | None = None
     _device_count = 0
 
-    def _add_value(self, request: str, value: DeviceAttribute) -> bool:
-        if self._device_count and value != self._value:
-            return False
+    @property
+    def values(self) -> Mapping[str, DeviceAttribute]:
+        return {"": self._value} if self._device_count and self._value is not None else {}
+
+    def restore(self, values: Mapping[str, DeviceAttribute]) -> None:
+        pass  # the same devices always have the same values
+
+    def _permits_value(self, value: DeviceAttribute) -> bool:
+        return not self._device_count or value == self._value
+
+    def _add_value(self, request: str, value: DeviceAttribute) -> None:
         self._value = value
         self._device_count += 1
-        return True
 
     def _remove_value(self, request: str) -> None:
         self._device_count -= 1
 
 
-class _DistinctAttribute(Constraint):
+class DistinctAttribute(Constraint):
     """All devices have the attribute, with different values.
 
     QUIRK (semantics 8.16): one value is kept per request, so among several devices of one request only the latest is
@@ -261,11 +287,18 @@ class _DistinctAttribute(Constraint):
         super().__init__(requests, attribute)
         self._values: dict[str, DeviceAttribute] = {}
 
-    def _add_value(self, request: str, value: DeviceAttribute) -> bool:
-        if value in self._values.values():
-            return False
+    @property
+    def values(self) -> Mapping[str, DeviceAttribute]:
+        return dict(self._values)
+
+    def restore(self, values: Mapping[str, DeviceAttribute]) -> None:
+        self._values = dict(values)
+
+    def _permits_value(self, value: DeviceAttribute) -> bool:
+        return value not in self._values.values()
+
+    def _add_value(self, request: str, value: DeviceAttribute) -> None:
         self._values[request] = value
-        return True
 
     def _remove_value(self, request: str) -> None:
         self._values.pop(request, None)

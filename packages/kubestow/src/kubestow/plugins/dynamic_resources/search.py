@@ -1,7 +1,8 @@
 """The search for devices: depth first, claim by claim, request by request, device by device; the first solution wins.
 
 Devices are tried in the order of their pools (semantics 8.16). For one request only combinations are tried, not
-permutations. Allocations on the current path are part of the search's state and are undone by backtracking.
+permutations. Allocations on the current path are part of the search's state and are undone by backtracking. What the
+search learns from its first dead end on (:mod:`.dead_ends`) spares it combinations that have no solution.
 
 QUIRK (semantics 8.16): a device that is rejected after its shared counters were charged (because of a taint, a
 constraint or its capacity) keeps the charge for the rest of the search, and so does a shared device after backtracking.
@@ -16,9 +17,11 @@ in progress has consumed is part of the search.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
 from kubestow.api.resource import (
@@ -30,12 +33,16 @@ from kubestow.api.resource import (
     DeviceToleration,
 )
 from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
-from kubestow.plugins.dynamic_resources.cel import SelectorCache
+from kubestow.errors import InvalidQuantity
+from kubestow.plugins.dynamic_resources.cel import SelectorCache, SelectorError
+from kubestow.plugins.dynamic_resources.dead_ends import DeadEnd, DeadEnds, Place, SideEffects
 from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice, PoolID
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
     AllocationTimeout,
+    Constraint,
+    DistinctAttribute,
     Features,
     ResolvedClaim,
     ResolvedRequest,
@@ -78,8 +85,17 @@ class AllocationSearch:
         self._selectors = selectors
         self._features = features
         self._steps_left = max_steps
+        #: From the first dead end on.
+        self._dead_ends: DeadEnds | None = None
+        #: The position of each candidate, from the first dead end on.
+        self._positions: dict[DeviceID, int] = {}
+        #: The number of the first request of each claim among all requests, and how many have been reached.
+        self._first_requests: list[int] = []
+        self._reached = 0
         self._claims: Sequence[ResolvedClaim] = ()
         self._results: list[list[DeviceResult]] = []
+        #: The constraints that apply to each request.
+        self._constraints: dict[ResolvedRequest, list[Constraint]] = {}
         #: The devices that this search has allocated exclusively or with admin access, by claim index.
         self._allocated: dict[DeviceID, set[int]] = {}
         #: The capacity in nano units that this search has consumed, by shared device.
@@ -90,6 +106,7 @@ class AllocationSearch:
     def run(self, claims: Sequence[ResolvedClaim]) -> list[list[DeviceResult]] | None:
         """The devices for each claim, None if there is no solution. Raises AllocationError or SelectorError."""
         self._claims, self._results = claims, [[] for _ in claims]
+        self._first_requests = [0, *accumulate(len(claim.requests) for claim in claims)]
         try:
             return self._results if self._allocate_request(0, 0) else None
         except RecursionError:
@@ -112,6 +129,7 @@ class AllocationSearch:
             except _ClaimLimitExceeded:
                 return False
         subrequests = requests[request_index]
+        self._reached = max(self._reached, self._first_requests[claim_index] + request_index + 1)
         if not subrequests[0].subrequest:
             return self._allocate_device(claim_index, request_index, subrequests[0], 0, 0)
         exceeded = 0
@@ -139,13 +157,64 @@ class AllocationSearch:
             return self._allocate_request(claim_index, request_index + 1)
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
             raise _ClaimLimitExceeded
-        for position, candidate in self._usable_candidates(claim_index, request, device_index, start):
+        place = Place(claim_index, self._first_requests[claim_index] + request_index, request, device_index, start)
+        if self._dead_ends is None:
+            found = False
+            try:
+                found = self._try_devices(place, request_index)
+            finally:
+                # A search that ends with the first request has nothing to learn.
+                if not found and self._dead_ends is None and (place.request_number or device_index):
+                    self._dead_ends = self._new_dead_ends()
+            return found
+        return self._avoid_dead_ends(self._dead_ends, place, request_index)
+
+    def _avoid_dead_ends(self, dead_ends: DeadEnds, place: Place, request_index: int) -> bool:
+        """Find devices for a place and everything after it, unless it is known that there are none."""
+        dead_ends.reach(self._reached)
+        before, in_use = self._side_effects(dead_ends, place), self._devices_in_use()
+        known = dead_ends.known(dead_ends.state(place, in_use, len(self._results[place.claim_index]), before))
+        if known is not None:
+            if known.after is not None:
+                self._restore(dead_ends, place, known.after)
+            if known.exceeds_limit:
+                raise _ClaimLimitExceeded
+            return False
+        if dead_ends.lacks_devices(place, {at for at, _ in in_use}):
+            return False
+        try:
+            if self._try_devices(place, request_index):
+                return True
+        except _ClaimLimitExceeded:
+            self._remember(dead_ends, place, before, exceeds_limit=True)
+            raise
+        self._remember(dead_ends, place, before, exceeds_limit=False)
+        return False
+
+    def _try_devices(self, place: Place, request_index: int) -> bool:
+        """Try the usable devices for a place in turn, each with everything after it."""
+        claim_index, request = place.claim_index, place.request
+        tried: list[int] = []
+        #: The classes of interchangeable devices that ``tried`` rules out, for the requests reached so far.
+        ruled_out: set[int] = set()
+        reached = -1
+        for position, candidate in self._usable_candidates(claim_index, request, place.device_index, place.start):
+            dead_ends = self._dead_ends
+            if dead_ends is not None and dead_ends.interchangeable:
+                if reached != dead_ends.reached:
+                    reached, ruled_out = dead_ends.reached, set(map(dead_ends.class_of, tried))
+                    if tried and dead_ends.lacks_devices(place, {at for at, _ in self._devices_in_use()}):
+                        return False
+                if dead_ends.class_of(position) in ruled_out:
+                    continue
+                ruled_out.add(dead_ends.class_of(position))
+            tried.append(position)
             deallocate = self._allocate(claim_index, request, candidate)
             if deallocate is None:
                 continue
             found = False
             try:
-                found = self._allocate_device(claim_index, request_index, request, device_index + 1, position + 1)
+                found = self._allocate_device(claim_index, request_index, request, place.device_index + 1, position + 1)
             finally:
                 if not found:
                     deallocate()
@@ -160,10 +229,91 @@ class AllocationSearch:
         if request.all_devices is not None:
             yield 0, request.all_devices[device_index]
             return
-        for position in range(start, len(self._candidates)):
+        positions: Sequence[int] = range(start, len(self._candidates))
+        known = self._dead_ends.positions(request) if self._dead_ends is not None else None
+        if known is not None:
+            positions = known[bisect_left(known, start) :]
+        is_certain = self._dead_ends is not None and self._dead_ends.is_certain(request)
+        for position in positions:
             candidate = self._candidates[position]
-            if not self._is_in_use(claim_index, request, candidate.device.id) and self.matches(request, candidate):
+            if is_certain:
+                if not self._allocated.get(candidate.device.id):
+                    yield position, candidate
+            elif not self._is_in_use(claim_index, request, candidate.device.id) and self.matches(request, candidate):
                 yield position, candidate
+
+    # -- dead ends -------------------------------------------------------------------------------------------------
+
+    def _new_dead_ends(self) -> DeadEnds:
+        candidates, features = self._candidates, self._features
+        self._positions = {candidate.device.id: position for position, candidate in enumerate(candidates)}
+        has_counters = any(candidate.device.consumes_counters for candidate in candidates)
+        dead_ends = DeadEnds(
+            candidates,
+            self._claims,
+            may_match=self._may_match,
+            has_side_effects=has_counters or any(map(_has_side_effects, self._claims)),
+            are_shared=features.consumable_capacity
+            and any(candidate.device.device.allow_multiple_allocations for candidate in candidates),
+        )
+        dead_ends.reach(self._reached)
+        return dead_ends
+
+    def _may_match(self, request: ResolvedRequest, candidate: CandidateDevice) -> bool | None:
+        """Whether a search can give a device to a request; None if its selectors or quantities are invalid."""
+        device = candidate.device
+        if not request.has_admin_access and self._tracker.devices.is_allocated(device.id):
+            return False
+        taints = device.device.taints if self._features.taints and not device.consumes_counters else []
+        consumed = self._tracker.devices.consumed_capacity(device.id)
+        try:
+            return (
+                request.matches(candidate, self._selectors, self._features)
+                and _tolerates_all(request.selection.tolerations, taints)
+                and (
+                    not self._features.consumable_capacity or has_capacity(device, request.selection.capacity, consumed)
+                )
+            )
+        except (SelectorError, InvalidQuantity):
+            return None
+
+    def _devices_in_use(self) -> list[tuple[int, Hashable]]:
+        """The positions of the devices that the search has allocated, with what is in use of each."""
+        in_use: list[tuple[int, Hashable]] = []
+        for claim_index, results in enumerate(self._results):
+            for result in results:
+                what: Hashable = claim_index
+                if result.consumed_capacity is not None:
+                    what = tuple(sorted(self._consumed_capacity.get(result.device.id, {}).items()))
+                in_use.append((self._positions[result.device.id], what))
+        return in_use
+
+    def _side_effects(self, dead_ends: DeadEnds, place: Place) -> SideEffects | None:
+        if dead_ends.interchangeable:
+            return None
+        constraints = dead_ends.remaining_constraints(place.request_number)
+        counters = frozenset(
+            (pool, counter_set, name, amount)
+            for pool, counter_sets in self._consumed_counters.items()
+            for counter_set, amounts in counter_sets.items()
+            for name, amount in amounts.items()
+            if amount
+        )
+        return SideEffects(tuple(frozenset(each.values.items()) for each in constraints), counters)
+
+    def _restore(self, dead_ends: DeadEnds, place: Place, side_effects: SideEffects) -> None:
+        constraints = dead_ends.remaining_constraints(place.request_number)
+        for constraint, values in zip(constraints, side_effects.values, strict=True):
+            constraint.restore(dict(values))
+        self._consumed_counters.clear()
+        for pool, counter_set, name, amount in side_effects.counters:
+            self._consumed_counters.setdefault(pool, {}).setdefault(counter_set, {})[name] = amount
+
+    def _remember(self, dead_ends: DeadEnds, place: Place, before: SideEffects | None, *, exceeds_limit: bool) -> None:
+        """Remember that a place had no solution; all requests reached by now had a part in it."""
+        dead_ends.reach(self._reached)
+        state = dead_ends.state(place, self._devices_in_use(), len(self._results[place.claim_index]), before)
+        dead_ends.add(state, DeadEnd(exceeds_limit, self._side_effects(dead_ends, place)))
 
     # -- one device ------------------------------------------------------------------------------------------------
 
@@ -189,7 +339,7 @@ class AllocationSearch:
             return None
         if not self._has_capacity(request, candidate):
             return None
-        results, constraints = self._results[claim_index], self._claims[claim_index].constraints
+        results, constraints = self._results[claim_index], self._constraints_on(claim_index, request)
         consumed = consumed_capacity(device, request.selection.capacity) if is_shared else None
         if consumed is None:
             self._allocated.setdefault(device.id, set()).add(claim_index)
@@ -211,7 +361,7 @@ class AllocationSearch:
         return deallocate
 
     def _add_to_constraints(self, claim_index: int, request: ResolvedRequest, device: PooledDevice) -> bool:
-        constraints = self._claims[claim_index].constraints
+        constraints = self._constraints_on(claim_index, request)
         for number, constraint in enumerate(constraints):
             if constraint.add(request, device):
                 continue
@@ -222,6 +372,13 @@ class AllocationSearch:
                 earlier.remove(request)
             return False
         return True
+
+    def _constraints_on(self, claim_index: int, request: ResolvedRequest) -> list[Constraint]:
+        found = self._constraints.get(request)
+        if found is None:
+            found = [each for each in self._claims[claim_index].constraints if each.applies_to(request)]
+            self._constraints[request] = found
+        return found
 
     # -- capacity and counters -------------------------------------------------------------------------------------
 
@@ -261,6 +418,20 @@ def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[Dev
     """Whether every taint that prevents allocation is tolerated."""
     preventing = (taint for taint in taints if taint.effect in _PREVENTING_EFFECTS)
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
+
+
+def _has_side_effects(claim: ResolvedClaim) -> bool:
+    """Whether dead ends in the search for a claim may change constraints, or fail it with an error."""
+    names = [subrequests[0].request for subrequests in claim.requests]
+    if claim.constraints and len(set(names)) < len(names):
+        return True
+    return any(
+        constraint.applies_to(request)
+        and bool(request.all_devices or (isinstance(constraint, DistinctAttribute) and request.device_count > 1))
+        for constraint in claim.constraints
+        for subrequests in claim.requests
+        for request in subrequests
+    )
 
 
 # -- capacity and shared counters ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubestow.api.formats.int64 import ORDINARY
+from kubestow.api.formats.int64 import BEYOND_ORDINARY
 from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.changes.journal import FEW_ROWS, NEVER, Generation, InvalidationMask
@@ -100,10 +100,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return np.full(len(nodes), self._score_of_node(()), np.int64)
         balances, usages = self._without_pod(nodes, names)
         requests = [request for _, request in pre_score.requests]
-        score = balances.with_use([used + request for (_, used), request in zip(usages, requests, strict=True)])
+        # A request that no ordinary node has room for uses all of the resource, however large it is.
+        added = [min(request, BEYOND_ORDINARY) for request in requests]
+        score = balances.with_use([used + request for (_, used), request in zip(usages, added, strict=True)])
         self._compare(score, balances.balance)
-        is_ordinary = all(0 <= request <= ORDINARY for request in requests)
-        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
+        is_negative = any(request < 0 for request in requests)
+        for position in range(len(nodes)) if is_negative else nodes.extreme.tolist():
             of_node = zip(usages, requests, strict=True)
             score[position] = self._score_of_node(
                 [(c.item(position), u.item(position), request) for (c, u), request in of_node]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubestow.api.core import Node
-from kubestow.api.formats.int64 import ORDINARY, exact_sum, saturated
+from kubestow.api.formats.int64 import BEYOND_ORDINARY, exact_sum, saturated
 from kubestow.api.formats.names import is_extended_resource
 from kubestow.api.resource import DeviceClass
 from kubestow.cluster.changes.events import Action, EventResource
@@ -205,10 +205,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return np.zeros(len(nodes), np.int64)
         usages = [(*self._usage(nodes, name), request, weight) for name, request, weight in pre_score.resources]
         scores = self._scorer.score_nodes(
-            [(capacity, used + request, weight) for capacity, used, request, weight in usages]
+            # A request that no ordinary node has room for uses all of the resource, however large it is.
+            [(capacity, used + min(request, BEYOND_ORDINARY), weight) for capacity, used, request, weight in usages]
         )
-        is_ordinary = all(0 <= request <= ORDINARY for _, request, _ in pre_score.resources)
-        for position in nodes.extreme.tolist() if is_ordinary else range(len(nodes)):
+        is_negative = any(request < 0 for _, request, _ in pre_score.resources)
+        for position in range(len(nodes)) if is_negative else nodes.extreme.tolist():
             scores[position] = self._scorer.score_node(
                 [(c.item(position), used.item(position) + request, weight) for c, used, request, weight in usages]
             )

@@ -20,20 +20,27 @@ from core_tests.plugins.dynamic_resources.devices import (
     single_node,
     slice_of,
 )
+from kubestow.api.resource import ResourceClaim
 from kubestow.framework.status import Status
+from kubestow.plugins.dynamic_resources import pre_bind
+from kubestow.plugins.dynamic_resources.filtering import is_ready_for_binding
 
 T = TypeVar("T")
 WITH_CONDITIONS = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")
 
 
 def condition(kind: str, *, reason: str = "") -> dict[str, Any]:
+    return condition_of("d0", kind, reason=reason)
+
+
+def condition_of(device_name: str, kind: str, *, reason: str = "") -> dict[str, Any]:
     report = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
-    return {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": [report]}
+    return {"driver": DRIVER, "pool": "n", "device": device_name, "conditions": [report]}
 
 
-def report(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
+def report(harness: DeviceHarness, *conditions: dict[str, Any], name: str = "c") -> None:
     status = claim("c", status={"devices": list(conditions)}).status.devices
-    current = harness.claim()
+    current = harness.claim(name)
     harness.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
 
 
@@ -93,7 +100,8 @@ def test_a_claim_whose_binding_failed_is_deallocated_in_the_next_attempt() -> No
 
 
 @pytest.mark.parametrize(
-    ("allocated_at", "available"), [("2025-12-31T23:55:00Z", True), ("2025-12-31T00:00:00Z", False)]
+    ("allocated_at", "available"),
+    [("2025-12-31T23:55:00Z", True), ("2025-12-31T00:00:00Z", False), ("9999-12-31T23:59:59Z", True)],
 )
 def test_a_claim_is_unavailable_after_its_binding_timeout(allocated_at: str, available: bool) -> None:
     status_fields = {"allocation": allocation("d0", at="n", when=allocated_at, **CONDITIONS)}
@@ -128,3 +136,32 @@ def test_pre_bind_waits_for_all_binding_conditions_of_all_devices() -> None:
     report_while_waiting(harness, {**condition("Attached"), "device": "d1"})
     status = harness.prepare(harness.place(pod_with("c")))
     assert status == Status.error("device binding timeout")
+
+
+def test_a_report_costs_a_look_at_few_of_the_claims_that_a_pod_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{number}" for number in range(20)]
+    devices = [device(f"d{number}", bindingConditions=["Attached"]) for number in range(20)]
+    harness = single_node(slice_of(*devices, node="n"), *map(claim, names))
+    looked_at: list[str] = []
+
+    def is_ready(of: ResourceClaim) -> bool:
+        looked_at.append(of.metadata.name)
+        return is_ready_for_binding(of)
+
+    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
+        result = condition()
+        for number in reversed(range(20)):
+            assert result is None
+            attached = condition_of(f"d{number}", "Attached")
+            current = harness.claim(f"c{number}")
+            status = claim("c", status={"devices": [attached]}).status.devices
+            harness.put(
+                msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status))
+            )
+            result = condition()
+        return result
+
+    monkeypatch.setattr(pre_bind, "is_ready_for_binding", is_ready)
+    harness.wait_for = wait_for  # type: ignore[method-assign]
+    assert harness.prepare(harness.place(pod_with(*names))).ok
+    assert len(looked_at) <= 3 * len(names)

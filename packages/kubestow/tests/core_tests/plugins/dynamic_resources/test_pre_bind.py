@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -73,7 +74,7 @@ def test_pre_bind_writes_allocation_reservation_and_finalizer() -> None:
     assert written.metadata.finalizers == [FINALIZER]
     assert [(u.resource, u.name, u.uid) for u in written.status.reserved_for] == [("pods", "p", "uid-default-p")]
     assert written.status.allocation is not None
-    assert written.status.allocation.allocation_timestamp == "2026-01-01T00:00:00Z"
+    assert written.status.allocation.allocation_timestamp == datetime(2026, 1, 1, tzinfo=UTC)
     assert not harness.cluster.resource_claims.has_pending_allocation("uid-c")
 
 

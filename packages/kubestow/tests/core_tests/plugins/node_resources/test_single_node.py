@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.cluster.nodes.views import NodeRow
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.framework.cycle_state import CycleState
+from kubestow.plugins.node_resources import balanced_allocation, fit
 from kubestow.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from kubestow.plugins.node_resources.fit import NodeResourcesFit
 from kubestow.testing import PluginHarness, node, pod
@@ -19,6 +21,7 @@ from kubestow.testing import PluginHarness, node, pod
 GPU = "example.com/gpu"
 #: Small and large amounts of memory; 100 times the last ones overflow 64 bits.
 BYTES = st.sampled_from((0, 1, 3 * 2**20, 2**34 + 7, 2**57 + 12345, 2**62))
+REQUESTED = st.integers(0, 2**34) | st.sampled_from((2**53, 2**53 + 1, 2**54 + 1, 2**62, 2**63 - 1))
 RESOURCES = st.lists(st.sampled_from(("cpu", "memory", "ephemeral-storage", GPU)), min_size=1, max_size=4, unique=True)
 STRATEGIES = st.sampled_from(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
 SHAPE = [{"utilization": 0, "score": 10}, {"utilization": 60, "score": 3}, {"utilization": 100, "score": 7}]
@@ -61,8 +64,8 @@ def requesting(draw: st.DrawFn, name: str, **more: Any) -> Pod:
     return pod(
         name,
         cpu=f"{draw(st.integers(0, 3000))}m",
-        memory=str(draw(st.integers(0, 2**34))),
-        requests={"ephemeral-storage": str(draw(st.integers(0, 2**34))), GPU: str(draw(st.integers(0, 2)))},
+        memory=str(draw(REQUESTED)),
+        requests={"ephemeral-storage": str(draw(REQUESTED)), GPU: str(draw(st.integers(0, 2)))},
         **more,
     )
 
@@ -98,3 +101,14 @@ def test_the_score_of_a_row_is_that_among_all_nodes(harness_and_pod: tuple[Plugi
             with np.errstate(over="ignore"):
                 of_all = plugin.score(CycleState(), info, harness.cluster.all_nodes())
             assert of_all.tolist() == [plugin.score_row(CycleState(), info, row) for row in rows(harness)]
+
+
+def test_a_pod_that_requests_more_than_any_node_has_is_scored_in_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one pod of one tenant would be scored node by node at each of its attempts."""
+    harness = PluginHarness([node(f"n{number}", cpu="4", memory="8Gi") for number in range(10)])
+    info = harness.info(pod("p", cpu="1e15", memory="8E", requests={"ephemeral-storage": "8E"}))
+    for owner, name in ((fit._AllocationScorer, "score_node"), (balanced_allocation, "_score_of_node")):
+        monkeypatch.delattr(owner, name)
+    for plugin in harness.profiles["default-scheduler"].plugins:
+        if isinstance(plugin, NodeResourcesFit | NodeResourcesBalancedAllocation):
+            assert len(plugin.score(CycleState(), info, harness.cluster.all_nodes())) == 10

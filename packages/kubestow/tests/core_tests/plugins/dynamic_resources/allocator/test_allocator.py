@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from core_tests.plugins.dynamic_resources.devices import (
 )
 from kubestow.api.resource import ResourceClaim
 from kubestow.cluster.nodes.views import Nodes
+from kubestow.plugins.dynamic_resources import allocator
+from kubestow.plugins.dynamic_resources.allocator import _Results
 from kubestow.plugins.dynamic_resources.filtering import DynamicResourcesState
 from kubestow.scheduling.decision.result import Decision
 from kubestow.testing import nodes
@@ -83,3 +86,31 @@ def test_a_view_of_one_node_gets_the_verdict_of_this_node_in_the_whole_view(allo
     of_all_nodes = harness.plugin._filter.verdict(state, info, harness.cluster.all_nodes())
     of_one_node = harness.plugin._filter.verdict(state, info, Nodes(harness.cluster.nodes, np.array([row], np.intp)))
     assert of_one_node.status(0) == of_all_nodes.status(row)
+
+
+def test_the_results_of_other_claims_are_not_counted_again_for_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = new_harness()
+    names = [f"c{number}" for number in range(30)]
+    harness.put(*(claim(name, exactly(1, f"{number} >= 0")) for number, name in enumerate(names)))
+    counted = 0
+
+    def cost(results: _Results) -> int:
+        nonlocal counted
+        counted += 1
+        return 1 + len(results.solutions)
+
+    monkeypatch.setattr(_Results, "cost", property(cost))
+    for name in names:
+        harness.schedule(pod_with(name, name=f"p-{name}"))
+    assert counted <= 4 * len(names)
+
+
+def test_the_results_of_the_claims_that_were_used_least_recently_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_MAX_CACHED_SOLUTIONS", 20)
+    harness = new_harness()
+    names = [f"c{number}" for number in range(30)]
+    harness.put(*(claim(name, exactly(1, f"{number} >= 0")) for number, name in enumerate(names)))
+    for name in names:
+        harness.schedule(pod_with(name, name=f"p-{name}"))
+        kept = harness.plugin._filter._allocator._results.values()
+        assert sum(results.cost for results in list(kept)[:-1]) <= 20

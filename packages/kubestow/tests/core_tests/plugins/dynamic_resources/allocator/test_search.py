@@ -181,7 +181,7 @@ def test_admin_access_uses_a_device_once_per_claim() -> None:
 
 
 def test_a_search_ends_after_the_filter_timeout() -> None:
-    args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "10ms"}}]}
+    args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "1ms"}}]}
     together = [{"matchAttribute": f"{DRIVER}/half"}]
     halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
     harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
@@ -189,7 +189,7 @@ def test_a_search_ends_after_the_filter_timeout() -> None:
 
 
 def test_a_search_that_reached_its_limit_is_not_repeated_for_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "10ms"}}]}
+    args = {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "1ms"}}]}
     together = [{"matchAttribute": f"{DRIVER}/half"}]
     halves = [device(f"d{i}", attributes={"half": i % 2}) for i in range(40)]
     harness = single_node(slice_of(*halves, node="n"), claim("c", exactly(21), constraints=together), profile=args)
