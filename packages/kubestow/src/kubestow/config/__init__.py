@@ -26,7 +26,7 @@ from kubestow.config.configuration import (
 from kubestow.config.defaults import default_plugins
 from kubestow.config.diagnosis import diagnose
 from kubestow.config.expansion import Implements, apply_ignored_resources, construction_errors, expand
-from kubestow.config.feature_gates import FeatureGates, Stage, feature_specs
+from kubestow.config.feature_gates import FeatureGates, FeatureSpec, Stage, feature_specs
 from kubestow.config.field_errors import FieldError
 from kubestow.config.loading import Source, check, default_configuration, load
 from kubestow.config.rendering import render
@@ -40,6 +40,7 @@ __all__ = [
     "ExtenderTLSConfig",
     "ExtensionPoint",
     "FeatureGates",
+    "FeatureSpec",
     "FieldError",
     "Implements",
     "KubeSchedulerConfiguration",

@@ -139,6 +139,18 @@ class Behaviour(Enum):
         "the plugin exists",
         "there is no such plugin",
     )
+    GANGS_ARE_NOT_RESERVED = Rule(
+        36,
+        "GangScheduling",
+        "it does not extend Reserve",
+        "it extends Reserve, and profiles can enable it there",
+    )
+    PREEMPTION_EXTENDS_PRE_ENQUEUE = Rule(
+        32,
+        "DefaultPreemption",
+        "it extends PreEnqueue, for the gate SchedulerAsyncPreemption",
+        "it does not extend PreEnqueue",
+    )
     DYNAMIC_RESOURCES_TAKES_ARGUMENTS = Rule(
         34,
         "Configuration",

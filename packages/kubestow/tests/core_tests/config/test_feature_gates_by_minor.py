@@ -74,7 +74,7 @@ _NEWEST_FIRST = [Minor(number) for number in (36, 35, 34, 33, 32, 31)]
 @pytest.mark.parametrize(("name", "cells"), [(name, cells) for name, *cells in _ROWS])
 def test_stage_default_and_lock_are_those_of_each_minor_version(name: str, cells: list[str]) -> None:
     for minor, cell in zip(_NEWEST_FIRST, cells, strict=True):
-        spec = (feature_specs(minor) | other_component_features(minor)).get(name)
+        spec = {**feature_specs(minor), **other_component_features(minor)}.get(name)
         if cell == "-":
             assert spec is None, minor
         else:
