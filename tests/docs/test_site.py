@@ -15,6 +15,7 @@ from tools.site.pages import on_page_markdown
 from kubestow.cli import COMMANDS
 from kubestow.config import feature_specs
 from kubestow.plugins import IN_TREE
+from kubestow.rules.minors import MINORS
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,17 @@ def test_every_command_plugin_and_metric_is_in_the_reference(pages: Mapping[str,
     assert [plugin.name for plugin in IN_TREE if f"| {plugin.name} |" not in pages["plugins"]] == []
     assert "| `scheduler_pending_pods` | gauge | `queue` | stable |" in pages["metrics"]
     assert "| `scheduler_schedule_attempts_total` | counter | `profile`, `result` | stable |" in pages["metrics"]
-    assert [name for name in feature_specs() if f"| `{name}` |" not in pages["feature-gates"]] == []
+
+
+def test_feature_gates_are_shown_by_minor_version(pages: Mapping[str, str]) -> None:
+    text = pages["feature-gates"]
+    assert [name for minor in MINORS for name in feature_specs(minor) if f"| `{name}` |" not in text] == []
+    assert f"| Gate | {' | '.join(map(str, MINORS[::-1]))} |" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| `DynamicResourceAllocation` |"))
+    *_, in_1_35, in_1_34, in_1_33, _, in_1_31, _ = (cell.strip() for cell in row.split("|"))
+    assert (in_1_35, in_1_34) == ("GA on **L**", "GA on")
+    assert (in_1_33, in_1_31) == ("BETA off", "ALPHA off")
+    assert "| `VolumeCapacityPriority` | – |" in text
 
 
 def test_configuration_fields_have_their_wire_names_types_and_defaults(pages: Mapping[str, str]) -> None:

@@ -24,6 +24,7 @@ from kubestow.framework.status import Status
 from kubestow.observability.metrics import SchedulerMetrics
 from kubestow.observability.state_gauges import add_state_gauges
 from kubestow.plugins import IN_TREE, in_tree_registry
+from kubestow.rules.minors import MINORS
 
 _T = TypeVar("_T")
 
@@ -127,10 +128,20 @@ def _default_text(field: msgspec.inspect.Field) -> str:
 
 def _feature_gates() -> Iterator[str]:
     yield "# Feature gates\n"
-    yield "The gates of `--feature-gates`. [Operate](../operate.md) says which of them have an effect.\n"
-    yield "| Gate | Stage | Default |\n|---|---|---|"
-    for name, spec in sorted(config.feature_specs().items()):
-        yield f"| `{name}` | {spec.stage} | {'on' if spec.default else 'off'} |"
+    yield "The gates of `--feature-gates` that affect scheduling, by the minor version of `--emulated-version`."
+    yield "[Operate](../operate.md) says which of them have an effect. **L** is locked to the default; a gate that a"
+    yield "minor version does not have is refused there. Gates of other components are accepted and ignored.\n"
+    newest_first = MINORS[::-1]
+    yield f"| Gate | {' | '.join(map(str, newest_first))} |\n|---|{'---|' * len(newest_first)}"
+    specs = {minor: config.feature_specs(minor) for minor in newest_first}
+    for name in sorted({name for of_minor in specs.values() for name in of_minor}):
+        yield f"| `{name}` | {' | '.join(_gate(specs[minor].get(name)) for minor in newest_first)} |"
+
+
+def _gate(spec: config.FeatureSpec | None) -> str:
+    if spec is None:
+        return "–"
+    return f"{spec.stage} {'on' if spec.default else 'off'}{' **L**' if spec.lock_to_default else ''}"
 
 
 def _metrics() -> Iterator[str]:

@@ -9,12 +9,14 @@ import click
 from msgspec import structs
 
 from kubestow.cli.command_group import CommandGroup
+from kubestow.cli.inputs import emulated_version_option, parse_gates
 from kubestow.cli.output import MAX_MESSAGE, output_option, print_data
 from kubestow.files import read_file, read_standard_input
 
 if TYPE_CHECKING:
     from kubestow.config import FeatureGates, FieldError, Implements, KubeSchedulerConfiguration
     from kubestow.framework.profile import Registry
+    from kubestow.rules.minors import Minor
 
 _PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register; can be repeated."
@@ -41,20 +43,25 @@ def config() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @_PLUGINS
 @_GATES
+@emulated_version_option
 @output_option("text", "json", "yaml")
-def check(files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, output: str) -> int:
+def check(
+    files: tuple[str, ...], plugins: tuple[str, ...], feature_gates: str, emulated_version: str, output: str
+) -> int:
     """Validate configurations and print all errors, as FILE:LINE:COLUMN: field: message.
 
     FILE is a configuration, or one of another scheduler, or a ConfigMap with one; "-" is standard input. All
-    independent errors are reported, also those that kube-scheduler reports only when others are corrected. The exit
-    status is 1 if there are errors.
+    independent errors are reported, also those that kube-scheduler reports only when others are corrected. With
+    --emulated-version they are those of that minor version, whose fields, plugins and feature gates are others. The
+    exit status is 1 if there are errors.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
     from kubestow.plugins.registry import find_plugins
     from kubestow.reports.text import printable
 
-    gates, registry = configuration.FeatureGates.parse(feature_gates), find_plugins(plugins)
+    gates = parse_gates(feature_gates, emulated_version)
+    registry = find_plugins(plugins, minor=gates.minor)
     found: dict[str, list[FieldError]] = {}
     for file in files:
         source = _read(file)
@@ -97,23 +104,31 @@ def _errors(source: bytes, gates: FeatureGates, registry: Registry) -> list[Fiel
 @click.option("--points", is_flag=True, help="Show the plugins of each extension point in call order.")
 @_PLUGINS
 @_GATES
+@emulated_version_option
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["yaml", "json", "table"]),
     help="Output format. Default: yaml; with --points, table.",
 )
-def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates: str, output: str | None) -> None:
+def show(
+    file: str | None,
+    points: bool,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    emulated_version: str,
+    output: str | None,
+) -> None:
     """Print the effective configuration of FILE, or the default one.
 
-    Comments in YAML mark the differences from the default configuration. A scheduler that is run with the output as its
-    configuration behaves exactly as with FILE.
+    Comments in YAML mark the differences from the default configuration of the same minor version. A scheduler that is
+    run with the output as its configuration behaves exactly as with FILE.
     """
     from kubestow import config as configuration
     from kubestow.config.diff import annotated
     from kubestow.plugins.configuration_file import convert_foreign
 
-    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    gates, implements = _gates_and_plugins(plugins, feature_gates, emulated_version)
     default = configuration.default_configuration(gates)
     effective = default
     if file is not None:
@@ -123,9 +138,9 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
     if output == "table" and not points:
         raise click.UsageError("--output table requires --points")
     if points and output in (None, "table"):
-        click.echo(_points_table(_points(effective, implements)), nl=False)
+        click.echo(_points_table(_points(effective, implements, gates.minor)), nl=False)
     elif points:
-        print_data(_points(effective, implements), str(output))
+        print_data(_points(effective, implements, gates.minor), str(output))
     elif output == "json":
         print_data(configuration.render(effective), output)
     else:
@@ -137,19 +152,21 @@ def show(file: str | None, points: bool, plugins: tuple[str, ...], feature_gates
 @click.argument("file")
 @_PLUGINS
 @_GATES
+@emulated_version_option
 @output_option("yaml", "json")
-def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+def convert(file: str, plugins: tuple[str, ...], feature_gates: str, emulated_version: str, output: str) -> None:
     """Convert an older configuration (v1alpha1 to v1beta3), a scheduler Policy, or one of another scheduler, to v1.
 
     FILE can be a ConfigMap with one of these. A Policy file that a v1alpha1 configuration names is read.
 
-    Settings that are changed or omitted are listed on standard error. Settings without a v1 counterpart are errors.
+    Settings that are changed or omitted are listed on standard error. Settings without a v1 counterpart are errors,
+    and so are those that the minor version of --emulated-version does not accept.
     """
     from kubestow import config as configuration
     from kubestow.config import legacy
     from kubestow.plugins.configuration_file import convert_foreign
 
-    gates, implements = _gates_and_plugins(plugins, feature_gates)
+    gates, implements = _gates_and_plugins(plugins, feature_gates, emulated_version)
     source = _read(file)
     data = convert_foreign(source, file)
     if data is None:
@@ -161,25 +178,33 @@ def convert(file: str, plugins: tuple[str, ...], feature_gates: str, output: str
     print_data(data, output)
 
 
-def _gates_and_plugins(plugins: tuple[str, ...], feature_gates: str) -> tuple[FeatureGates, Implements]:
-    from kubestow.config import FeatureGates
+def _gates_and_plugins(
+    plugins: tuple[str, ...], feature_gates: str, emulated_version: str
+) -> tuple[FeatureGates, Implements]:
     from kubestow.framework.profile import implements
     from kubestow.plugins.registry import find_plugins
 
-    return FeatureGates.parse(feature_gates), implements(find_plugins(plugins))
+    gates = parse_gates(feature_gates, emulated_version)
+    return gates, implements(find_plugins(plugins, minor=gates.minor))
 
 
 def _read(file: str) -> bytes:
     return read_standard_input() if file == "-" else read_file(Path(file))
 
 
-def _points(configuration: KubeSchedulerConfiguration, implements: Implements) -> dict[str, dict[str, Any]]:
-    """The plugins of each profile and extension point in call order, with the weights of scores."""
+def _points(
+    configuration: KubeSchedulerConfiguration, implements: Implements, minor: Minor
+) -> dict[str, dict[str, Any]]:
+    """The plugins of each profile and extension point in call order, with the weights of scores.
+
+    The extension points are those of the minor version.
+    """
     from kubestow.config import ExtensionPoint, expand
-    from kubestow.config.configuration import Plugins
+    from kubestow.config.configuration import Plugins, extension_points
 
     fields = (field.encode_name for field in structs.fields(Plugins))
-    in_call_order = [ExtensionPoint(name) for name in fields if name != "multiPoint"]
+    known = extension_points(minor)
+    in_call_order = [ExtensionPoint(name) for name in fields if name in known]
     points = {}
     for profile in configuration.profiles:
         expanded = expand(profile, implements)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import field
 
 from kubestow.api.formats.duration import Duration
+from kubestow.rules.minors import Behaviour, Minor
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -54,6 +55,16 @@ class ExtensionPoint(StrEnum):
     def scores(self) -> bool:
         """Whether plugins of this point have a weight."""
         return self in (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
+
+
+_PLACEMENT_POINTS = (ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE)
+
+
+def extension_points(minor: Minor) -> tuple[ExtensionPoint, ...]:
+    """The extension points of a minor version, in the order of :class:`ExtensionPoint`."""
+    if minor.has(Behaviour.PLACEMENT_EXTENSION_POINTS):
+        return tuple(ExtensionPoint)
+    return tuple(point for point in ExtensionPoint if point not in _PLACEMENT_POINTS)
 
 
 class _ConfigObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

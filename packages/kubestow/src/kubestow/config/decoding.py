@@ -12,6 +12,7 @@ import binascii
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from msgspec import inspect
 
 from kubestow.api.formats.duration import Duration
 from kubestow.config.field_errors import FieldError, child
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -33,9 +35,14 @@ class Decoder:
 
     ``type_errors`` are values of the wrong type, ``strict_errors`` are unknown fields: kube-scheduler reports unknown
     fields only when there are no type errors. ``misspelt`` are the paths of the fields that unknown ones resemble.
+
+    ``added`` are the fields that a ``minor`` version does not know without a behaviour, by Struct and name in the text.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, minor: Minor = NEWEST, added: Mapping[tuple[type[msgspec.Struct], str], Behaviour] = MappingProxyType({})
+    ) -> None:
+        self._unknown_since = {field: behaviour.since for field, behaviour in added.items() if not minor.has(behaviour)}
         self.type_errors: list[FieldError] = []
         self.strict_errors: list[FieldError] = []
         self.misspelt: set[str] = set()
@@ -67,11 +74,14 @@ class Decoder:
             return kind.cls()
         if not isinstance(data, Mapping):
             return self._mismatch(path, "an object", data)
-        known = {field.encode_name: field for field in kind.fields}
+        known, unknown_since = {field.encode_name: field for field in kind.fields}, self._unknown_since
         values = {}
         for name, item in data.items():
             if name not in known:
-                self._unknown(path, str(name), list(known))
+                self._unknown(path, str(name), [field for field in known if (kind.cls, field) not in unknown_since])
+            elif (kind.cls, name) in unknown_since:
+                problem = f"unknown field, known since {unknown_since[kind.cls, name]}"
+                self.strict_errors.append(FieldError(child(path, name), problem))
             elif item is not None or getattr(known[name].type, "cls", None) is Duration:  # which must not be null
                 value = self._value(item, known[name].type, child(path, name))
                 if value is not _INVALID:

@@ -26,9 +26,8 @@ from kubestow.config.configuration import (
     Plugins,
     PluginSet,
 )
-from kubestow.config.feature_gates import FeatureGates
+from kubestow.config.feature_gates import FeatureGates, storage_capacity_gate
 from kubestow.config.plugin_args import (
-    ARGS_TYPES,
     CPU_AND_MEMORY,
     DynamicResourcesArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -37,7 +36,9 @@ from kubestow.config.plugin_args import (
     ResourceSpec,
     UtilizationShapePoint,
     VolumeBindingArgs,
+    args_types,
 )
+from kubestow.rules.minors import Behaviour
 
 
 def default_plugins(gates: FeatureGates) -> Plugins:
@@ -102,6 +103,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 T = TypeVar("T", ClientConnectionConfiguration, LeaderElectionConfiguration)
 
 _FREE_CAPACITY_SHAPE = (UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0))
+_USED_CAPACITY_SHAPE = (UtilizationShapePoint(utilization=0, score=0), UtilizationShapePoint(utilization=100, score=10))
 
 
 def set_data_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +144,9 @@ def _zeros_to_defaults(struct: T) -> T:
 def _default_profile(profile: KubeSchedulerProfile, defaults: Plugins, gates: FeatureGates) -> KubeSchedulerProfile:
     plugins = merge_plugins(defaults, profile.plugins)
     given = tuple(structs.replace(config, args=_default_args(config.args, gates)) for config in profile.plugin_config)
-    missing = sorted(plugins.enabled_names & ARGS_TYPES.keys() - {config.name for config in given})
-    added = tuple(PluginConfig(name=name, args=_default_args(ARGS_TYPES[name](), gates)) for name in missing)
+    types = args_types(gates.minor)
+    missing = sorted(plugins.enabled_names & types.keys() - {config.name for config in given})
+    added = tuple(PluginConfig(name=name, args=_default_args(types[name](), gates)) for name in missing)
     return structs.replace(profile, plugins=plugins, plugin_config=given + added)
 
 
@@ -156,8 +159,9 @@ def _default_args(args: Any, gates: FeatureGates) -> Any:
             return structs.replace(args, resources=_weighted(args.resources))
         case PodTopologySpreadArgs(defaulting_type=""):
             return structs.replace(args, defaulting_type="System")
-        case VolumeBindingArgs() if not args.shape and gates.enabled("StorageCapacityScoring"):
-            return structs.replace(args, shape=_FREE_CAPACITY_SHAPE)
+        case VolumeBindingArgs() if not args.shape and gates.enabled(storage_capacity_gate(gates.minor)):
+            prefers_free = gates.minor.has(Behaviour.CAPACITY_TO_PROVISION_IS_SCORED)
+            return structs.replace(args, shape=_FREE_CAPACITY_SHAPE if prefers_free else _USED_CAPACITY_SHAPE)
         case DynamicResourcesArgs(filter_timeout=filter_timeout, binding_timeout=binding_timeout):
             if filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
                 filter_timeout = Duration.of(seconds=10)

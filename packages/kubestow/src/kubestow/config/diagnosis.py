@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubestow.config.configuration import KIND, ExtensionPoint, KubeSchedulerConfiguration
-from kubestow.config.decoding import Decoder
 from kubestow.config.defaults import set_data_defaults, set_defaults
 from kubestow.config.document import Document, DocumentError, parse_document, unwrap_config_map
 from kubestow.config.expansion import ConstructionError, Implements, plugin_errors
 from kubestow.config.feature_gates import FeatureGates
 from kubestow.config.field_errors import FieldError, child
-from kubestow.config.loading import Source, check, decode_args
+from kubestow.config.loading import Source, check, decode_args, decoder_of
 from kubestow.config.type_meta import LEGACY_VERSIONS, split_type_meta
 from kubestow.config.validation import validate
 
@@ -59,12 +58,12 @@ def diagnose(
 def _errors(
     document: Document, data: Mapping[str, Any], gates: FeatureGates, implements: Implements | None
 ) -> Iterator[FieldError]:
-    yield from split_type_meta(data).errors
+    yield from split_type_meta(data, minor=gates.minor).errors
     if not data.get("kind"):
-        yield from split_type_meta({**data, "kind": KIND}).errors
+        yield from split_type_meta({**data, "kind": KIND}, minor=gates.minor).errors
     body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
-    decoder = Decoder()
-    decoded = decode_args(decoder.decode(KubeSchedulerConfiguration, set_data_defaults(body)), decoder)
+    decoder = decoder_of(gates.minor)
+    decoded = decode_args(decoder.decode(KubeSchedulerConfiguration, set_data_defaults(body)), decoder, gates.minor)
     yield from (*decoder.type_errors, *document.duplicates, *decoder.strict_errors)
     invalid_paths = {error.path for error in decoder.type_errors} | decoder.misspelt
     configuration = set_defaults(decoded, gates)
@@ -72,7 +71,7 @@ def _errors(
     yield from field_errors
     if implements is not None:
         invalid_paths |= {error.path for error in field_errors}
-        for error in plugin_errors(configuration, implements):
+        for error in plugin_errors(configuration, implements, gates.minor):
             for found in _located(decoded, error):
                 if _is_independent(found.path or "profiles", invalid_paths):
                     yield found

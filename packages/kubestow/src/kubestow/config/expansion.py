@@ -19,6 +19,7 @@ from kubestow.config.field_errors import FieldError
 from kubestow.config.plugin_args import NodeResourcesFitArgs
 from kubestow.config.validation import node_resources_fit_errors
 from kubestow.errors import ConfigurationError
+from kubestow.rules.minors import NEWEST, Behaviour, Minor
 
 Implements = Mapping[str, Set[str]]
 """The extension points ("preFilter", "score", …) that each registered plugin implements, by plugin name."""
@@ -40,7 +41,7 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     Raises ConfigurationError for a plugin that is not registered, that is enabled at a point it does not implement, or
     that is enabled twice; for none or several queue sort plugins; and for a profile without a bind plugin.
     """
-    errors = list(_profile_errors(profile, implements))
+    errors = list(_profile_errors(profile, implements, NEWEST))
     if errors:
         raise ConfigurationError(f'profile "{profile.scheduler_name}"', [("", error.message) for error in errors])
     plugins = {}
@@ -51,9 +52,11 @@ def expand(profile: KubeSchedulerProfile, implements: Implements) -> Mapping[Ext
     return plugins
 
 
-def construction_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[FieldError]:
-    """The errors of building a scheduler from a valid configuration and the registered plugins."""
-    return [FieldError("", error.message) for error in plugin_errors(configuration, implements)]
+def construction_errors(
+    configuration: KubeSchedulerConfiguration, implements: Implements, *, minor: Minor = NEWEST
+) -> list[FieldError]:
+    """The errors of building a scheduler of a ``minor`` version from a valid configuration and registered plugins."""
+    return [FieldError("", error.message) for error in plugin_errors(configuration, implements, minor)]
 
 
 class ConstructionError(NamedTuple):
@@ -68,7 +71,9 @@ class ConstructionError(NamedTuple):
     details: tuple[FieldError, ...] = ()
 
 
-def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Implements) -> list[ConstructionError]:
+def plugin_errors(
+    configuration: KubeSchedulerConfiguration, implements: Implements, minor: Minor
+) -> list[ConstructionError]:
     """As :func:`construction_errors`, with the profiles and plugins that are concerned."""
     if _ignored_resources(configuration) and not all(_FIT in profile.args for profile in configuration.profiles):
         text = "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
@@ -82,7 +87,7 @@ def plugin_errors(configuration: KubeSchedulerConfiguration, implements: Impleme
             error.details,
         )
         for index, profile in enumerate(configuration.profiles)
-        for error in (*_fit_errors(profile, implements), *_profile_errors(profile, implements))
+        for error in (*_fit_errors(profile, implements, minor), *_profile_errors(profile, implements, minor))
     ]
     return errors or [
         error._replace(message=f"initializing profiles: {error.message}")
@@ -149,12 +154,12 @@ def _weights(profile: KubeSchedulerProfile, point: ExtensionPoint) -> dict[str, 
 # Errors --------------------------------------------------------------------------------------------------------------
 
 
-def _profile_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
+def _profile_errors(profile: KubeSchedulerProfile, implements: Implements, minor: Minor) -> Iterator[ConstructionError]:
     """The errors of one profile in kube-scheduler's order; each plugin is reported once."""
     first_of_kind: dict[tuple[str, str], ConstructionError] = {}
     for kind, error in chain(_point_errors(profile, implements), _multi_point_errors(profile, implements)):
         first_of_kind.setdefault((error.plugin, kind), error)
-    yield from first_of_kind.values() or map(ConstructionError, _composition_errors(profile, implements))
+    yield from first_of_kind.values() or map(ConstructionError, _composition_errors(profile, implements, minor))
 
 
 _OfKind = tuple[str, ConstructionError]
@@ -200,7 +205,7 @@ def _registered_twice(name: str, point: ExtensionPoint) -> _OfKind:
     return "twice", ConstructionError(f'plugin "{name}" already registered as "{point.interface}"', plugin=name)
 
 
-def _composition_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[str]:
+def _composition_errors(profile: KubeSchedulerProfile, implements: Implements, minor: Minor) -> Iterator[str]:
     subject = f'for profile with scheduler name "{profile.scheduler_name}"'
     queue_sorts = len(_expanded(profile, ExtensionPoint.QUEUE_SORT, implements))
     if queue_sorts != 1:
@@ -211,7 +216,8 @@ def _composition_errors(profile: KubeSchedulerProfile, implements: Implements) -
     if generators > 1:
         yield f"at most one placement generate plugin is allowed {subject}, but got {generators}"
     if _total_score_overflows(profile, ExtensionPoint.SCORE, implements):
-        yield "score plugins: total score of Score plugins could overflow"
+        names_point = minor.has(Behaviour.OVERFLOW_ERRORS_NAME_THE_EXTENSION_POINT)
+        yield f"{'score plugins: ' if names_point else ''}total score of Score plugins could overflow"
     if _total_score_overflows(profile, ExtensionPoint.PLACEMENT_SCORE, implements):
         yield "placement score plugins: total score of Score plugins could overflow"
 
@@ -233,13 +239,13 @@ def _total_score_overflows(profile: KubeSchedulerProfile, point: ExtensionPoint,
     return False
 
 
-def _fit_errors(profile: KubeSchedulerProfile, implements: Implements) -> Iterator[ConstructionError]:
+def _fit_errors(profile: KubeSchedulerProfile, implements: Implements, minor: Minor) -> Iterator[ConstructionError]:
     """kube-scheduler validates the arguments of NodeResourcesFit, and only those, when it builds the plugin."""
     args = profile.args.get(_FIT)
     if _FIT not in profile.plugins.enabled_names or _FIT not in implements:
         return
     if isinstance(args, NodeResourcesFitArgs):
-        errors = tuple(node_resources_fit_errors(args, ""))
+        errors = tuple(node_resources_fit_errors(args, minor, ""))
         if errors:
             message = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
             yield ConstructionError(f'initializing plugin "{_FIT}": {message}', plugin=_FIT, details=errors)

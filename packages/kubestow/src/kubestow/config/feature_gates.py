@@ -1,7 +1,8 @@
 """The feature gates that affect scheduling: stage, default and dependencies of each (semantics 3).
 
 :class:`FeatureGates` is an immutable value: the defaults of a minor version of Kubernetes with overrides. Invalid
-overrides (an unknown gate, a locked gate, a gate without its dependencies) are rejected on construction.
+overrides (an unknown gate, a locked gate, a gate without its dependencies) are rejected on construction. What a gate
+is in each minor version, and whether it exists there, comes from Kubernetes' own lists (``feature_gates.json``).
 
 The gates that mean nothing to scheduling, of every component, are accepted and have no effect, so that one
 ``--feature-gates`` value works for a whole cluster. kube-scheduler accepts the gates that are linked into it. A gate
@@ -19,7 +20,7 @@ from types import MappingProxyType
 import msgspec
 
 from kubestow.errors import InputError
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.rules.minors import NEWEST, OLDEST, Behaviour, Minor
 
 _FILE = Path(__file__).with_name("feature_gates.json")
 _FLAG = "--feature-gates"
@@ -46,10 +47,22 @@ class FeatureSpec(msgspec.Struct, frozen=True):
 
 
 class _Gate(msgspec.Struct):
-    """Each version: the minor version from which it holds, the stage, the default, whether it is locked to it."""
+    """Each version: the minor version from which it holds, the stage, the default, whether it is locked to it.
+
+    ``removed`` is the first minor version without the gate, if one has removed it.
+    """
 
     versions: list[tuple[int, Stage, bool, bool]]
+    removed: int | None = None
     dependencies: tuple[str, ...] = ()
+
+    def at(self, minor: Minor) -> FeatureSpec | None:
+        """The gate as it is in a minor version; None if that does not have it."""
+        versions = [version for version in self.versions if version[0] <= minor.number]
+        if not versions or (self.removed is not None and minor.number >= self.removed):
+            return None
+        _, stage, default, lock_to_default = versions[-1]
+        return FeatureSpec(stage, default, lock_to_default, self.dependencies)
 
 
 class _Gates(msgspec.Struct):
@@ -75,17 +88,36 @@ def other_component_features(minor: Minor = NEWEST) -> Mapping[str, FeatureSpec]
 
 
 def _specs(gates: Mapping[str, _Gate], minor: Minor) -> Mapping[str, FeatureSpec]:
-    specs = {}
-    for name, gate in gates.items():
-        if versions := [version for version in gate.versions if version[0] <= minor.number]:
-            _, stage, default, lock_to_default = versions[-1]
-            specs[name] = FeatureSpec(stage, default, lock_to_default, gate.dependencies)
-    return MappingProxyType(specs)
+    specs = ((name, gate.at(minor)) for name, gate in gates.items())
+    return MappingProxyType({name: spec for name, spec in specs if spec is not None})
+
+
+@cache
+def gate_history(name: str) -> tuple[Minor | None, Minor | None]:
+    """The minor versions that brought and that removed a gate of any component.
+
+    None for a gate that the oldest minor version has or that none has, and for one that the newest has.
+    """
+    gate = _GATES.scheduling.get(name) or _GATES.others.get(name)
+    if gate is None:
+        return None, None
+    brought, removed = gate.versions[0][0], gate.removed
+    return (
+        Minor(brought) if brought > OLDEST.number else None,
+        Minor(removed) if removed is not None else None,
+    )
+
+
+def storage_capacity_gate(minor: Minor) -> str:
+    """The gate of a minor version with which VolumeBinding scores nodes by the capacity of storage."""
+    scores_provisioning = minor.has(Behaviour.CAPACITY_TO_PROVISION_IS_SCORED)
+    return "StorageCapacityScoring" if scores_provisioning else "VolumeCapacityPriority"
 
 
 NOT_IMPLEMENTED = frozenset(
     {
         "CoordinatedLeaderElection",
+        "DRAControlPlaneController",
         "DRADeviceTaintRules",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
@@ -116,18 +148,8 @@ class FeatureGates:
         #: The minor version that is emulated.
         self.minor = minor
         self._enabled = frozenset(name for name, spec in self._specs.items() if _effective(name, spec, overrides))
-        unmet = {
-            name: " ".join(n for n in self._specs[name].dependencies if n in self._specs and n not in self._enabled)
-            for name in sorted(self._enabled)
-        }
-        _raise_if(
-            subject,
-            [
-                f"{name} is enabled, but depends on features that are disabled: [{missing}]"
-                for name, missing in unmet.items()
-                if missing
-            ],
-        )
+        if minor.has(Behaviour.GATES_NEED_THEIR_DEPENDENCIES):
+            _raise_if(subject, self._dependency_errors())
 
     @classmethod
     def parse(cls, text: str, *, minor: Minor = NEWEST, subject: str = _FLAG) -> FeatureGates:
@@ -136,7 +158,7 @@ class FeatureGates:
         return cls(overrides, minor=minor, subject=subject)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is enabled; False for one that the minor version does not have yet.
+        """Whether a gate is enabled; False for one that the minor version does not have, yet or any more.
 
         Raises KeyError for a gate that no minor version has.
         """
@@ -163,6 +185,17 @@ class FeatureGates:
     def without_effect(self) -> tuple[str, ...]:
         """The gates that were enabled although what they enable is not implemented, by name."""
         return tuple(sorted(n for n in self._enabled & NOT_IMPLEMENTED if not self._specs[n].default))
+
+    def _dependency_errors(self) -> list[str]:
+        unmet = {
+            name: " ".join(n for n in self._specs[name].dependencies if n in self._specs and n not in self._enabled)
+            for name in sorted(self._enabled)
+        }
+        return [
+            f"{name} is enabled, but depends on features that are disabled: [{missing}]"
+            for name, missing in unmet.items()
+            if missing
+        ]
 
     @property
     def _specs(self) -> Mapping[str, FeatureSpec]:
@@ -193,12 +226,20 @@ def _effective(name: str, feature: FeatureSpec, overrides: Mapping[str, bool]) -
 def _override_errors(overrides: Mapping[str, bool], minor: Minor) -> list[str]:
     specs = {**feature_specs(minor), **other_component_features(minor)}
     if unknown := [name for name in overrides if name not in specs and name not in _STAGE_OVERRIDES.values()]:
-        return [f"unrecognized feature gate: {name}" for name in unknown]
+        return [f"unrecognized feature gate: {name}{_elsewhere(name, minor)}" for name in unknown]
     return [
         f"cannot set feature gate {name} to {_go_bool(value)}, feature is locked to {_go_bool(not value)}"
         for name, value in overrides.items()
         if name in specs and specs[name].lock_to_default and specs[name].default is not value
     ]
+
+
+def _elsewhere(name: str, minor: Minor) -> str:
+    """Which minor versions have a gate that this one does not know, as the end of its error."""
+    brought, removed = gate_history(name)
+    if brought is not None and minor.number < brought.number:
+        return f", known since {brought}"
+    return "" if removed is None else f", removed in {removed}"
 
 
 def _parse_assignment(part: str, subject: str) -> tuple[str, bool]:

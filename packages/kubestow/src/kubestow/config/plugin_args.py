@@ -8,12 +8,15 @@ depend on a feature gate or on another field are in :mod:`kubestow.config.defaul
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
 
 from kubestow.api.core import NodeAffinity, TopologySpreadConstraint
 from kubestow.api.formats.duration import Duration
+from kubestow.rules.minors import Behaviour, Minor
 
 # A bare int is an int32, see the decoder.
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -141,3 +144,11 @@ ARGS_TYPES: Mapping[str, type[PluginArgs]] = {
     "VolumeBinding": VolumeBindingArgs,
 }
 """The args type of each in-tree plugin that takes arguments, and of node sampling."""
+
+
+@cache
+def args_types(minor: Minor) -> Mapping[str, type[PluginArgs]]:
+    """The same in a minor version; the arguments of other plugins are plain data."""
+    if minor.has(Behaviour.DYNAMIC_RESOURCES_TAKES_ARGUMENTS):
+        return ARGS_TYPES
+    return MappingProxyType({name: kind for name, kind in ARGS_TYPES.items() if kind is not DynamicResourcesArgs})

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
-from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
+from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption, PreemptionWithoutPreEnqueue
 from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
-from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
+from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling, GangSchedulingInReserve
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
 from kubestow.plugins.image_locality import ImageLocality
 from kubestow.plugins.inter_pod_affinity import InterPodAffinity
@@ -51,7 +51,7 @@ from kubestow.plugins.pod_topology_spread.pod_topology_spread import PodTopology
 from kubestow.plugins.priority_sort import PrioritySort
 from kubestow.plugins.scheduling_gates import SchedulingGates
 from kubestow.plugins.taint_toleration import TaintToleration, TaintTolerationNamingTaints
-from kubestow.plugins.volume_binding.volume_binding import VolumeBinding
+from kubestow.plugins.volume_binding.volume_binding import ScoringOfVolumesToBind, VolumeBinding
 from kubestow.plugins.volume_restrictions import VolumeRestrictions
 from kubestow.plugins.volume_zone import VolumeZone
 from kubestow.rules.minors import NEWEST, Behaviour, Minor
@@ -89,10 +89,22 @@ IN_TREE: tuple[type[Plugin], ...] = (
 _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
     (Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),
     (Behaviour.TAINT_REASON_NAMES_NO_TAINT, TaintTolerationNamingTaints),
+    (Behaviour.CAPACITY_TO_PROVISION_IS_SCORED, ScoringOfVolumesToBind),
+    (Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE, PreemptionWithoutPreEnqueue),
+    (Behaviour.GANGS_ARE_NOT_RESERVED, GangSchedulingInReserve),
+)
+
+#: The in-tree plugins that a minor version does not have without a behaviour.
+_ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = (
+    (Behaviour.HAS_GANG_SCHEDULING, GangScheduling),
+    (Behaviour.PLACEMENT_EXTENSION_POINTS, TopologyPlacementGenerator),
+    (Behaviour.PLACEMENT_EXTENSION_POINTS, PodGroupPodsCount),
 )
 
 
 def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
     """The classes of all in-tree plugins of a minor version by name."""
     registry = {plugin.name: plugin for plugin in IN_TREE}
-    return registry | {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}
+    registry |= {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}
+    missing = {plugin.name for behaviour, plugin in _ADDED if not minor.has(behaviour)}
+    return {name: plugin for name, plugin in registry.items() if name not in missing}

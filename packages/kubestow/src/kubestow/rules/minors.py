@@ -82,6 +82,11 @@ class Rule(NamedTuple):
 class Behaviour(Enum):
     """The rules that are not the same in all minor versions."""
 
+    @property
+    def since(self) -> Minor:
+        """The minor version that brought it."""
+        return Minor(self.value.since)
+
     # What pods count for
     HOST_PORTS_OF_SIDECARS_COUNT = Rule(
         33,
@@ -208,6 +213,13 @@ class Behaviour(Enum):
         "NodeVolumeLimits",
         "the limits of drivers are those of the CSINode",
         "the node's allocatable attachable-volumes-csi-DRIVER is the limit where the CSINode has none",
+    )
+    CAPACITY_TO_PROVISION_IS_SCORED = Rule(
+        33,
+        "VolumeBinding",
+        "the gate StorageCapacityScoring scores volumes to bind, or else capacity to provision from; by default it "
+        "prefers free capacity",
+        "the gate VolumeCapacityPriority scores volumes to bind alone; by default it prefers used capacity",
     )
 
     # Devices
@@ -369,3 +381,77 @@ class Behaviour(Enum):
     )
 
     # Configuration
+    GATES_NEED_THEIR_DEPENDENCIES = Rule(
+        35,
+        "Feature gates",
+        "an enabled gate whose dependencies are disabled is refused",
+        "gates are enabled and disabled independently of each other",
+    )
+    PLACEMENT_EXTENSION_POINTS = Rule(
+        36,
+        "Configuration",
+        "profiles have placementGenerate and placementScore, and there are plugins TopologyPlacementGenerator and "
+        "PodGroupPodsCount",
+        "both are unknown fields, and there are no such plugins",
+    )
+    HAS_GANG_SCHEDULING = Rule(
+        35,
+        "GangScheduling",
+        "the plugin exists",
+        "there is no such plugin",
+    )
+    GANGS_ARE_NOT_RESERVED = Rule(
+        36,
+        "GangScheduling",
+        "it does not extend Reserve",
+        "it extends Reserve, and profiles can enable it there",
+    )
+    PREEMPTION_EXTENDS_PRE_ENQUEUE = Rule(
+        32,
+        "DefaultPreemption",
+        "it extends PreEnqueue, for the gate SchedulerAsyncPreemption",
+        "it does not extend PreEnqueue",
+    )
+    DYNAMIC_RESOURCES_TAKES_ARGUMENTS = Rule(
+        34,
+        "Configuration",
+        "the arguments of DynamicResources are read: filterTimeout",
+        "its arguments are not read, and anything is accepted",
+    )
+    DYNAMIC_RESOURCES_TAKES_A_BINDING_TIMEOUT = Rule(
+        35,
+        "Configuration",
+        "DynamicResources has the argument bindingTimeout",
+        "bindingTimeout is an unknown field",
+    )
+    CAPACITY_RATIO_IS_BOUND_TO_ITS_STRATEGY = Rule(
+        36,
+        "NodeResourcesFit",
+        "requestedToCapacityRatio is required by the scoring strategy of that name, and forbidden in others; the path "
+        "of a point of its shape has requestedToCapacityRatio",
+        "other strategies ignore it; the path of a point is scoringStrategy.shape",
+    )
+    OVERFLOW_ERRORS_NAME_THE_EXTENSION_POINT = Rule(
+        36,
+        "Configuration",
+        "weights that overflow: score plugins: total score of Score plugins could overflow",
+        "total score of Score plugins could overflow",
+    )
+    INVALID_VALUES_ARE_JSON = Rule(
+        34,
+        "Configuration",
+        "errors show an invalid value as JSON",
+        "errors show an invalid value in Go's syntax, and names of resources without quotes",
+    )
+    ERRORS_DO_NOT_REPEAT_THEIR_FIELD = Rule(
+        34,
+        "Configuration",
+        "must be the same for all profiles; values must be sorted in increasing order",
+        "queueSort must be the same for all profiles; utilization values must be sorted in increasing order",
+    )
+    NAMES_OF_RESOURCES_ARE_LABEL_KEYS = Rule(
+        35,
+        "Configuration",
+        "an invalid name of a resource is called no valid label key; lengths are limited in bytes",
+        "it is called no qualified name; lengths are limited in characters",
+    )

@@ -105,7 +105,7 @@ def test_one_flag_serves_all_components(text: str) -> None:
         ("NodeSwap=false", "cannot set feature gate NodeSwap to false, feature is locked to true"),
         ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
         ("SystemdWatchdog=false", "cannot set feature gate SystemdWatchdog to false, feature is locked to true"),
-        ("HonorPVReclaimPolicy=true", "unrecognized feature gate: HonorPVReclaimPolicy"),  # not in v1.36 any more
+        ("HonorPVReclaimPolicy=true", "unrecognized feature gate: HonorPVReclaimPolicy, removed in 1.36"),
     ],
 )
 def test_locked_and_removed_gates_of_other_components_are_rejected(text: str, error: str) -> None:
@@ -130,7 +130,7 @@ def test_the_data_have_the_history_of_each_gate() -> None:
         minors = [version[0] for version in gate["versions"]]
         assert minors == sorted(set(minors)), name
     assert data["scheduling"]["SchedulerQueueingHints"]["versions"] == [
-        [28, "BETA", False, False],
+        [31, "BETA", False, False],
         [32, "BETA", True, False],
         [34, "GA", True, True],
     ]

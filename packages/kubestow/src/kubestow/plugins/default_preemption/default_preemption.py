@@ -56,13 +56,15 @@ _MIN_BATCH = 64
 Rows = NDArray[np.intp]
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin):
-    """Preempts for single pods and, with the gate WorkloadAwarePreemption, for pod groups as a whole."""
+class PreemptionWithoutPreEnqueue(PostFilterPlugin, GangPreemptionPlugin):
+    """Preempts for single pods and, with the gate WorkloadAwarePreemption, for pod groups as a whole.
+
+    This is the plugin before :attr:`Behaviour.PREEMPTION_EXTENDS_PRE_ENQUEUE`.
+    """
 
     name = "DefaultPreemption"
     label_keys = ()
     applies_to_identical_pods = True
-    gates_during_preemption = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -83,13 +85,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
     def hint_signature(self, pod: PodInfo) -> Hashable:
         """Empty: the hint never requeues."""
         return ()
-
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Gates a pod until the evictions that it caused have finished."""
-        if not self._async_preemption or not self.handle.is_preempting(pod.uid):
-            return SUCCESS
-        in_group = self._workload_aware_preemption and pod.spec.scheduling_group is not None
-        return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, filters: FilterRunner
@@ -225,6 +220,19 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GangPreemptionPlugin
 
 
 # -- queueing hints --------------------------------------------------------------------------------------------------
+
+
+class DefaultPreemption(PreEnqueuePlugin, PreemptionWithoutPreEnqueue):
+    """Preempts, and gates a pod while its victims are evicted."""
+
+    gates_during_preemption = True
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Gates a pod until the evictions that it caused have finished."""
+        if not self._async_preemption or not self.handle.is_preempting(pod.uid):
+            return SUCCESS
+        in_group = self._workload_aware_preemption and pod.spec.scheduling_group is not None
+        return _POD_GROUP_PREEMPTING if in_group else _PREEMPTING
 
 
 def _skip(pod: PodInfo, old: PodInfo, new: None) -> bool:

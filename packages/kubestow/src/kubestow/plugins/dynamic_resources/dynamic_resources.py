@@ -89,7 +89,9 @@ class DynamicResources(
     time_limit = None  # bindingTimeout applies instead
     parallel = True
 
-    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+    def __init__(self, args: object, handle: Handle) -> None:
+        if not isinstance(args, DynamicResourcesArgs):  # a minor version that does not read them
+            args = DynamicResourcesArgs()
         super().__init__(args, handle)
         self._tracker = handle.cluster.resource_claims
         self._usability = ClaimUsability(self._tracker)

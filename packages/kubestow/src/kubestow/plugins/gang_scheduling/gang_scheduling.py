@@ -21,6 +21,7 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import Action, EventResource
 from kubestow.cluster.pods.pod_groups import KUBERNETES, PodGroupAPI, PodGroupName, native_name
 from kubestow.cluster.pods.shapes import PodInfo
+from kubestow.config import ExtensionPoint
 from kubestow.errors import APIError
 from kubestow.framework.cycle_state import CycleState
 from kubestow.framework.event_registration import EventRegistration, Invalidation, on
@@ -131,6 +132,12 @@ class GangScheduling(GangPlugin, PermitPlugin):
         if groups.name_for(pod) != groups.name_of(new):
             return False
         return old is None or groups.policy(old) != groups.policy(new)
+
+
+class GangSchedulingInReserve(GangScheduling):
+    """The plugin before :attr:`Behaviour.GANGS_ARE_NOT_RESERVED`."""
+
+    inert_at = (ExtensionPoint.RESERVE,)  # pods that are assumed are known without it
 
 
 _SCHEDULED = "Scheduled"

@@ -7,7 +7,8 @@ that the API server has reported count, never assumed ones.
 
 With the gate StorageCapacityScoring, Score compares per storage class the requested bytes with the capacity of the
 chosen volumes or, on nodes without static bindings, with that of the CSIStorageCapacity objects. A utilization shape
-maps each class to a score; the node's score is their mean.
+maps each class to a score; the node's score is their mean. Minor versions without that gate have
+VolumeCapacityPriority, which compares the chosen volumes alone.
 """
 
 from __future__ import annotations
@@ -147,12 +148,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     missing_pre_filter_error = _STATE_NOT_FOUND
     time_limit = None  # bindTimeoutSeconds applies instead
     parallel = True
+    scoring_gate = "StorageCapacityScoring"
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._rules = BindingRules.of(handle)
         self._bind_timeout = float(args.bind_timeout_seconds)
-        scores_capacity = handle.feature_enabled("StorageCapacityScoring")
+        scores_capacity = handle.feature_enabled(self.scoring_gate)
         self._utilization_shape = UtilizationShape(args.shape or ()) if scores_capacity else None
         add_or_update = Action.ADD | Action.UPDATE
         has_driver_hint = handle.emulates(Behaviour.CSI_DRIVER_HINT)
@@ -224,7 +226,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Verdict(volumes.keys, claims.status, has_errors=volumes.has_errors) if volumes.keys.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Skips unless the gate StorageCapacityScoring is on."""
+        """Skips unless the gate for scoring is on."""
         return Status.skip() if self._utilization_shape is None else None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> NDArray[np.int64]:
@@ -233,7 +235,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self._utilization_shape is None or not claims.unbound:
             return np.zeros(len(nodes), np.int64)
         volumes = find_pod_volumes(self.handle.cluster, claims, nodes)
-        return _storage_scores(volumes, self._utilization_shape, self.handle.cluster.volumes.capacities)
+        return _storage_scores(self._resources(volumes), len(nodes), self._utilization_shape)
+
+    def _resources(self, volumes: PodVolumes) -> list[_StorageResource]:
+        """What is scored: the volumes to bind or, on nodes without them, the capacity to provision from."""
+        return [*_static_resources(volumes), *_dynamic_resources(volumes, self.handle.cluster.volumes.capacities)]
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Assumes volumes for the unbound claims, and the node for the claims to provision."""
@@ -275,6 +281,23 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         check = _BindingCheck(self.handle.cluster, assumed, pod, node_name)
         status = await self.handle.wait_for(check.status, self._bind_timeout)
         return _binding_error(_DEADLINE_EXCEEDED) if status is None else status
+
+
+class ScoringOfVolumesToBind(VolumeBinding):
+    """The plugin before :attr:`Behaviour.CAPACITY_TO_PROVISION_IS_SCORED`: it scores the volumes to bind alone."""
+
+    scoring_gate = "VolumeCapacityPriority"
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Skips unless the gate is on and a claim can be bound to a volume on one of the nodes."""
+        claims = state.get(PodVolumeClaims) or PodVolumeClaims()
+        if self._utilization_shape is None or not claims.unbound:
+            return Status.skip()
+        bindings = find_pod_volumes(self.handle.cluster, claims, nodes).static_bindings
+        return None if any((binding.numbers != NO_VOLUME).any() for binding in bindings) else Status.skip()
+
+    def _resources(self, volumes: PodVolumes) -> list[_StorageResource]:
+        return _static_resources(volumes)
 
 
 # -- queueing hints ------------------------------------------------------------------------------------------------
@@ -464,12 +487,11 @@ class _StorageResource:
         return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
 
 
-def _storage_scores(volumes: PodVolumes, shape: UtilizationShape, capacities: CSIStorageCapacities) -> Int64s:
-    """The score of each row of ``volumes``, 0 to 100, int64; 0 for rows without a volume to bind or provision."""
-    rows = len(volumes.keys)
+def _storage_scores(resources: Iterable[_StorageResource], rows: int, shape: UtilizationShape) -> Int64s:
+    """The score of each row, 0 to 100, int64; 0 for rows that use none of the resources."""
     total = np.zeros(rows, np.int64)
     classes = np.zeros(rows, np.int64)
-    for resource in (*_static_resources(volumes), *_dynamic_resources(volumes, capacities)):
+    for resource in resources:
         total += np.where(resource.where, shape.scores(resource.requested, resource.capacity), 0)
         classes += resource.where
     mean = total / np.maximum(classes, 1)

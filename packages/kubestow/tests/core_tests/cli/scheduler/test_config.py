@@ -174,3 +174,44 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: P
         "",
         f"kubestow: {missing}: cannot be read: No such file or directory\n",
     )
+
+
+def test_a_minor_version_has_its_own_fields(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(f"{HEAD}profiles:\n- plugins:\n    placementScore: {{}}\n")
+    assert run(capsys, "check", str(file)) == (0, f"{file}: valid\n", "")
+    status, out, _ = run(capsys, "check", "--emulated-version", "1.33", str(file))
+    problem = "profiles[0].plugins.placementScore: unknown field, known since 1.36"
+    assert (status, out) == (1, f"{file}:5:5: {problem}\n")
+    for command in ("show", "convert"):
+        status, _, err = run(capsys, command, "--emulated-version", "kube=1.33", str(file))
+        assert (status, problem in err) == (1, True)
+
+
+def test_a_minor_version_has_its_own_gates(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(HEAD)
+    gate = ("--feature-gates", "StorageCapacityScoring=true")
+    assert run(capsys, "check", *gate, "--emulated-version", "1.33", str(file))[0] == 0
+    status, _, err = run(capsys, "check", *gate, "--emulated-version", "1.32", str(file))
+    assert (status, "unrecognized feature gate: StorageCapacityScoring, known since 1.33" in err) == (1, True)
+
+
+def test_a_minor_version_has_its_own_plugins(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(f"{HEAD}profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: PodGroupPodsCount\n")
+    assert run(capsys, "check", str(file))[0] == 0
+    status, out, _ = run(capsys, "check", "--emulated-version", "1.35", str(file))
+    assert (status, '"PodGroupPodsCount" does not exist' in out) == (1, True)
+
+
+def test_the_configuration_of_a_minor_version_is_shown(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    _, out, _ = run(capsys, "show", "--emulated-version", "1.31")
+    plugins = yaml.safe_load(out)["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    assert "DynamicResources" not in [plugin["name"] for plugin in plugins]
+    assert "default:" not in out, "it is compared with the defaults of the same minor version"
+    _, out, _ = run(capsys, "show", "--points", "--emulated-version", "1.31")
+    assert "  preEnqueue:        SchedulingGates\n" in out
+    assert "placementScore" not in out
+
+
+def test_a_minor_version_that_is_not_known_is_an_error(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    status, _, err = run(capsys, "show", "--emulated-version", "1.12")
+    assert (status, "--emulated-version: version 1.12 is not supported, expected 1.31 to" in err) == (1, True)

@@ -1,10 +1,14 @@
-"""Scoring by storage utilization, with the feature gate StorageCapacityScoring (semantics 8.12)."""
+"""Scoring by storage utilization, with the feature gate StorageCapacityScoring (semantics 8.12).
+
+Minor versions before 1.33 have VolumeCapacityPriority instead.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from core_tests.plugins.volumes import plugin_harness
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.testing import PluginHarness, node, pod
 from kubestow.testing.storage import DRIVER, capacity, claim, csi_driver, mounting, storage_class, volume
 
@@ -67,3 +71,32 @@ def test_the_utilization_shape_can_prefer_high_utilization() -> None:
     profile = {"pluginConfig": [{"name": NAME, "args": {"shape": shape}}]}
     volumes = [volume("tight", size="1Gi", zone="a"), volume("wide", size="4Gi", zone="b")]
     assert zones(storage_class(), claim(), *volumes, profile=profile).scores(PROBE, NAME) == {"a": 100, "b": 25}
+
+
+VOLUMES = (volume("tight", size="1Gi", zone="a"), volume("wide", size="4Gi", zone="b"))
+CAPACITIES = (capacity("in-a", available="2Gi", zone="a"), capacity("in-b", available="10Gi", zone="b"))
+
+
+def former(*objects: Any) -> PluginHarness:
+    """The two nodes in the last minor version with VolumeCapacityPriority, with that gate on."""
+    minor = Minor(Behaviour.CAPACITY_TO_PROVISION_IS_SCORED.since.number - 1)
+    nodes = (node("a", zone="a"), node("b", zone="b"))
+    return plugin_harness(*nodes, *objects, gates={"VolumeCapacityPriority": True}, minor=minor)
+
+
+def test_high_utilization_of_the_volume_scored_high() -> None:
+    assert former(storage_class(), claim(), *VOLUMES).scores(PROBE, NAME) == {"a": 100, "b": 25}
+
+
+def test_capacity_to_provision_from_was_not_scored() -> None:
+    provisioning = (storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), *CAPACITIES)
+    assert former(*provisioning).scores(PROBE, NAME) == {}
+    assert former().scores(pod("p"), NAME) == {}, "nor a pod without claims"
+
+
+def test_nodes_without_a_volume_to_bind_scored_0() -> None:
+    in_zone_a = volume("wide", size="4Gi", zone="a")
+    harness = former(
+        storage_class(provisioner=DRIVER), claim(), csi_driver(tracks_capacity=True), in_zone_a, *CAPACITIES
+    )
+    assert harness.scores(PROBE, NAME) == {"a": 25, "b": 0}
