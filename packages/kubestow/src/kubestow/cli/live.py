@@ -219,6 +219,7 @@ async def _record(
     recorder = ClusterRecorder(writer, WallClock(), with_custom(api.kind for api in find_pod_group_apis()))
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
         await client.wait_for_api_server()
+        await client.versions.discover()
         try:
             await run_until(recorder.run(client), wait_for_signal(), seconds=seconds)
         finally:

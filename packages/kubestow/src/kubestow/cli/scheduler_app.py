@@ -298,6 +298,7 @@ def _http_extenders(
 async def _run_when_available(run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient) -> None:
     """Static pods of one node start together, so the scheduler may run before the API server is available."""
     await cluster.wait_for_api_server()
+    await cluster.versions.discover()
     await run()
 
 

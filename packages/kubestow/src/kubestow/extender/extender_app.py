@@ -65,7 +65,7 @@ class ExtenderApp:
         seed: int | None = None,
     ) -> ExtenderApp:
         """Build the extender of a profile. Raises InputError if the profile neither filters nor scores."""
-        cache, random = WatchCache(pod_group_apis), Random(seed)
+        cache, random = WatchCache(pod_group_apis, gates=gates), Random(seed)
         handle = ReadOnlyHandle(cache.cluster, gates, random)
         built = build_profile(profile, registry, handle)
         capabilities = ExtenderCapabilities.of(built, node_cache_capable=node_cache_capable, binds=binds)
@@ -107,6 +107,7 @@ class ExtenderApp:
             remote = ClusterClient(credentials, clock=clock, random=self.random)
             cluster = await stack.enter_async_context(remote)
             await cluster.wait_for_api_server()
+            await cluster.versions.discover()
             binder = ExtenderBinder(cluster, self.cache, clock=clock, random=self.random)
             server = ExtenderServer(extender, self.cache, self.capabilities, binder.bind)
             on_listening(await stack.enter_async_context(server.listen(host, port, tls)))
@@ -114,7 +115,7 @@ class ExtenderApp:
             kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
             additional = [resource for resource in watched(kinds) if resource not in WATCHED]
             self.cache.expect(additional)
-            await cluster.subscribe((*WATCHED, *additional), self.cache)
+            await cluster.subscribe((*self.cache.watched, *additional), self.cache)
 
 
 def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext | None:

@@ -19,20 +19,23 @@ from kubestow.cluster.cache import Cluster
 from kubestow.cluster.changes.events import ClusterEvent
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
 from kubestow.cluster.pods.shapes import PodInfo
-from kubestow.rules.minors import NEWEST, Minor
+from kubestow.config import FeatureGates
 from kubestow.scheduling.api_calls.dispatcher import PodBinder
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.events.resources import watched_always
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference
 
 
 class WatchCache(EventHandlers):
     """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
 
-    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, minor: Minor = NEWEST) -> None:
-        self.cluster, self._pods = Cluster(pod_group_apis, minor=minor), PodStore()
+    def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, gates: FeatureGates | None = None) -> None:
+        gates = gates or FeatureGates()
+        self.cluster, self._pods = Cluster(pod_group_apis, minor=gates.minor), PodStore()
+        #: What is watched in any case.
+        self.watched = watched_always(gates)
         self.synced = False
         #: Called once, when all initial lists have been received.
         self.on_synced: Callable[[], None] = lambda: None
@@ -41,7 +44,7 @@ class WatchCache(EventHandlers):
             self._pods,
             _NoQueue(),
             scheduler_names=_AnySchedulerName(),
-            watched=WATCHED,
+            watched=self.watched,
             listener=_CacheListener(self),
         )
 
