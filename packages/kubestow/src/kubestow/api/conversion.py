@@ -34,8 +34,10 @@ _EXACT = ("deviceClassName", "selectors", "allocationMode", "count", "adminAcces
 
 def is_former(api_version: str, kind: str) -> bool:
     """Whether objects of this type are converted to the hub version when they are read."""
+    if kind not in KINDS:
+        return False
     group, _, version = api_version.partition("/")
-    return group == GROUP and version in FORMER_VERSIONS and kind in KINDS
+    return group == GROUP and version in FORMER_VERSIONS
 
 
 def to_hub(version: str, obj: Mapping[str, Any]) -> Object:

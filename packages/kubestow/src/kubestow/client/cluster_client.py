@@ -105,7 +105,7 @@ class ClusterClient(PodClient):
         delays = _BACKOFF.delays(self._random)
         while True:
             try:
-                return server_version(await self._transport.request("GET", "/version"))
+                return await self.server_version()
             except (APIError, Unreachable) as error:
                 server = self._credentials.server
                 if isinstance(error, APIError) and is_refusal(error):
@@ -116,6 +116,10 @@ class ClusterClient(PodClient):
                     "API server %s is not available: %s; retrying in %.1f s", server, error, delay, extra=extra
                 )
             await self._clock.sleep(delay)
+
+    async def server_version(self) -> str:
+        """The version of the API server, such as ``v1.36.2``; "" if it does not tell. Raises APIError, Unreachable."""
+        return server_version(await self._transport.request("GET", "/version"))
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Reflect the collections into the subscriber until cancelled. An exception of the subscriber is propagated."""

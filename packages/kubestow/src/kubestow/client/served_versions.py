@@ -85,10 +85,14 @@ class ServedVersions:
         except UNDECODABLE as error:
             raise Unreachable(self._transport.server, f"malformed response at {path}: {error}") from None
 
+    def prefix(self, plural: str) -> str:
+        """The path of the version in which a resource of the group is served."""
+        return f"{_GROUP_PATH}/{self._former.get(plural, HUB)}"
+
     def addressed(self, resource: Resource) -> Resource:
         """A resource with the prefix at which it is served."""
         version = self._former_version(resource)
-        return resource if version is None else replace(resource, prefix=f"{_GROUP_PATH}/{version}")
+        return resource if version is None else replace(resource, prefix=self.prefix(resource.plural))
 
     def received(self, resource: Resource, data: Raw) -> Raw:
         """The JSON of an object as it was received, in the version of the resource; unchanged if it does not parse."""
@@ -99,7 +103,7 @@ class ServedVersions:
             obj = parse_json(data)
         except UNDECODABLE:
             return data
-        return msgspec.Raw(_encode(to_hub(version, obj))) if isinstance(obj, dict) else data
+        return _encode(to_hub(version, obj)) if isinstance(obj, dict) else data
 
     def sent(self, resource: Resource, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         """An object in the version of the resource, or a patch of one, as it is to be sent."""

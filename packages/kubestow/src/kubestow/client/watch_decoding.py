@@ -165,7 +165,7 @@ class ObjectDecoder:
     def decode(self, data: msgspec.Raw) -> Any | None:
         """The object, or after a report what of it decodes if it occupies something, or None."""
         if self._received is not None:
-            data = self._received(data)
+            data = msgspec.Raw(self._received(data))
         try:
             obj = decode(self._type, data)
         except InvalidObject as error:
@@ -187,7 +187,7 @@ class ObjectDecoder:
         The identity is enough for the cache to delete the object.
         """
         if self._received is not None:
-            data = self._received(data)
+            data = msgspec.Raw(self._received(data))
         try:
             obj = decode(self._type, data)
         except InvalidObject as error:

@@ -39,6 +39,16 @@ class Minor:
             raise InputError(subject, f"version 1.{int(match[1])} is not supported, expected {OLDEST} to {NEWEST}")
         return cls(int(match[1]))
 
+    @classmethod
+    def emulated(cls, version: str, *, subject: str) -> Minor:
+        """The value of kube-scheduler's ``--emulated-version``: "1.33" or "kube=1.33". Raises InputError."""
+        return cls.parse(version.removeprefix("kube="), subject=subject)
+
+    @classmethod
+    def nearest(cls, release: tuple[int, int]) -> Minor:
+        """The minor version that can be emulated nearest to a release such as (1, 29)."""
+        return cls(min(max(release, (1, _OLDEST)), (1, _NEWEST))[1])
+
     @property
     def release(self) -> str:
         """The patch release whose decisions are reproduced, such as ``v1.33.13``."""
@@ -50,6 +60,12 @@ class Minor:
 
     def __str__(self) -> str:
         return f"1.{self.number}"
+
+
+def release_of(version: str) -> tuple[int, int] | None:
+    """Major and minor of a version such as "v1.33.4", also of one that cannot be emulated; None for other text."""
+    match = _VERSION.fullmatch(version.strip())
+    return None if match is None else (1, int(match[1]))
 
 
 OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)

@@ -1,0 +1,89 @@
+"""The minor version of Kubernetes that decides in a cluster, as far as its objects tell.
+
+The version of the API server is known of a live cluster and of a snapshot of one. Otherwise the newest kubelet counts:
+kubelets are never newer than their API server, and usually of the same minor version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from kubestow.engine.input.cluster_objects import ClusterObjects
+from kubestow.engine.input.documents import SourceObject
+from kubestow.errors import InputError
+from kubestow.rules.minors import NEWEST, Minor, release_of
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVersion:
+    """The minor version to decide as, why this one, and a warning if the nodes are of several; "" for none."""
+
+    minor: Minor
+    reason: str
+    warning: str = ""
+
+    def __str__(self) -> str:
+        return f"decides as Kubernetes {self.minor}: {self.reason}"
+
+
+def version_of(cluster: ClusterObjects) -> ClusterVersion:
+    """The version to decide as. Raises InputError if the API server's cannot be emulated."""
+    kubelets = {version: nodes for version, nodes in kubelet_versions(cluster.sources).items() if release_of(version)}
+    releases: Counter[tuple[int, int]] = Counter()
+    for version, nodes in kubelets.items():
+        releases[release_of(version) or (0, 0)] += nodes
+    warning = _mixed(releases) if len(releases) > 1 else ""
+    server = cluster.server_version
+    if server:
+        return ClusterVersion(server_minor(server), f"the version of its API server is {server}", warning)
+    if not releases:
+        return ClusterVersion(NEWEST, "the input names no version")
+    newest = max(releases)
+    kubelet = max(version for version in kubelets if release_of(version) == newest)
+    minor = Minor.nearest(newest)
+    nearest = "" if str(minor) == ".".join(map(str, newest)) else "the nearest supported: "
+    return ClusterVersion(minor, f"{nearest}its newest kubelet is {kubelet}", warning)
+
+
+def server_minor(version: str) -> Minor:
+    """The minor version of an API server such as "v1.33.4". Raises InputError for one that cannot be emulated."""
+    try:
+        return Minor.parse(version, subject="API server")
+    except InputError as error:
+        raise InputError("API server", f"{error.problem}; --emulated-version says what to decide as") from None
+
+
+def _mixed(releases: Counter[tuple[int, int]]) -> str:
+    found = ", ".join(f"{releases[each]:,} of {each[0]}.{each[1]}" for each in sorted(releases, reverse=True))
+    return f"the nodes have kubelets of several minor versions: {found}"
+
+
+class _NodeInfo(msgspec.Struct, rename="camel", frozen=True):
+    kubelet_version: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel", frozen=True):
+    node_info: _NodeInfo = _NodeInfo()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+_NODE = msgspec.json.Decoder(_Node)
+
+
+def kubelet_versions(sources: list[SourceObject]) -> Counter[str]:
+    """The number of nodes of each version of their kubelets, those without one left out."""
+    versions: Counter[str] = Counter()
+    for source in sources:
+        if source.kind == "Node" and b"kubeletVersion" in bytes(source.raw):
+            try:
+                versions[_NODE.decode(source.raw).status.node_info.kubelet_version] += 1
+            except msgspec.ValidationError:  # another field of status has a wrong type
+                continue
+    versions.pop("", None)
+    return versions
