@@ -162,7 +162,7 @@ class SchedulerInput:
     def read(self, cluster: ClusterObjects | None = None) -> SchedulerOptions:
         """Import the plugins and parse the gates; the configuration stays a file. Raises InputError.
 
-        Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest without one.
+        Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest if it tells none.
         """
         from kubestow.config import FeatureGates
         from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
@@ -173,13 +173,14 @@ class SchedulerInput:
         return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
 
     def minor(self, cluster: ClusterObjects | None) -> Minor:
-        """The minor version to decide as; why this one is printed on standard error. Raises InputError."""
+        """The minor version to decide as; what the cluster tells is printed on standard error. Raises InputError."""
         from kubestow.engine.input.cluster_version import version_of
 
         if self.emulated_version or cluster is None:
             return parse_minor(self.emulated_version)
         found = version_of(cluster)
-        click.echo(f"kubernetes: {found}", err=True)
+        if found.reason:
+            click.echo(f"kubernetes: {found}", err=True)
         if found.warning:
             click.echo(f"kubernetes: warning: {found.warning}", err=True)
         return found.minor

@@ -219,10 +219,11 @@ async def _record(
     from kubestow.scheduling.events.resources import with_custom
 
     credentials = await connection.credentials()
-    recorder = ClusterRecorder(writer, WallClock(), with_custom(api.kind for api in find_pod_group_apis()))
+    resources = with_custom(api.kind for api in find_pod_group_apis())
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
-        await client.wait_for_api_server()
+        version = await client.wait_for_api_server()
         await client.versions.discover()
+        recorder = ClusterRecorder(writer, WallClock(), resources, server_version=version)
         try:
             await run_until(recorder.run(client), wait_for_signal(), seconds=seconds)
         finally:

@@ -42,6 +42,7 @@ from kubestow.observability.observability import Observability
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import WallClock, new_event_loop, raise_open_file_limit
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
@@ -51,6 +52,9 @@ from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 _log = logging.getLogger(__name__)
+
+#: How long an API server has to tell its version before the secure port is opened.
+_SECONDS_BEFORE_SERVING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +99,17 @@ class SchedulerApp:
         plugins: Mapping[str, type[Plugin]] | None = None,
         source: Path | str | Mapping[str, Any] | None = None,
         feature_gates: str = "",
+        minor: Minor = NEWEST,
         seed: int | None = None,
     ) -> SchedulerApp:
         """Resolve plugins and load the configuration ``source``. Raises InputError for invalid input.
 
-        ``plugin_references`` are spelled ``module:Class`` or ``file.py:Class``; the other arguments are those of
-        :func:`kubestow.run`.
+        ``plugin_references`` are spelled ``module:Class`` or ``file.py:Class``, ``minor`` is the version of Kubernetes
+        to emulate; the other arguments are those of :func:`kubestow.run`.
         """
-        gates = config.FeatureGates.parse(feature_gates)
+        gates = config.FeatureGates.parse(feature_gates, minor=minor)
         references = tuple(plugin_references)
-        registry = find_plugins(references, plugins)
+        registry = find_plugins(references, plugins, minor=minor)
         configuration = read_configuration(source, gates, registry)
         return cls(configuration, registry, find_pod_group_apis(), gates, Random(seed), plugin_references=references)
 
@@ -113,6 +118,29 @@ class SchedulerApp:
         factory = new_event_loop if self.options.flight_record is None else new_recorded_loop
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(program)
+
+    async def server_version(self, *, kubeconfig: str, master: str, context: str = "") -> str | None:
+        """Wait for the API server, and ask it for its version; None if a signal ends the process before.
+
+        The secure port serves meanwhile if the server does not answer at once. Raises InputError and APIError.
+        """
+        connection = self.configuration.client_connection
+        credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
+        async with AsyncExitStack() as stack:
+            client = ClusterClient(credentials, clock=WallClock(), random=self.random)
+            cluster = await stack.enter_async_context(client)
+            asking = asyncio.create_task(cluster.wait_for_api_server())
+            _cancel_on_signals(asking)
+            try:
+                answered, _ = await asyncio.wait((asking,), timeout=_SECONDS_BEFORE_SERVING)
+                if not answered:
+                    await self._start_serving(stack, None)
+                await _until_done_or_cancelled(asking)
+            finally:
+                _handle_no_signals()
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        return None if asking.cancelled() else asking.result()
 
     async def run(
         self,
@@ -307,7 +335,7 @@ def _on_signal(signum: signal.Signals, handle: Callable[..., object], *arguments
         asyncio.get_running_loop().add_signal_handler(signum, handle, *arguments)
 
 
-def _cancel_on_signals(running: asyncio.Task[None]) -> None:
+def _cancel_on_signals(running: asyncio.Task[Any]) -> None:
     def shut_down(signum: signal.Signals) -> None:
         _log.info("received %s, shutting down", signum.name, extra=fields(signal=signum.name))
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -316,6 +344,13 @@ def _cancel_on_signals(running: asyncio.Task[None]) -> None:
 
     for signum in (signal.SIGINT, signal.SIGTERM):
         _on_signal(signum, shut_down, signum)
+
+
+def _handle_no_signals() -> None:
+    """Undo :func:`_cancel_on_signals`."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
 
 
 def _debug_on_signal(debugger: CacheDebugger) -> None:
@@ -329,7 +364,7 @@ def _debug_on_signal(debugger: CacheDebugger) -> None:
     _on_signal(signal.SIGUSR2, debug)
 
 
-async def _until_done_or_cancelled(task: asyncio.Task[None]) -> None:
+async def _until_done_or_cancelled(task: asyncio.Task[Any]) -> None:
     """Wait for ``task``; its cancellation by a signal is a normal end, that of the waiting task is propagated."""
     try:
         await task

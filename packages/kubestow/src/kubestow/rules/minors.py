@@ -21,6 +21,7 @@ _PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
+_EMULATE_ANOTHER = "or --emulated-version with one of these"
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -43,6 +44,16 @@ class Minor:
     def emulated(cls, version: str, *, subject: str) -> Minor:
         """The value of kube-scheduler's ``--emulated-version``: "1.33" or "kube=1.33". Raises InputError."""
         return cls.parse(version.removeprefix("kube="), subject=subject)
+
+    @classmethod
+    def of_server(cls, version: str) -> Minor:
+        """The minor version of an API server such as "v1.33.4". Raises InputError for one that cannot be emulated."""
+        if not version:
+            raise InputError("API server", f"tells no version, expected {OLDEST} to {NEWEST}, {_EMULATE_ANOTHER}")
+        try:
+            return cls.parse(version, subject="API server")
+        except InputError as error:
+            raise InputError("API server", f"{error.problem}, {_EMULATE_ANOTHER}") from None
 
     @classmethod
     def nearest(cls, release: tuple[int, int]) -> Minor:

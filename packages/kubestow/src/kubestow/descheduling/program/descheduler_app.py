@@ -32,13 +32,13 @@ from kubestow.descheduling.program.observers import (
 )
 from kubestow.descheduling.snapshot import QueryResult
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.input.cluster_version import server_minor
 from kubestow.engine.input.documents import Problems, SourceObject
 from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import WallClock
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.environment import Leadership, NoLeaderElection
 from kubestow.scheduling.events.resources import with_custom
@@ -140,7 +140,7 @@ class DeschedulerApp:
         if scheduler.emulated_version:
             return
         version = await cluster.server_version()
-        scheduler = structs.replace(scheduler, emulated_version=str(server_minor(version)))
+        scheduler = structs.replace(scheduler, emulated_version=str(Minor.of_server(version)))
         self._options = replace(self._options, scheduler=scheduler)
         emulated = scheduler.emulated_version
         _log.info("Emulating the API server's version", extra=fields(server=version, emulated=emulated))

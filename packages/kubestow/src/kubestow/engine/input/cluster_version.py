@@ -13,13 +13,15 @@ import msgspec
 
 from kubestow.engine.input.cluster_objects import ClusterObjects
 from kubestow.engine.input.documents import SourceObject
-from kubestow.errors import InputError
 from kubestow.rules.minors import NEWEST, Minor, release_of
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVersion:
-    """The minor version to decide as, why this one, and a warning if the nodes are of several; "" for none."""
+    """The minor version to decide as, and why this one: "" for the newest, where nothing tells a version.
+
+    ``warning`` says that the nodes are of several minor versions; "" if they are not.
+    """
 
     minor: Minor
     reason: str
@@ -38,22 +40,14 @@ def version_of(cluster: ClusterObjects) -> ClusterVersion:
     warning = _mixed(releases) if len(releases) > 1 else ""
     server = cluster.server_version
     if server:
-        return ClusterVersion(server_minor(server), f"the version of its API server is {server}", warning)
+        return ClusterVersion(Minor.of_server(server), f"the version of its API server is {server}", warning)
     if not releases:
-        return ClusterVersion(NEWEST, "the input names no version")
+        return ClusterVersion(NEWEST, "")
     newest = max(releases)
     kubelet = max(version for version in kubelets if release_of(version) == newest)
     minor = Minor.nearest(newest)
     nearest = "" if str(minor) == ".".join(map(str, newest)) else "the nearest supported: "
     return ClusterVersion(minor, f"{nearest}its newest kubelet is {kubelet}", warning)
-
-
-def server_minor(version: str) -> Minor:
-    """The minor version of an API server such as "v1.33.4". Raises InputError for one that cannot be emulated."""
-    try:
-        return Minor.parse(version, subject="API server")
-    except InputError as error:
-        raise InputError("API server", f"{error.problem}; --emulated-version says what to decide as") from None
 
 
 def _mixed(releases: Counter[tuple[int, int]]) -> str:
