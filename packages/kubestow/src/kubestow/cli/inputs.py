@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubestow.cli.output import print_input
-from kubestow.errors import APIError
+from kubestow.errors import APIError, InputError
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kubestow.rules.minors import Minor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Built = TypeVar("_Built")
 
 
 def grouped_options(
@@ -191,6 +192,23 @@ def parse_minor(emulated_version: str) -> Minor:
     from kubestow.rules.minors import NEWEST, Minor
 
     return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else NEWEST
+
+
+def newest_valid(build: Callable[[Minor], _Built]) -> _Built:
+    """What is built for the newest minor version for which the input is valid.
+
+    It validates input before an API server is asked for its version. Raises the InputError of the newest version if
+    there is none.
+    """
+    from kubestow.rules.minors import MINORS
+
+    problems = []
+    for minor in reversed(MINORS):
+        try:
+            return build(minor)
+        except InputError as error:
+            problems.append(error)
+    raise problems[0]
 
 
 def parse_gates(feature_gates: str, emulated_version: str) -> FeatureGates:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow.cli.flag_command import FlagCommand, Flags
-from kubestow.errors import InputError
+from kubestow.cli.inputs import newest_valid
 from kubestow.log_fields import V, fields
-from kubestow.rules.minors import MINORS, Minor
+from kubestow.rules.minors import Minor
 
 if TYPE_CHECKING:
     from kubestow.cli.scheduler_app import SchedulerApp
@@ -43,7 +44,8 @@ def run_scheduler(
 
     effective_flags.set_up_logs(flags)
     minor = effective_flags.emulated_minor(flags)
-    app = _valid_app(flags, plugins, source) if minor is None else _scheduler_app(flags, plugins, source, minor)
+    create = partial(_scheduler_app, flags, plugins, source)
+    app = newest_valid(create) if minor is None else create(minor)
     if flags["write-config-to"] is not None:
         effective_flags.write_configuration(app.configuration, flags["write-config-to"])
         return
@@ -70,29 +72,13 @@ def run_scheduler(
             emulated = Minor.of_server(version)
             _log.info("Emulating the API server's version", extra=fields(server=version, emulated=str(emulated)))
             if emulated != app.gates.minor:
-                emulating = _scheduler_app(flags, plugins, source, emulated)
+                emulating = create(emulated)
         else:
             _log.info("Emulating the version of --emulated-version", extra=fields(emulated=str(minor)))
         await emulating.run(**where, on_ready=ready, on_new_leader=new_leader)
 
     app.run_on_new_loop(schedule())
     _log.info("Stopped")
-
-
-def _valid_app(
-    flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None
-) -> SchedulerApp:
-    """The scheduler of the newest minor version for which the input is valid, before the API server tells its own.
-
-    Raises InputError, that of the newest, if there is none.
-    """
-    problems = []
-    for minor in reversed(MINORS):
-        try:
-            return _scheduler_app(flags, plugins, source, minor)
-        except InputError as error:
-            problems.append(error)
-    raise problems[0]
 
 
 def _scheduler_app(

@@ -15,7 +15,7 @@ import platform
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
 from kubestow.client.supervised_election import election_in_thread
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
@@ -124,17 +125,19 @@ class SchedulerApp:
 
         The secure port serves meanwhile if the server does not answer at once. Raises InputError and APIError.
         """
+        _debug_when_started()
         connection = self.configuration.client_connection
         credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
         async with AsyncExitStack() as stack:
             client = ClusterClient(credentials, clock=WallClock(), random=self.random)
             cluster = await stack.enter_async_context(client)
+            with suppress(APIError, Unreachable, TimeoutError):
+                async with asyncio.timeout(_SECONDS_BEFORE_SERVING):
+                    return await cluster.server_version()
+            await self._start_serving(stack, None)
             asking = asyncio.create_task(cluster.wait_for_api_server())
             _cancel_on_signals(asking)
             try:
-                answered, _ = await asyncio.wait((asking,), timeout=_SECONDS_BEFORE_SERVING)
-                if not answered:
-                    await self._start_serving(stack, None)
                 await _until_done_or_cancelled(asking)
             finally:
                 _handle_no_signals()
@@ -158,7 +161,7 @@ class SchedulerApp:
         """
         gc_tuning.raise_thresholds()
         raise_open_file_limit()
-        _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
+        _debug_when_started()
         extender_settings = self.configuration.extenders
         raw_objects = RawObjectCache.for_extenders(extender_settings)
         http_extenders = _http_extenders(extender_settings, raw_objects)
@@ -351,6 +354,11 @@ def _handle_no_signals() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def _debug_when_started() -> None:
+    """Answer SIGUSR2 until there is a scheduler; without a handler it would end the process."""
+    _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
 
 
 def _debug_on_signal(debugger: CacheDebugger) -> None:

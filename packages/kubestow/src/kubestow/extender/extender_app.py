@@ -29,6 +29,7 @@ from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.http.certificates import KeyPair
 from kubestow.http.tls import ServerTLS, TLSOptions
 from kubestow.process import WallClock
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import WATCHED, watched
 
 
@@ -73,6 +74,11 @@ class ExtenderApp:
             problem = "has neither Filter nor Score plugins, nothing to serve"
             raise InputError(f"profile {profile.scheduler_name}", problem)
         return cls(cache, built, capabilities, random, handle)
+
+    @property
+    def minor(self) -> Minor:
+        """The minor version of Kubernetes that is emulated."""
+        return self.handle.minor
 
     def partially_served(self) -> list[str]:
         """The plugins of the profile that also implement extension points without a counterpart in the protocol."""
