@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import click
 import msgspec
 
 from kubestow.cli.ending import DropIn
-from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options
+from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, emulated_version_option
+from kubestow.cli.output import of_minor
 from kubestow.errors import InputError, KubestowError
 from kubestow.files import MAX_FILE, read_file, read_standard_input
 from kubestow.version import KUBERNETES_VERSION, VERSION
@@ -36,6 +38,7 @@ _TIES = "Among nodes with equal scores, choose at random or the first by name."
 )
 @click.option("--plugin", "plugins", multiple=True, help="A plugin, as module:Class or file.py:Class.")
 @click.option("--feature-gates", "feature_gates", default="", help="Feature gates: Name=true,Other=false.")
+@emulated_version_option
 @click.option("--seed", default=0, show_default=True, help="Seed of the choice among nodes with equal scores.")
 @click.option("--ties", type=click.Choice(["random", "name"]), default="random", show_default=True, help=_TIES)
 @click.option("--strict", is_flag=True, help="Refuse input with any problem.")
@@ -66,6 +69,7 @@ def capacity(
     config: Path | None,
     plugins: tuple[str, ...],
     feature_gates: str,
+    emulated_version: str,
     seed: int,
     ties: str,
     strict: bool,
@@ -89,7 +93,6 @@ def capacity(
     if not any(podspecs):
         raise click.UsageError("Pod spec file is missing")
     templates = [_template(podspec) for podspec in podspecs]
-    scheduler = SchedulerInput(config, plugins, feature_gates).read()
     options = CapacityOptions(
         max_limit=max_limit,
         excluded_nodes=frozenset(name for names in exclude_nodes for name in names.split(",")),
@@ -98,15 +101,18 @@ def capacity(
         kinds=None if drop_in is None else COPIED_KINDS,
     )
     cluster = source.read(strict=strict)
+    scheduler = SchedulerInput(config, plugins, feature_gates, emulated_version).read(cluster)
     configuration, registry, gates = scheduler.read_configuration(), scheduler.registry(), scheduler.gates
+    # The drop-in prints what cluster-capacity does.
+    name = partial(of_minor, minor=gates.minor) if drop_in is None else lambda made: made
     created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     if len(templates) == 1 and not preemption and gang_size == 1:
         found = estimate(cluster, templates[0], configuration, registry=registry, gates=gates, options=options)
-        _print(lambda: text(found, verbose=verbose), lambda: document(found, created), output)
+        _print(lambda: text(found, verbose=verbose), name(lambda: document(found, created)), output)
         return 0
     mix_options = MixOptions(options, order, preemption, gang_size)
     mix = estimate_mix(cluster, templates, configuration, registry=registry, gates=gates, options=mix_options)
-    _print(lambda: mix_text(mix, verbose=verbose), lambda: mix_document(mix, created), output)
+    _print(lambda: mix_text(mix, verbose=verbose), name(lambda: mix_document(mix, created)), output)
     return 0
 
 

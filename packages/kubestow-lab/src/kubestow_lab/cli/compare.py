@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -29,10 +30,10 @@ _PER_SIDE = "Given twice, of the baseline and of the candidate."
 @click.option("--feature-gates", "gates", multiple=True, help=f"Feature gates: Name=true,Other=false. {_PER_SIDE}")
 @click.option(
     "--emulated-version",
-    "versions",
+    "emulated_versions",
     multiple=True,
     metavar="VERSION",
-    help=f"Kubernetes minor to decide as, such as 1.33. {_PER_SIDE}",
+    help=f"Kubernetes minor to decide as, such as 1.33. Default: the cluster's. {_PER_SIDE}",
 )
 @simulation_options()
 @click.option(
@@ -58,7 +59,7 @@ def compare(
     baseline_plugins: tuple[str, ...],
     candidate_plugins: tuple[str, ...],
     gates: tuple[str, ...],
-    versions: tuple[str, ...],
+    emulated_versions: tuple[str, ...],
     simulation: SimulationInput,
     thresholds: tuple[str, ...],
     outputs: tuple[tuple[str, str], ...],
@@ -72,25 +73,29 @@ def compare(
     from kubestow_lab.comparison.tables import crossed_text
 
     parsed = _parsed(thresholds)
-    # Configurations are read here already, so that their errors come before the cluster is read.
-    baseline, candidate = (
+    sides = [
         SchedulerInput(
             _of_side("--config", configs, n) or None,
             (*plugins, *extra),
             _of_side("--feature-gates", gates, n),
-            _of_side("--emulated-version", versions, n),
-        ).read()
+            _of_side("--emulated-version", emulated_versions, n),
+        )
         for n, extra in enumerate((baseline_plugins, candidate_plugins))
-    )
-    for options in (baseline, candidate):
-        options.read_configuration()
-    per_side = (configs, gates, versions)
+    ]
+    per_side = (configs, gates, emulated_versions)
     if all(len(values) < 2 for values in per_side) and not baseline_plugins and not candidate_plugins:
         raise click.UsageError(
             "baseline and candidate are the same, expected --config twice (--config '' is the default configuration),"
-            " --feature-gates or --emulated-version twice, --baseline-plugin or --candidate-plugin"
+            " --feature-gates twice, --emulated-version twice, --baseline-plugin or --candidate-plugin"
         )
     cluster, arrivals = workload.read()
+    # Both before anything is simulated, so that errors of either come first.
+    if not all(side.emulated_version for side in sides):
+        version = str(SchedulerInput(None, (), "").minor(cluster))
+        sides = [replace(side, emulated_version=side.emulated_version or version) for side in sides]
+    baseline, candidate = (side.read() for side in sides)
+    for options in (baseline, candidate):
+        options.read_configuration()
     _check_metrics(parsed, cluster)
     with progress_bar("simulating", "pods") as show:
         found = compared(
@@ -99,7 +104,7 @@ def compare(
             baseline=baseline,
             candidate=candidate,
             options=simulation.options(),
-            names=_names(configs, versions, baseline_plugins, candidate_plugins),
+            names=_names(configs, emulated_versions, baseline_plugins, candidate_plugins),
             progress=lambda progress: show(progress.pods, progress.total),
         )
     for side in (found.baseline, found.candidate):
@@ -127,12 +132,13 @@ def _of_side(option: str, values: Sequence[str], side: int) -> str:
 def _names(
     configs: Sequence[str], versions: Sequence[str], baseline_plugins: Sequence[str], candidate_plugins: Sequence[str]
 ) -> list[str]:
-    """What the sides are called: by version, configuration and plugins that they do not share, or by their roles."""
+    """What the sides are called: by configuration, version and plugins that they do not share, or by their roles."""
     names = []
     for side, plugins in enumerate((baseline_plugins, candidate_plugins)):
         configuration = configs[side] or "default configuration" if len(set(configs)) == 2 else ""
-        version = f"Kubernetes {versions[side]}" if len(set(versions)) == 2 else ""
-        names.append(" with ".join(filter(None, (version, configuration, ", ".join(plugins)))))
+        version = f"Kubernetes {versions[side].removeprefix('kube=')}" if len(set(versions)) == 2 else ""
+        parts = (" on ".join(filter(None, (configuration, version))), ", ".join(plugins))
+        names.append(" with ".join(filter(None, parts)))
     roles = ("baseline", "candidate")
     return [name or role for name, role in zip(names, roles, strict=True)] if names[0] != names[1] else [*roles]
 

@@ -61,7 +61,7 @@ def simulate(
     if optimal:
         require_solvers("--optimal")
     cluster, arrivals = workload.read()
-    setup = scheduler.read()
+    setup = scheduler.read(cluster)
     simulated = Simulation(
         cluster,
         arrivals,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
-from kubestow.cli.output import OUTPUTS, output_option, print_result
+from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 
 
 @click.command()
@@ -21,9 +21,10 @@ def trace(pod: PodName, source: ClusterInput, scheduler: SchedulerInput, output:
     """
     from kubestow_lab.call_trace import trace as traced
 
-    options = scheduler.read()
-    found = traced(source.read(), str(pod), options)
+    cluster = source.read()
+    options = scheduler.read(cluster)
+    found = traced(cluster, str(pod), options)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
-    print_result(found.document, found, output)
+    print_result(of_minor(found.document, options.gates.minor), found, output)
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kubestow.cli.inputs import SchedulerInput, scheduler_options
-from kubestow.cli.output import OUTPUTS, emit, output_option, print_result, progress_bar
+from kubestow.cli.output import OUTPUTS, emit, of_minor, output_option, print_result, progress_bar
 from kubestow.errors import InputError
 from kubestow_lab.cli.simulation_inputs import SimulationInput, WorkloadInput, simulation_options, workload_options
 
@@ -66,7 +66,7 @@ def tune(
         raise click.UsageError("--dask and --processes exclude each other")
     searched = SearchSpace.load(space)
     cluster, arrivals = workload.read()
-    setup = scheduler.read()
+    setup = scheduler.read(cluster)
     with _workers(dask) as executor, progress_bar("tuning", "trials") as progress:
         result = tuned(
             cluster,
@@ -81,7 +81,7 @@ def tune(
             executor=executor,
             progress=progress,
         )
-    print_result(result.document, result, output)
+    print_result(of_minor(result.document, setup.gates.minor), result, output)
     if write_config is not None:
         import yaml
 

@@ -12,9 +12,10 @@ import click
 
 from kubestow.cli.command_group import CommandGroup
 from kubestow.cli.inputs import ClusterInput, SchedulerInput, cluster_options, scheduler_options
-from kubestow.cli.output import OUTPUTS, output_option, print_input, print_result, progress_bar
+from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_input, print_result, progress_bar
 
 if TYPE_CHECKING:
+    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
     from kubestow_lab.what_if.pod_fates import NodeRemoval
 
 
@@ -57,8 +58,9 @@ def drain(
     from kubestow_lab.what_if.node_removal import nodes_named
 
     cluster = source.read(strict=strict)
-    removal = drained(cluster, nodes_named(cluster, nodes), scheduler.read(), force=force)
-    return _report(removal, output, max_pending)
+    options = scheduler.read(cluster)
+    removal = drained(cluster, nodes_named(cluster, nodes), options, force=force)
+    return _report(removal, options, output, max_pending)
 
 
 @what_if.command()
@@ -83,7 +85,8 @@ def lose(
         raise click.UsageError("expected either nodes or --zone")
     cluster = source.read(strict=strict)
     names = nodes_named(cluster, nodes) if zone is None else nodes_in_zone(cluster, zone)
-    return _report(lost(cluster, names, scheduler.read()), output, max_pending)
+    options = scheduler.read(cluster)
+    return _report(lost(cluster, names, options), options, output, max_pending)
 
 
 @what_if.command()
@@ -117,16 +120,17 @@ def add_nodes(
         print_input("workload", arrivals.summary)
     shapes = [pool for path in pools for pool in read_node_pools(path)]
     shapes += [pool_like(cluster, name) for name in likes]
+    options = scheduler.read(cluster)
     with progress_bar("searching", "mixes of nodes tried") as progress:
-        found = nodes_needed(cluster, arrivals, shapes, scheduler.read(), progress=progress)
-    print_result(found.document, found, output)
+        found = nodes_needed(cluster, arrivals, shapes, options, progress=progress)
+    print_result(of_minor(found.document, options.gates.minor), found, output)
     return int(found.mix is None)
 
 
-def _report(removal: NodeRemoval, output: str, max_pending: int | None) -> int:
+def _report(removal: NodeRemoval, options: SchedulerOptions, output: str, max_pending: int | None) -> int:
     from kubestow_lab.what_if.pod_fates import Fate
 
-    print_result(removal.document, removal, output)
+    print_result(of_minor(removal.document, options.gates.minor), removal, output)
     missing = removal.count(Fate.PENDING, Fate.LOST, Fate.BLOCKED)
     if max_pending is not None and missing > max_pending:
         click.echo(f"kubestow: {missing} pods do not come back, more than --max-pending={max_pending}", err=True)

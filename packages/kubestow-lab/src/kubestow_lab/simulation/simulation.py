@@ -20,7 +20,7 @@ from kubestow.api.core import Node, Pod
 from kubestow.engine import virtual_time
 from kubestow.engine.cluster_api.volume_controller import in_load_order
 from kubestow.engine.input.cluster_objects import ClusterObjects, custom_objects
-from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
 from kubestow.errors import InputError
 from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Registry
@@ -85,7 +85,8 @@ class Simulation:
     """A cluster, the pods that arrive, and a scheduler with its configuration and plugins.
 
     ``configuration`` is a KubeSchedulerConfiguration: a file, plain data, or None for the defaults. ``plugins`` are
-    further plugin classes. Each call of :meth:`run` starts from the same state. ``recorder`` makes the observer of a
+    further plugin classes. ``emulated_version`` is the minor version to decide as, such as "1.33"; without it, that of
+    the ``gates``. Each call of :meth:`run` starts from the same state. ``recorder`` makes the observer of a
     run, which may record more than the outcomes. Constructing it raises ConfigurationError for an invalid
     configuration.
     """
@@ -97,8 +98,10 @@ class Simulation:
     gates: config.FeatureGates = field(default_factory=config.FeatureGates)
     options: SimulationOptions = field(default_factory=SimulationOptions)
     recorder: Callable[..., OutcomeRecorder] = OutcomeRecorder
+    emulated_version: str = ""
 
     def __post_init__(self) -> None:
+        self.gates = emulating(self.gates, self.emulated_version)
         self.registry()  # names clash here rather than in the middle of a notebook
         self.configuration = SchedulerOptions(self.configuration, self.plugins, self.gates).read_configuration()
 
@@ -280,6 +283,7 @@ class _Run:
             api=self._api,
             remarks=tuple(self._remarks(settled)),
             run={
+                "emulatedVersion": str(self._simulation.gates.minor),
                 "seed": self._options.seed,
                 "ties": self._options.ties,
                 "seconds": round(now, 6),

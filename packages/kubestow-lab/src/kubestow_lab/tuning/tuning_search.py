@@ -20,7 +20,7 @@ from random import Random
 
 from kubestow import config
 from kubestow.engine.input.cluster_objects import ClusterObjects
-from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions
+from kubestow.engine.pipeline.offline_scheduler import Configuration, SchedulerOptions, emulating
 from kubestow.errors import InputError, KubestowError
 from kubestow.framework.interface import Plugin
 from kubestow_lab.simulation.arrivals import Arrivals
@@ -96,18 +96,20 @@ def tune(
     processes: int | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    emulated_version: str = "",
 ) -> TuningResult:
     """Search a space of configurations for those that no other one beats in all objectives.
 
     ``configuration`` is the base: a KubeSchedulerConfiguration as a file, plain data or decoded, None for the defaults.
     ``executor`` runs the trials; without one, ``processes`` processes do (by default one for each core, 1: this one).
     The result does not depend on either. Plugins that other processes cannot import are run in this one. ``progress``
-    is called with the finished trials and their number.
+    is called with the finished trials and their number. ``emulated_version`` is the minor version to decide as, such as
+    "1.33"; without it, that of the gates.
 
     Raises ConfigurationError for an invalid base, InputError for what is wrong with the space or the objectives and for
     a candidate that cannot be simulated, or for a worker that cannot run trials.
     """
-    options, gates = options or TuningOptions(), gates or config.FeatureGates()
+    options, gates = options or TuningOptions(), emulating(gates or config.FeatureGates(), emulated_version)
     scheduler = SchedulerOptions(configuration, plugins, gates)
     base = scheduler.read_configuration()
     space.check(base, scheduler.registry(), gates)

@@ -16,11 +16,11 @@ from kubestow.cli.output import print_result
 from kubestow.errors import InputError
 
 if TYPE_CHECKING:
+    from kubestow.cli.inputs import SchedulerInput
     from kubestow.descheduling.descheduler_policy import DeschedulerPolicy
     from kubestow.descheduling.dry_run.loop_report import LoopReport
     from kubestow.descheduling.dry_run.rescheduling import Mode
     from kubestow.descheduling.interface import DeschedulingPlugin
-    from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
 
 
 @click.command(cls=FlagCommand, catalog=DESCHEDULE)
@@ -87,7 +87,7 @@ def _run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[Desch
         interval=flags["descheduling-interval"].seconds,
         dry_run=flags["dry-run"],
         mode=_mode(flags),
-        scheduler=_scheduler_options(flags),
+        scheduler=_scheduler_input(flags).read(),
         serving=None if flags["disable-metrics"] or reports_once else effective_flags.serving_options(flags),
         lease=lease,
         rate_limit=RateLimit(flags["client-connection-qps"], flags["client-connection-burst"]),
@@ -126,7 +126,7 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     from kubestow.rules.pods import is_terminal
     from kubestow.scheduling.decision.node_selection import RandomTie
 
-    now, mode, options = _now(flags["now"]), _mode(flags), _scheduler_options(flags)
+    now, mode = _now(flags["now"]), _mode(flags)
     problems = Problems()
     snapshot, usable = read_snapshot(read_objects(flags["cluster"], problems), problems)
     policy = with_priority_thresholds(policy, snapshot.priority_classes, subject=str(flags["policy-config-file"]))
@@ -137,15 +137,16 @@ def _dry_run(flags: Flags, policy: DeschedulerPolicy, registry: dict[str, type[D
     snapshot.pods = [pod for pod in snapshot.pods if pod.metadata.uid in known or is_terminal(pod.status.phase)]
     rescheduler = None
     if mode is not None:
+        options = _scheduler_input(flags).read(cluster)
         rescheduler = Rescheduler(cluster, options, now=now, ties=RandomTie(Random(_seed(flags["seed"]))))
     return run_loop(Descheduler(policy, registry), snapshot, now=now, rescheduler=rescheduler, mode=mode or Mode.REPORT)
 
 
-def _scheduler_options(flags: Flags) -> SchedulerOptions:
+def _scheduler_input(flags: Flags) -> SchedulerInput:
     from kubestow.cli.inputs import SchedulerInput
 
     gates = [gate for gate in flags["feature-gates"] if not gate.startswith("EvictionsInBackground=")]
-    return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates)).read()
+    return SchedulerInput(flags["config"], flags["scheduler-plugin"], ",".join(gates), flags["emulated-version"])
 
 
 def _mode(flags: Flags) -> Mode | None:

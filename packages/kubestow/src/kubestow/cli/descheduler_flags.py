@@ -88,6 +88,12 @@ DESCHEDULE = FlagCatalog(
                 "Feature gates, as Name=true,Other=false: EvictionsInBackground of the descheduler, which is accepted"
                 " without effect, and those of the scheduler.",
             ),
+            Flag(
+                "emulated-version",
+                STRING,
+                "",
+                "Kubernetes minor that the scheduler is asked as, such as 1.33; default: the cluster's.",
+            ),
         ),
         "Tracing": (
             Flag("otel-collector-endpoint", STRING, "", f"Traces are not exported. {_IGNORED}"),

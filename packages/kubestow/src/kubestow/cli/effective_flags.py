@@ -24,6 +24,7 @@ from kubestow.http.tls import CIPHER_SUITES, TLSOptions
 from kubestow.log_fields import fields
 from kubestow.observability import logs
 from kubestow.observability.instruments import LabelAllowList
+from kubestow.rules.minors import Minor
 from kubestow.serving.options import (
     DelegatingAuthenticationOptions,
     DelegatingAuthorizationOptions,
@@ -53,8 +54,6 @@ _CONNECTION = {
 }
 #: Deprecated flags, ignored with ``--config``, and their top-level fields.
 _TOP_LEVEL = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
-
-_EMULATED = frozenset({"1.36", "kube=1.36"})
 
 
 def configured(
@@ -90,11 +89,14 @@ def set_up_logs(flags: Flags) -> None:
     logs.set_up(verbosity=flags["v"], json_format=as_json, by_file=flags["vmodule"], split_stream=split)
 
 
+def emulated_minor(flags: Flags) -> Minor | None:
+    """The minor version of ``--emulated-version``, None without it. Raises InputError for an unsupported one."""
+    versions = [Minor.emulated(version, subject="--emulated-version") for version in flags["emulated-version"]]
+    return versions[-1] if versions else None
+
+
 def feature_gates(flags: Flags) -> str:
-    """The value of ``--feature-gates`` without component prefixes. Raises InputError for an unsupported version."""
-    for version in flags["emulated-version"]:
-        if version not in _EMULATED:
-            raise InputError("--emulated-version", f"version {version} is not supported, expected 1.36")
+    """The value of ``--feature-gates`` without component prefixes."""
     return ",".join(gate.removeprefix("kube:") for gate in flags["feature-gates"])
 
 

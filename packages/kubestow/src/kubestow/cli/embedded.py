@@ -56,15 +56,21 @@ class SchedulerArguments(msgspec.Struct, frozen=True, kw_only=True):
     config_file: str | None = None
     plugins: tuple[str, ...] = ()
     feature_gates: str = ""
+    emulated_version: str = ""
     seed: int | None = None
     flight_record: str | None = None
 
     def create_app(self) -> SchedulerApp:
         """Raises InputError for invalid options."""
+        from kubestow.cli.inputs import parse_minor
         from kubestow.cli.scheduler_app import SchedulerApp
 
         app = SchedulerApp.create(
-            plugin_references=self.plugins, source=self.config_file, feature_gates=self.feature_gates, seed=self.seed
+            plugin_references=self.plugins,
+            source=self.config_file,
+            feature_gates=self.feature_gates,
+            minor=parse_minor(self.emulated_version),
+            seed=self.seed,
         )
         if self.flight_record is not None:
             app = replace(app, options=replace(app.options, flight_record=Path(self.flight_record)))

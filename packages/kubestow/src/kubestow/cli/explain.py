@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubestow.cli.inputs import ClusterInput, PodName, SchedulerInput, cluster_options, pod_argument, scheduler_options
-from kubestow.cli.output import OUTPUTS, OutputForms, emit, print_result
+from kubestow.cli.output import OUTPUTS, OutputForms, emit, of_minor, print_result
 
 if TYPE_CHECKING:
     from kubestow.engine.explanation.explanation import Explanation
@@ -48,8 +48,8 @@ def explain(
     """
     from kubestow.engine.explanation.explain import explain as explained
 
-    options = scheduler.read()
     cluster = source.read()
+    options = scheduler.read(cluster)
     found = explained(cluster, str(pod), options, target=node, counterfactuals=counterfactuals)
     for remark in found.remarks:
         click.echo(f"remark: {remark}", err=True)
@@ -66,9 +66,11 @@ def explain(
             emit(explanation_report(found), target)
             continue
         if comparison is None:
-            print_result(found.document, found if node is None else found.about(node), form, target)
+            document = of_minor(found.document, options.gates.minor)
+            print_result(document, found if node is None else found.about(node), form, target)
         else:
-            print_result(functools.partial(_with_comparison, found, comparison), comparison, form, target)
+            compared = functools.partial(_with_comparison, found, comparison)
+            print_result(of_minor(compared, options.gates.minor), comparison, form, target)
     return 0
 
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kubestow.cli.ending import run_until, wait_for_signal
-from kubestow.cli.inputs import is_loopback
+from kubestow.cli.inputs import ClusterConnection, is_loopback, newest_valid, parse_minor
+from kubestow.rules.minors import Minor
 
 if TYPE_CHECKING:
+    from kubestow.config import FeatureGates
     from kubestow.extender.extender_app import ExtenderApp
 
 
@@ -52,6 +54,12 @@ if TYPE_CHECKING:
 @click.option("--client-ca-file", default="", help="Require client certificates of this CA (PEM).")
 @click.option("--url", default="", help="The urlPrefix to print, if kube-scheduler connects to another address.")
 @click.option("--feature-gates", default="", help="Feature gates, as Name=true,Other=false.")
+@click.option(
+    "--emulated-version",
+    default="",
+    metavar="VERSION",
+    help="Kubernetes minor to emulate, such as 1.33. Default: that of the API server, with --cache.",
+)
 def extend(
     plugins: tuple[str, ...],
     config_file: Path | None,
@@ -68,18 +76,33 @@ def extend(
     client_ca_file: str,
     url: str,
     feature_gates: str,
+    emulated_version: str,
 ) -> None:
     """Serve plugins as a scheduler extender for kube-scheduler."""
+    from kubestow.config import FeatureGates
     from kubestow.extender.extender_app import server_tls
     from kubestow.extender.profile_extender import config_snippet
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if bind_pods and not cache:
         raise click.UsageError("--bind-pods requires --cache: binding needs a connection to the API server")
-    app = _build(plugins, config_file, profile_name, cache=cache, binds=bind_pods, gates_text=feature_gates)
+
+    def build(minor: Minor) -> ExtenderApp:
+        gates = FeatureGates.parse(feature_gates, minor=minor)
+        return _build(plugins, config_file, profile_name, cache=cache, binds=bind_pods, gates=gates)
+
+    app = build(parse_minor(emulated_version)) if emulated_version else newest_valid(build)
     tls = server_tls(tls_cert_file, tls_private_key_file, client_ca_file)
     if not is_loopback(bind_address) and not client_ca_file:
         click.echo("warning: reachable from other machines: all clients have full access", err=True)
+
+    if cache and not emulated_version:
+        server = asyncio.run(_server_version(ClusterConnection(kubeconfig, context, master)))
+        app = build(Minor.of_server(server))
+        reason = f"the version of the API server is {server}"
+        click.echo(f"kubernetes: decides as Kubernetes {app.minor}: {reason}", err=True)
+            f"kubernetes: decides as Kubernetes {app.minor}: the version of the API server is {server}", err=True
+        )
 
     def print_snippet(actual_port: int) -> None:
         host = f"[{bind_address}]" if ":" in bind_address else bind_address
@@ -103,11 +126,28 @@ def extend(
     click.echo("stopped")
 
 
+async def _server_version(connection: ClusterConnection) -> str:
+    """Wait for the API server, and ask it for its version. Raises InputError and APIError."""
+    from random import Random
+
+    from kubestow.client.cluster_client import ClusterClient
+    from kubestow.process import WallClock
+
+    credentials = await connection.credentials()
+    async with ClusterClient(credentials, clock=WallClock(), random=Random()) as cluster:
+        return await cluster.wait_for_api_server()
+
+
 def _build(
-    plugins: tuple[str, ...], config_file: Path | None, profile_name: str, *, cache: bool, binds: bool, gates_text: str
+    plugins: tuple[str, ...],
+    config_file: Path | None,
+    profile_name: str,
+    *,
+    cache: bool,
+    binds: bool,
+    gates: FeatureGates,
 ) -> ExtenderApp:
     """Build the extender. Raises InputError."""
-    from kubestow import config
     from kubestow.errors import InputError
     from kubestow.extender.extender_app import ExtenderApp, minimal_configuration
     from kubestow.plugins.configuration_file import read_configuration
@@ -115,8 +155,7 @@ def _build(
 
     if not plugins and config_file is None:
         raise click.UsageError("nothing to serve: set --plugin or --config")
-    gates = config.FeatureGates.parse(gates_text)
-    registry, names = find_plugins(plugins), [plugin.name for plugin in referenced_plugins(plugins)]
+    registry, names = find_plugins(plugins, minor=gates.minor), [plugin.name for plugin in referenced_plugins(plugins)]
     configuration = read_configuration(config_file or minimal_configuration(names), gates, registry)
     profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
     profile = profiles.get(profile_name) if profile_name else configuration.profiles[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubestow.cli.output import print_input
-from kubestow.errors import APIError
+from kubestow.errors import APIError, InputError
 
 if TYPE_CHECKING:
     from kubestow.client.rest.credentials import Credentials
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kubestow.rules.minors import Minor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Built = TypeVar("_Built")
 
 
 def grouped_options(
@@ -158,21 +160,55 @@ class SchedulerInput:
     feature_gates: str
     emulated_version: str = ""
 
-    def read(self) -> SchedulerOptions:
-        """Import the plugins and parse the gates; the configuration stays a file. Raises InputError."""
+    def read(self, cluster: ClusterObjects | None = None) -> SchedulerOptions:
+        """Import the plugins and parse the gates; the configuration stays a file. Raises InputError.
+
+        Without ``--emulated-version``, the minor version is that of the ``cluster``, or the newest if it tells none.
+        """
+        from kubestow.config import FeatureGates
         from kubestow.engine.pipeline.offline_scheduler import SchedulerOptions
         from kubestow.plugins.registry import referenced_plugins
 
-        gates = parse_gates(self.feature_gates, self.emulated_version)
-        return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates)
+        minor = self.minor(cluster)
+        gates = FeatureGates.parse(self.feature_gates, minor=minor)
+        return SchedulerOptions(self.config, referenced_plugins(self.plugins), gates, self.emulated_version)
+
+    def minor(self, cluster: ClusterObjects | None) -> Minor:
+        """The minor version to decide as; what the cluster tells is printed on standard error. Raises InputError."""
+        from kubestow.engine.input.cluster_version import version_of
+
+        if self.emulated_version or cluster is None:
+            return parse_minor(self.emulated_version)
+        found = version_of(cluster)
+        if found.reason:
+            click.echo(f"kubernetes: {found}", err=True)
+        if found.warning:
+            click.echo(f"kubernetes: warning: {found.warning}", err=True)
+        return found.minor
 
 
 def parse_minor(emulated_version: str) -> Minor:
     """The minor version of ``--emulated-version``: "1.33" or "kube=1.33"; "" is the newest. Raises InputError."""
     from kubestow.rules.minors import NEWEST, Minor
 
-    version = emulated_version.removeprefix("kube=")
-    return Minor.parse(version, subject="--emulated-version") if version else NEWEST
+    return Minor.emulated(emulated_version, subject="--emulated-version") if emulated_version else NEWEST
+
+
+def newest_valid(build: Callable[[Minor], _Built]) -> _Built:
+    """What is built for the newest minor version for which the input is valid.
+
+    It validates input before an API server is asked for its version. Raises the InputError of the newest version if
+    there is none.
+    """
+    from kubestow.rules.minors import MINORS
+
+    problems = []
+    for minor in reversed(MINORS):
+        try:
+            return build(minor)
+        except InputError as error:
+            problems.append(error)
+    raise problems[0]
 
 
 def parse_gates(feature_gates: str, emulated_version: str) -> FeatureGates:
@@ -182,9 +218,12 @@ def parse_gates(feature_gates: str, emulated_version: str) -> FeatureGates:
     return FeatureGates.parse(feature_gates, minor=parse_minor(emulated_version))
 
 
-#: Adds ``--emulated-version``.
+#: Adds ``--emulated-version`` to a command whose cluster tells a version.
 emulated_version_option = click.option(
-    "--emulated-version", default="", metavar="VERSION", help="Kubernetes minor to decide as, such as 1.33."
+    "--emulated-version",
+    default="",
+    metavar="VERSION",
+    help="Kubernetes minor to decide as, such as 1.33. Default: the cluster's, by its API server or newest kubelet.",
 )
 
 #: Adds the options that configure the scheduler; the command gets them as ``scheduler``.
@@ -214,20 +253,22 @@ _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _FOR_ADMISSION = (
     "/api/v1/limitranges",
     "/apis/node.k8s.io/v1/runtimeclasses",
-    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
 )
+_CLAIM_TEMPLATES = "resourceclaimtemplates"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveObjects:
     """The lists of a cluster: the pages of each as JSON, by path, with the resourceVersion of the list.
 
-    ``missing`` are the paths of kinds that the server does not serve, or that the user may not list.
+    ``missing`` are the paths of kinds that the server does not serve, or that the user may not list. ``server_version``
+    is that of the API server, such as ``v1.36.2``; "" if it does not tell.
     """
 
     pages: list[tuple[str, bytes]]
     versions: dict[str, str]
     missing: list[str]
+    server_version: str
 
     def cluster(self, subject: str) -> ClusterObjects:
         """The cluster of these objects. Raises InputError, with ``subject`` as the name of the cluster."""
@@ -236,7 +277,9 @@ class LiveObjects:
 
         problems = Problems()
         sources = (source for path, page in self.pages for source in parse_objects(page, path, problems))
-        return ClusterObjects.of_sources(sources, problems, subject=subject)
+        cluster = ClusterObjects.of_sources(sources, problems, subject=subject)
+        cluster.server_version = self.server_version
+        return cluster
 
 
 def fetch_cluster(connection: ClusterConnection) -> ClusterObjects:
@@ -260,15 +303,21 @@ def fetch_objects(connection: ClusterConnection) -> LiveObjects:
 
 async def list_objects(transport: Transport) -> LiveObjects:
     """List everything that scheduling depends on. Raises APIError and Unreachable."""
-    from kubestow.client.object_requests import list_pages
+    from kubestow.client.object_requests import list_pages, server_version
+    from kubestow.client.served_versions import ServedVersions
     from kubestow.plugins.registry import find_pod_group_apis
     from kubestow.scheduling.events.resources import with_custom
 
-    listed = with_custom(api.kind for api in find_pod_group_apis())
+    served = ServedVersions(transport)
+    await served.discover()
+    listed = [served.addressed(resource) for resource in with_custom(api.kind for api in find_pod_group_apis())]
     resources = {f"{resource.prefix}/{resource.plural}": resource for resource in listed}
-    optional = {path for path, resource in resources.items() if resource.optional} | {*_FOR_ADMISSION}
-    found = LiveObjects([], {}, [])
-    for path in (*resources, _PRIORITY_CLASSES, *_FOR_ADMISSION):
+    for_admission = (*_FOR_ADMISSION, f"{served.prefix(_CLAIM_TEMPLATES)}/{_CLAIM_TEMPLATES}")
+    optional = {path for path, resource in resources.items() if resource.optional} | {*for_admission}
+    found = LiveObjects([], {}, [], "")
+    with suppress(APIError):  # not allowed: the kubelets tell the least version
+        found.server_version = server_version(await transport.request("GET", "/version"))
+    for path in (*resources, _PRIORITY_CLASSES, *for_admission):
         selector = resources[path].field_selector if path in resources else ""
         try:
             pages, version = await list_pages(transport, path, selector)

@@ -23,7 +23,7 @@ from kubestow.cli.inputs import (
     pod_argument,
     scheduler_options,
 )
-from kubestow.cli.output import OUTPUTS, output_option, print_result
+from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 from kubestow.errors import APIError, InputError, Unreachable
 
 if TYPE_CHECKING:
@@ -50,20 +50,21 @@ def why(pod: PodName, connection: ClusterConnection, scheduler: SchedulerInput, 
     """
     from kubestow.engine.explanation.explain import explain
 
-    options = scheduler.read()
     found = asyncio.run(_read(connection, *pod.key))
     if isinstance(found, dict):
         click.echo("remark: reported by the scheduler", err=True)
         print_result(lambda: found, _report_text(found), output)
         return 0
-    explanation = explain(found.cluster(str(connection)), str(pod), options)
+    cluster = found.cluster(str(connection))
+    options = scheduler.read(cluster)
+    explanation = explain(cluster, str(pod), options)
     for remark in (*explanation.remarks, "computed from the objects of the API server"):
         click.echo(f"remark: {remark}", err=True)
 
     def document() -> dict[str, Any]:
         return {key: value for key, value in explanation.document().items() if key != "byNode"}
 
-    print_result(document, "\n".join(explanation.summary()), output)
+    print_result(of_minor(document, options.gates.minor), "\n".join(explanation.summary()), output)
     return 0
 
 
@@ -160,7 +161,9 @@ def _document(found: LiveObjects) -> tuple[bytes, Counter[str]]:
             manifest = {"apiVersion": source.api_version, "kind": source.kind} | source.manifest
             lines.append(msgspec.json.encode(redacted(manifest)))
     versions = msgspec.json.encode(found.versions)
-    head = b'{"apiVersion": "v1", "kind": "List", "resourceVersions": ' + versions + b', "items": [\n'
+    version = msgspec.json.encode(found.server_version)
+    head = b'{"apiVersion": "v1", "kind": "List", "kubernetesVersion": ' + version
+    head += b', "resourceVersions": ' + versions + b', "items": [\n'
     return head + b",\n".join(lines) + b"\n]}\n", counts
 
 
@@ -216,9 +219,11 @@ async def _record(
     from kubestow.scheduling.events.resources import with_custom
 
     credentials = await connection.credentials()
-    recorder = ClusterRecorder(writer, WallClock(), with_custom(api.kind for api in find_pod_group_apis()))
+    resources = with_custom(api.kind for api in find_pod_group_apis())
     async with ClusterClient(credentials, clock=WallClock(), random=Random()) as client:
-        await client.wait_for_api_server()
+        version = await client.wait_for_api_server()
+        await client.versions.discover()
+        recorder = ClusterRecorder(writer, WallClock(), resources, server_version=version)
         try:
             await run_until(recorder.run(client), wait_for_signal(), seconds=seconds)
         finally:

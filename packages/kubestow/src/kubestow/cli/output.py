@@ -14,6 +14,7 @@ from kubestow.errors import InputError
 
 if TYPE_CHECKING:
     from kubestow.engine.input.cluster_objects import InputSummary
+    from kubestow.rules.minors import Minor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -72,6 +73,17 @@ OUTPUTS = ("table", "json", "yaml")
 
 #: The least and the greatest width without a terminal. Lines there are for programs such as grep, so few are wrapped.
 _LEAST_WIDTH, _GREATEST_WIDTH = 130, 10_000
+
+
+def of_minor(document: Callable[[], Mapping[str, Any]], minor: Minor) -> Callable[[], dict[str, Any]]:
+    """A document that names the minor version of Kubernetes that was decided as."""
+
+    def named() -> dict[str, Any]:
+        data = dict(document())
+        kind = {"kind": data["kind"]} if "kind" in data else {}
+        return kind | {"emulatedVersion": str(minor)} | data
+
+    return named
 
 
 def print_result(document: Callable[[], Mapping[str, Any]], table: Any, output: str, target: str = "") -> None:

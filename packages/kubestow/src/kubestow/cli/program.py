@@ -22,6 +22,7 @@ def run(
     kubeconfig: Path | str = "",
     master: str = "",
     feature_gates: str = "",
+    emulated_version: str = "",
     seed: int | None = None,
     flags: Sequence[str] = (),
     on_ready: Callable[[Scheduler], None] = lambda scheduler: None,
@@ -30,10 +31,11 @@ def run(
 
     ``plugins`` maps names to plugin classes, which are registered in addition to the in-tree plugins and those of
     installed packages; ``config``, a KubeSchedulerConfiguration as a file or plain data, enables and configures them.
-    ``kubeconfig`` and ``master`` select the cluster. ``feature_gates`` is spelled ``Name=true,Other=false``. ``seed``
-    makes the choice among nodes of equal score repeatable. ``flags`` are flags of ``kubestow run`` as on the command
-    line, such as ``sys.argv[1:]``, and override the arguments before them. Health checks and metrics are served on
-    ``--secure-port``, 10259 by default. ``on_ready`` is called once, when scheduling begins.
+    ``kubeconfig`` and ``master`` select the cluster. ``feature_gates`` is spelled ``Name=true,Other=false``.
+    ``emulated_version`` is the minor version of Kubernetes to emulate, such as "1.33", by default that of the API
+    server. ``seed`` makes the choice among nodes of equal score repeatable. ``flags`` are flags of ``kubestow run`` as
+    on the command line, such as ``sys.argv[1:]``, and override the arguments before them. Health checks and metrics are
+    served on ``--secure-port``, 10259 by default. ``on_ready`` is called once, when scheduling begins.
 
     Waits for an API server that is not available yet. Raises InputError for invalid input, APIError if the API server
     rejects the credentials, LeaseLost if leadership is lost.
@@ -44,6 +46,7 @@ def run(
         "kubeconfig": str(kubeconfig),
         "master": master,
         "feature-gates": feature_gates,
+        "emulated-version": emulated_version,
         "seed": "" if seed is None else str(seed),
     }
     parsed = parse_flags([*(f"--{name}={text}" for name, text in arguments.items() if text), *flags])

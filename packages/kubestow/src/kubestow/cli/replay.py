@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubestow.cli.output import OUTPUTS, output_option, print_result
+from kubestow.cli.output import OUTPUTS, of_minor, output_option, print_result
 
 if TYPE_CHECKING:
     from kubestow.flight_record.exact_replay import ReplayResult
@@ -29,15 +29,26 @@ _SHOWN = 20
 )
 @click.option("--plugin", "plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin to register.")
 @click.option("--feature-gates", help="Feature gates with --config, as Name=true,Other=false. Default: the recorded.")
+@click.option(
+    "--emulated-version",
+    default="",
+    metavar="VERSION",
+    help="Decide again as this Kubernetes minor, such as 1.33, and report what differs. Default: the recorded.",
+)
 @output_option(*OUTPUTS)
 def replay(
-    record: Path, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None, output: str
+    record: Path,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    feature_gates: str | None,
+    emulated_version: str,
+    output: str,
 ) -> int:
     """Replay RECORD, a file of a flight record or the folder with its files.
 
     The recorded scheduler runs again on what it received, and every decision, attempt and write is compared with the
-    recorded one. The exit status is 1 if any differs. With --config, and for a record of `kubestow record`, the pods
-    are scheduled anew instead, and the placements are compared.
+    recorded one. The exit status is 1 if any differs. With --config or --emulated-version, and for a record of
+    `kubestow record`, the pods are scheduled anew instead, and the placements are compared.
     """
     from kubestow.flight_record.segment import Segment
     from kubestow.flight_record.writer import segment_paths
@@ -51,10 +62,10 @@ def replay(
     for path in paths:
         segment = Segment(path)
         header = segment.header
-        if config_file is None and header.has_scheduler and header.snapshot is None:
+        if config_file is None and not emulated_version and header.has_scheduler and header.snapshot is None:
             document, text, found = _replayed(segment, plugins)
         else:
-            document, text, found = _redecided(segment, config_file, plugins, feature_gates)
+            document, text, found = _redecided(segment, config_file, plugins, feature_gates, emulated_version)
         documents.append({"file": str(path), **document})
         texts.append(f"{path}\n{text}")
         status = max(status, found)
@@ -74,7 +85,8 @@ def _replayed(segment: Segment, plugins: tuple[str, ...]) -> tuple[dict[str, Any
 
     result = exact_replay.replay(segment, {plugin.name: plugin for plugin in referenced_plugins(plugins)})
     status = int(result.divergence is not None or result.damage is not None)
-    return _replay_document(result), "\n".join(_replay_lines(result)), status
+    minor = exact_replay.recorded_minor(segment.header)
+    return of_minor(lambda: _replay_document(result), minor)(), "\n".join(_replay_lines(result)), status
 
 
 def _replay_document(result: ReplayResult) -> dict[str, Any]:
@@ -125,17 +137,24 @@ def _replay_lines(result: ReplayResult) -> list[str]:
 
 
 def _redecided(
-    segment: Segment, config_file: Path | None, plugins: tuple[str, ...], feature_gates: str | None
+    segment: Segment,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    feature_gates: str | None,
+    emulated_version: str,
 ) -> tuple[dict[str, Any], str, int]:
     from kubestow import config
-    from kubestow.flight_record.exact_replay import recorded_gates
+    from kubestow.cli.inputs import parse_minor
+    from kubestow.flight_record.exact_replay import recorded_gates, recorded_minor
     from kubestow.flight_record.redecision import redecide
     from kubestow.plugins.configuration_file import read_configuration
     from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 
     header = segment.header
-    registry = find_plugins((*header.plugins, *plugins))
-    gates = recorded_gates(header) if feature_gates is None else config.FeatureGates.parse(feature_gates)
+    minor = parse_minor(emulated_version) if emulated_version else recorded_minor(header)
+    given = None if feature_gates is None else config.FeatureGates.parse(feature_gates, minor=minor)
+    gates = given or recorded_gates(header).emulating(minor)
+    registry = find_plugins((*header.plugins, *plugins), minor=minor)
     source = header.configuration or None if config_file is None else config_file
     configuration = read_configuration(source, gates, registry)
     result = redecide(segment, configuration, registry, gates, find_pod_group_apis())
@@ -144,7 +163,9 @@ def _redecided(
         remarks.append("decided again from the cluster at the beginning of this file, which goes on with another one")
     for remark in remarks:
         click.echo(f"remark: {remark}", err=True)
-    return _redecision_document(result), "\n".join(_redecision_lines(result)), int(result.damage is not None)
+    document = of_minor(lambda: _redecision_document(result), minor)()
+    lines = [f"decided as Kubernetes {minor}", *_redecision_lines(result)]
+    return document, "\n".join(lines), int(result.damage is not None)
 
 
 def _redecision_document(result: Redecision) -> dict[str, Any]:

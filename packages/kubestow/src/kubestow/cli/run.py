@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubestow.cli.flag_command import FlagCommand, Flags
+from kubestow.cli.inputs import newest_valid
 from kubestow.log_fields import V, fields
+from kubestow.rules.minors import Minor
 
 if TYPE_CHECKING:
     from kubestow.cli.scheduler_app import SchedulerApp
@@ -40,7 +43,9 @@ def run_scheduler(
     from kubestow.cli import effective_flags
 
     effective_flags.set_up_logs(flags)
-    app = _scheduler_app(flags, plugins, source)
+    minor = effective_flags.emulated_minor(flags)
+    create = partial(_scheduler_app, flags, plugins, source)
+    app = newest_valid(create) if minor is None else create(minor)
     if flags["write-config-to"] is not None:
         effective_flags.write_configuration(app.configuration, flags["write-config-to"])
         return
@@ -57,12 +62,27 @@ def run_scheduler(
 
     kubeconfig = app.configuration.client_connection.kubeconfig
     where = {"kubeconfig": kubeconfig, "master": flags["master"], "context": flags["context"]}
-    app.run_on_new_loop(app.run(**where, on_ready=ready, on_new_leader=new_leader))
+
+    async def schedule() -> None:
+        emulating = app
+        if minor is None:
+            version = await app.server_version(**where)
+            if version is None:
+                return
+            emulated = Minor.of_server(version)
+            _log.info("Emulating the API server's version", extra=fields(server=version, emulated=str(emulated)))
+            if emulated != app.gates.minor:
+                emulating = create(emulated)
+        else:
+            _log.info("Emulating the version of --emulated-version", extra=fields(emulated=str(minor)))
+        await emulating.run(**where, on_ready=ready, on_new_leader=new_leader)
+
+    app.run_on_new_loop(schedule())
     _log.info("Stopped")
 
 
 def _scheduler_app(
-    flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None
+    flags: Flags, plugins: Mapping[str, type[Plugin]] | None, source: Mapping[str, Any] | None, minor: Minor
 ) -> SchedulerApp:
     """The configured scheduler. Raises InputError for invalid flags, and for invalid files that they name."""
     from dataclasses import replace
@@ -75,6 +95,7 @@ def _scheduler_app(
         plugins=plugins,
         source=flags["config"] if source is None else source,
         feature_gates=effective_flags.feature_gates(flags),
+        minor=minor,
         seed=effective_flags.seed(flags),
     )
     options = AppOptions(

@@ -15,7 +15,7 @@ import platform
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from kubestow.client.rest.credentials import Credentials, load_credentials
 from kubestow.client.rest.transport import RateLimit
 from kubestow.client.supervised_election import election_in_thread
 from kubestow.cluster.pods.pod_groups import PodGroupAPI
+from kubestow.errors import APIError, Unreachable
 from kubestow.flight_record.journal import new_recorded_loop
 from kubestow.flight_record.recording import FlightRecorder
 from kubestow.flight_record.writer import DEFAULT_SIZE, SegmentWriter
@@ -42,6 +43,7 @@ from kubestow.observability.observability import Observability
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
 from kubestow.process import Heartbeat, WallClock, new_event_loop, raise_open_file_limit
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.background_work import BackgroundTasks
 from kubestow.scheduling.environment import Environment, Leadership, NoLeaderElection
 from kubestow.scheduling.extenders.stages import Extender
@@ -51,6 +53,9 @@ from kubestow.serving.options import ServingOptions
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 _log = logging.getLogger(__name__)
+
+#: How long an API server has to tell its version before the secure port is opened.
+_SECONDS_BEFORE_SERVING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +100,17 @@ class SchedulerApp:
         plugins: Mapping[str, type[Plugin]] | None = None,
         source: Path | str | Mapping[str, Any] | None = None,
         feature_gates: str = "",
+        minor: Minor = NEWEST,
         seed: int | None = None,
     ) -> SchedulerApp:
         """Resolve plugins and load the configuration ``source``. Raises InputError for invalid input.
 
-        ``plugin_references`` are spelled ``module:Class`` or ``file.py:Class``; the other arguments are those of
-        :func:`kubestow.run`.
+        ``plugin_references`` are spelled ``module:Class`` or ``file.py:Class``, ``minor`` is the version of Kubernetes
+        to emulate; the other arguments are those of :func:`kubestow.run`.
         """
-        gates = config.FeatureGates.parse(feature_gates)
+        gates = config.FeatureGates.parse(feature_gates, minor=minor)
         references = tuple(plugin_references)
-        registry = find_plugins(references, plugins)
+        registry = find_plugins(references, plugins, minor=minor)
         configuration = read_configuration(source, gates, registry)
         return cls(configuration, registry, find_pod_group_apis(), gates, Random(seed), plugin_references=references)
 
@@ -113,6 +119,31 @@ class SchedulerApp:
         factory = new_event_loop if self.options.flight_record is None else new_recorded_loop
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(program)
+
+    async def server_version(self, *, kubeconfig: str, master: str, context: str = "") -> str | None:
+        """Wait for the API server, and ask it for its version; None if a signal ends the process before.
+
+        The secure port serves meanwhile if the server does not answer at once. Raises InputError and APIError.
+        """
+        _debug_when_started()
+        connection = self.configuration.client_connection
+        credentials = await load_credentials(kubeconfig or connection.kubeconfig, context=context, master=master)
+        async with AsyncExitStack() as stack:
+            client = ClusterClient(credentials, clock=WallClock(), random=self.random)
+            cluster = await stack.enter_async_context(client)
+            with suppress(APIError, Unreachable, TimeoutError):
+                async with asyncio.timeout(_SECONDS_BEFORE_SERVING):
+                    return await cluster.server_version()
+            await self._start_serving(stack, None)
+            asking = asyncio.create_task(cluster.wait_for_api_server())
+            _cancel_on_signals(asking)
+            try:
+                await _until_done_or_cancelled(asking)
+            finally:
+                _handle_no_signals()
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        return None if asking.cancelled() else asking.result()
 
     async def run(
         self,
@@ -130,7 +161,7 @@ class SchedulerApp:
         """
         gc_tuning.raise_thresholds()
         raise_open_file_limit()
-        _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
+        _debug_when_started()
         extender_settings = self.configuration.extenders
         raw_objects = RawObjectCache.for_extenders(extender_settings)
         http_extenders = _http_extenders(extender_settings, raw_objects)
@@ -315,6 +346,7 @@ def _http_extenders(
 async def _run_when_available(run: Callable[[], Coroutine[Any, Any, None]], cluster: ClusterClient) -> None:
     """Static pods of one node start together, so the scheduler may run before the API server is available."""
     await cluster.wait_for_api_server()
+    await cluster.versions.discover()
     await run()
 
 
@@ -323,7 +355,7 @@ def _on_signal(signum: signal.Signals, handle: Callable[..., object], *arguments
         asyncio.get_running_loop().add_signal_handler(signum, handle, *arguments)
 
 
-def _cancel_on_signals(running: asyncio.Task[None]) -> None:
+def _cancel_on_signals(running: asyncio.Task[Any]) -> None:
     def shut_down(signum: signal.Signals) -> None:
         _log.info("received %s, shutting down", signum.name, extra=fields(signal=signum.name))
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -332,6 +364,18 @@ def _cancel_on_signals(running: asyncio.Task[None]) -> None:
 
     for signum in (signal.SIGINT, signal.SIGTERM):
         _on_signal(signum, shut_down, signum)
+
+
+def _handle_no_signals() -> None:
+    """Undo :func:`_cancel_on_signals`."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def _debug_when_started() -> None:
+    """Answer SIGUSR2 until there is a scheduler; without a handler it would end the process."""
+    _on_signal(signal.SIGUSR2, _log.warning, "Unable to debug the cache: the scheduler is still starting")
 
 
 def _debug_on_signal(debugger: CacheDebugger) -> None:
@@ -345,7 +389,7 @@ def _debug_on_signal(debugger: CacheDebugger) -> None:
     _on_signal(signal.SIGUSR2, debug)
 
 
-async def _until_done_or_cancelled(task: asyncio.Task[None]) -> None:
+async def _until_done_or_cancelled(task: asyncio.Task[Any]) -> None:
     """Wait for ``task``; its cancellation by a signal is a normal end, that of the waiting task is propagated."""
     try:
         await task

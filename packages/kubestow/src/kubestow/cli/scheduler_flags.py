@@ -166,7 +166,12 @@ SECTIONS: Mapping[str, tuple[Flag, ...]] = {
         ),
     ),
     "Feature gate": (
-        Flag("emulated-version", STRINGS, (), "Only 1.36 (or kube=1.36) is supported."),
+        Flag(
+            "emulated-version",
+            STRINGS,
+            (),
+            "Kubernetes minor to emulate, as 1.33 or kube=1.33; default: that of the API server.",
+        ),
         Flag("emulation-forward-compatible", BOOL, False, _IGNORED),
         Flag("feature-gates", STRINGS, (), "Feature gates, as Name=true,Other=false; names can have the prefix kube:."),
         Flag("runtime-config-emulation-forward-compatible", BOOL, False, _IGNORED),

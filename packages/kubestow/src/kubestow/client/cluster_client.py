@@ -17,7 +17,7 @@ import msgspec
 
 from kubestow.api.json_text import UNDECODABLE, parse_json
 from kubestow.client.event_recorder import EventRecorder
-from kubestow.client.object_requests import PodClient, ResourceClaimClient, list_names, merge_patch
+from kubestow.client.object_requests import PodClient, ResourceClaimClient, list_names, merge_patch, server_version
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.reflector import Reflector
 from kubestow.client.rest.credentials import Credentials
@@ -30,6 +30,7 @@ from kubestow.client.rest.transport import (
     TokenBucketRateLimiter,
     Transport,
 )
+from kubestow.client.served_versions import ServedVersions
 from kubestow.errors import APIError, InputError, Unreachable
 from kubestow.log_fields import fields
 from kubestow.scheduling.api_calls.retries import Backoff, is_refusal
@@ -67,7 +68,8 @@ class ClusterClient(PodClient):
         limiters = [TokenBucketRateLimiter(rate_limit, clock=clock) if rate_limit.qps > 0 else None for _ in range(2)]
         super().__init__(Transport(credentials, clock=clock, rate_limiter=limiters[0], on_response=on_response))
         self._event_transport = Transport(credentials, clock=clock, rate_limiter=limiters[1], on_response=on_response)
-        self.resource_claims = ResourceClaimClient(self._transport)
+        self.versions = ServedVersions(self._transport)
+        self.resource_claims = ResourceClaimClient(self._transport, self.versions)
         host = host or socket.gethostname()
         self.events = EventRecorder(self._event_transport, host=host, clock=clock, random=random)
         self._exit_stack = AsyncExitStack()
@@ -95,13 +97,15 @@ class ClusterClient(PodClient):
                 text = "cannot refresh the credentials, continuing with the old ones: %s"
                 _log.warning(text, error, extra=fields(err=str(error)))
 
-    async def wait_for_api_server(self) -> None:
-        """Return once the API server responds. Raises APIError if it rejects the request (401, 403)."""
+    async def wait_for_api_server(self) -> str:
+        """Return once the API server responds: with its version, such as ``v1.36.2``; "" if it does not tell.
+
+        Raises APIError if it rejects the request (401, 403).
+        """
         delays = _BACKOFF.delays(self._random)
         while True:
             try:
-                await self._transport.request("GET", "/version")
-                return
+                return await self.server_version()
             except (APIError, Unreachable) as error:
                 server = self._credentials.server
                 if isinstance(error, APIError) and is_refusal(error):
@@ -112,6 +116,10 @@ class ClusterClient(PodClient):
                     "API server %s is not available: %s; retrying in %.1f s", server, error, delay, extra=extra
                 )
             await self._clock.sleep(delay)
+
+    async def server_version(self) -> str:
+        """The version of the API server, such as ``v1.36.2``; "" if it does not tell. Raises APIError, Unreachable."""
+        return server_version(await self._transport.request("GET", "/version"))
 
     async def subscribe(self, resources: Sequence[Resource], subscriber: Subscriber) -> None:
         """Reflect the collections into the subscriber until cancelled. An exception of the subscriber is propagated."""
@@ -124,6 +132,7 @@ class ClusterClient(PodClient):
                     clock=self._clock,
                     random=self._random,
                     raw_objects=self._raw_objects,
+                    versions=self.versions,
                 )
                 self._reflectors.append(reflector)
                 reflectors.create_task(reflector.run(), name=f"reflector {resource.plural}")
@@ -134,12 +143,15 @@ class ClusterClient(PodClient):
 
     async def list_names(self, resource: Resource) -> dict[str, str]:
         """The names of all objects, with their namespaces, by uid. Raises APIError and Unreachable."""
-        return await list_names(self._transport, resource)
+        return await list_names(self._transport, self.versions.addressed(resource))
 
     async def patch(
         self, resource: Resource, obj: ObjectReference, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> str:
-        return await merge_patch(self._transport, resource, obj, changes, subresource=subresource)
+        changes = self.versions.sent(resource, changes)
+        return await merge_patch(
+            self._transport, self.versions.addressed(resource), obj, changes, subresource=subresource
+        )
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         encoded = None if body is None else msgspec.json.encode(body)

@@ -19,11 +19,14 @@ from kubestow.api.json_text import UNDECODABLE, decode_readable, readable_json
 from kubestow.api.meta import APIObject, ObjectMeta, decode
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.rest.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
+from kubestow.client.served_versions import ServedVersions
 from kubestow.cluster.pods.shapes import PodInfo
 from kubestow.errors import APIError, InvalidObject, Unreachable
+from kubestow.scheduling.events.resources import resource_of
 from kubestow.scheduling.interfaces import ObjectReference, PodStatusPatch, Resource
 
 _encode = msgspec.json.Encoder().encode
+_CLAIMS = resource_of(ResourceClaim)
 
 
 class PodClient:
@@ -68,6 +71,18 @@ class PodClient:
     async def delete_pod(self, pod: ObjectReference) -> None:
         """DELETE the pod with its default grace period. A pod that is deleted or has another uid is not an error."""
         await _delete(self._transport, _path(pod), pod.uid)
+
+
+class _VersionInfo(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+def server_version(body: bytes) -> str:
+    """The version in the body of ``GET /version``, such as ``v1.36.2``; "" if it has none."""
+    try:
+        return msgspec.json.decode(body, type=_VersionInfo).git_version
+    except UNDECODABLE:
+        return ""
 
 
 class _Status(msgspec.Struct):
@@ -120,42 +135,46 @@ def _condition(condition: PodCondition) -> dict[str, Any]:
 
 
 class ResourceClaimClient:
-    """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`."""
+    """Implements :class:`kubestow.framework.handle.ResourceClaimWriter`, in the version that the server serves."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, versions: ServedVersions) -> None:
+        self._transport, self._versions = transport, versions
 
     async def read(self, namespace: str, name: str) -> ResourceClaim:
         """GET a claim."""
-        return decode(ResourceClaim, await self._transport.request("GET", f"{_claims_path(namespace)}/{name}"))
+        return self._decoded(await self._transport.request("GET", f"{self._path(namespace)}/{name}"))
 
     async def create(self, namespace: str, manifest: Mapping[str, Any]) -> ResourceClaim:
         """POST a claim."""
-        return decode(ResourceClaim, await self._transport.request("POST", _claims_path(namespace), _encode(manifest)))
+        body = _encode(self._versions.sent(_CLAIMS, manifest))
+        return self._decoded(await self._transport.request("POST", self._path(namespace), body))
 
     async def patch(self, claim: ResourceClaim, patch: Mapping[str, Any], *, subresource: str = "") -> ResourceClaim:
         """PATCH a claim or its subresource (strategic merge)."""
-        path = f"{_claim_path(claim)}/{subresource}" if subresource else _claim_path(claim)
-        body = await self._transport.request("PATCH", path, _encode(patch), content_type=STRATEGIC_MERGE_PATCH)
-        return decode(ResourceClaim, body)
+        path = self._path_of(claim)
+        body = _encode(self._versions.sent(_CLAIMS, patch))
+        path = f"{path}/{subresource}" if subresource else path
+        patched = await self._transport.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        return self._decoded(patched)
 
     async def delete(self, claim: ResourceClaim) -> None:
         """DELETE a claim. A claim that is deleted or has another uid is not an error."""
-        await _delete(self._transport, _claim_path(claim), claim.metadata.uid)
+        await _delete(self._transport, self._path_of(claim), claim.metadata.uid)
+
+    def _decoded(self, body: bytes) -> ResourceClaim:
+        return decode(ResourceClaim, self._versions.received(_CLAIMS, body))
+
+    def _path(self, namespace: str) -> str:
+        return f"{self._versions.addressed(_CLAIMS).prefix}/namespaces/{namespace}/{_CLAIMS.plural}"
+
+    def _path_of(self, claim: ResourceClaim) -> str:
+        return f"{self._path(claim.metadata.namespace)}/{claim.metadata.name}"
 
     async def report_extended(self, pod: PodInfo, status: PodExtendedResourceClaimStatus) -> None:
         """PATCH ``status.extendedResourceClaimStatus`` of the pod."""
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(status)}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         await self._transport.request("PATCH", path, _encode(body), content_type=STRATEGIC_MERGE_PATCH)
-
-
-def _claims_path(namespace: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-
-
-def _claim_path(claim: ResourceClaim) -> str:
-    return f"{_claims_path(claim.metadata.namespace)}/{claim.metadata.name}"
 
 
 async def merge_patch(

@@ -24,6 +24,7 @@ from kubestow import gc_tuning
 from kubestow.api.json_text import UNDECODABLE
 from kubestow.client.raw_object_cache import RawObjectCache
 from kubestow.client.rest.transport import APIStatus, Transport
+from kubestow.client.served_versions import ServedVersions, is_converted
 from kubestow.client.watch_decoding import (
     Bookmark,
     LineSplitter,
@@ -59,7 +60,8 @@ class _MalformedResponse(Unreachable):
 class Reflector:
     """Reflects the collection ``resource`` into ``subscriber``; see :meth:`run`.
 
-    ``idle_timeout`` is in seconds; ``raw_objects`` caches the JSON of the objects for extenders.
+    ``idle_timeout`` is in seconds; ``raw_objects`` caches the JSON of the objects for extenders. ``versions`` are those
+    of the server, by default not discovered yet.
     """
 
     def __init__(
@@ -72,14 +74,17 @@ class Reflector:
         random: Random,
         idle_timeout: float = _IDLE_TIMEOUT,
         raw_objects: RawObjectCache | None = None,
+        versions: ServedVersions | None = None,
     ) -> None:
         self._transport, self._resource, self._subscriber = transport, resource, subscriber
         self._clock, self._random, self._idle_timeout = clock, random, idle_timeout
         self._raw_objects = raw_objects
         self._failures = _Failures(resource.plural, clock, random)
         on_decoded = None if raw_objects is None else partial(raw_objects.store, resource)
-        self._decoder = ObjectDecoder(resource, partial(subscriber.unreadable, resource), on_decoded)
-        self._collection = _Collection(transport, resource, self._decoder)
+        self._versions = versions or ServedVersions(transport)
+        received = partial(self._versions.received, resource) if is_converted(resource) else None
+        self._decoder = ObjectDecoder(resource, partial(subscriber.unreadable, resource), on_decoded, received)
+        self._collection = _Collection(transport, resource, self._decoder, self._versions)
         self._resource_version = ""  # where the next watch starts; empty: list first
         self._initial: dict[tuple[str, str], Any] | None = None  # the objects of an incomplete streaming list
         self._gc_pause = ExitStack()  # closed when a streaming list is complete
@@ -229,7 +234,10 @@ class Reflector:
 
     async def _handle_api_error(self, error: APIError) -> None:
         if error.code == 404 and self._resource.optional:
-            await self._wait_until_served()
+            if await self._is_served_elsewhere():
+                self._resource_version = ""
+            else:
+                await self._wait_until_served()
             return
         if error.code in (400, 410, 422):
             if not self._resource_version and self._watch_list_supported and error.code != 410:
@@ -244,6 +252,14 @@ class Reflector:
             self._resource_version = ""
         await self._failures.back_off(str(error), at_least=error.retry_after or 0.0)
 
+    async def _is_served_elsewhere(self) -> bool:
+        """Whether the server, which may have been upgraded, serves the resource in another version than before."""
+        if not is_converted(self._resource):
+            return False
+        before = self._versions.addressed(self._resource)
+        await self._versions.discover()
+        return self._versions.addressed(self._resource) != before
+
     async def _wait_until_served(self) -> None:
         """The server does not serve the resource, so there are no such objects for now."""
         if not self._not_served:
@@ -257,14 +273,16 @@ class Reflector:
 class _Collection:
     """A collection at the API server: the paths of requests, its list, and the errors of its responses."""
 
-    def __init__(self, transport: Transport, resource: Resource, decoder: ObjectDecoder) -> None:
-        self._transport, self._resource, self._decoder = transport, resource, decoder
+    def __init__(
+        self, transport: Transport, resource: Resource, decoder: ObjectDecoder, versions: ServedVersions
+    ) -> None:
+        self._transport, self._resource, self._decoder, self._versions = transport, resource, decoder, versions
 
     def path(self, query: dict[str, str]) -> str:
         if self._resource.field_selector:
             query = query | {"fieldSelector": self._resource.field_selector}
         encoded = urlencode(sorted(query.items()), quote_via=quote, safe="")
-        return f"{self._resource.prefix}/{self._resource.plural}?{encoded}"
+        return f"{self._versions.addressed(self._resource).prefix}/{self._resource.plural}?{encoded}"
 
     async def read(self, limit: int, *, any_version: bool) -> tuple[str, list[Any]]:
         """All objects, read in pages of ``limit`` (0: in one piece), and their resourceVersion.

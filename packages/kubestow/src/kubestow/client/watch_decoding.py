@@ -135,7 +135,8 @@ class ObjectDecoder:
     """Decodes the objects of one resource. An object that does not decode is reported once per distinct problem.
 
     ``on_undecodable`` receives what identifies the object, as far as it can be decoded, and the problem.
-    ``on_decoded`` receives every decoded object together with its JSON.
+    ``on_decoded`` receives every decoded object together with its JSON. ``received`` converts JSON that the server
+    sends in another version.
     """
 
     def __init__(
@@ -143,8 +144,10 @@ class ObjectDecoder:
         resource: Resource,
         on_undecodable: Callable[[ObjectMeta, str], None],
         on_decoded: Callable[[Any, msgspec.Raw], None] | None = None,
+        received: Callable[[bytes | msgspec.Raw], bytes | msgspec.Raw] | None = None,
     ) -> None:
         self._type, self._on_undecodable, self._on_decoded = resource.type, on_undecodable, on_decoded
+        self._received = received
         self._problems: dict[str, str] = {}
         self._problems_before_list: dict[str, str] = {}
         #: Of the list in progress.
@@ -161,6 +164,8 @@ class ObjectDecoder:
 
     def decode(self, data: msgspec.Raw) -> Any | None:
         """The object, or after a report what of it decodes if it occupies something, or None."""
+        if self._received is not None:
+            data = msgspec.Raw(self._received(data))
         try:
             obj = decode(self._type, data)
         except InvalidObject as error:
@@ -181,6 +186,8 @@ class ObjectDecoder:
 
         The identity is enough for the cache to delete the object.
         """
+        if self._received is not None:
+            data = msgspec.Raw(self._received(data))
         try:
             obj = decode(self._type, data)
         except InvalidObject as error:

@@ -138,13 +138,14 @@ class FeatureGates:
     other components are accepted and ignored. Raises InputError, naming ``subject``, for invalid overrides.
     """
 
-    __slots__ = ("_enabled", "minor")
+    __slots__ = ("_enabled", "_overrides", "_subject", "minor")
 
     def __init__(
         self, overrides: Mapping[str, bool] | None = None, *, minor: Minor = NEWEST, subject: str = _FLAG
     ) -> None:
         overrides = overrides or {}
         _raise_if(subject, _override_errors(overrides, minor))
+        self._overrides, self._subject = overrides, subject
         #: The minor version that is emulated.
         self.minor = minor
         self._enabled = frozenset(name for name, spec in self._specs.items() if _effective(name, spec, overrides))
@@ -156,6 +157,10 @@ class FeatureGates:
         """Parse the value of ``--feature-gates``: "GangScheduling=true,GenericWorkload=true". Raises InputError."""
         overrides = dict(_parse_assignment(part, subject) for part in text.split(",") if part)
         return cls(overrides, minor=minor, subject=subject)
+
+    def emulating(self, minor: Minor) -> FeatureGates:
+        """The gates of another minor version with the same overrides. Raises InputError for those that it rejects."""
+        return self if minor == self.minor else FeatureGates(self._overrides, minor=minor, subject=self._subject)
 
     def enabled(self, name: str) -> bool:
         """Whether a gate is enabled; False for one that the minor version does not have, yet or any more.

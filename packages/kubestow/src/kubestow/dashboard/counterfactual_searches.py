@@ -96,7 +96,7 @@ class CounterfactualSearches:
         """The input of the process: the search, then nodes, pods and other objects, each with the number of bytes."""
         cluster = self._scheduler.cluster
         plugins = {type(plugin) for profile in self._scheduler.profiles.values() for plugin in profile.plugins}
-        others = sorted(plugins - set(find_plugins().values()), key=lambda plugin: plugin.name)
+        others = sorted(plugins - set(find_plugins(minor=self._gates.minor).values()), key=lambda plugin: plugin.name)
         search = _Search([info.key for info in infos], self._configuration, self._gates, others)
         objects = [obj for catalog in cluster.catalogs() for obj in catalog]
         # The objects are immutable, so these lists are the cluster as it is now, however long sending takes.

@@ -29,6 +29,7 @@ from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.http.certificates import KeyPair
 from kubestow.http.tls import ServerTLS, TLSOptions
 from kubestow.process import WallClock
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.events.resources import WATCHED, watched
 
 
@@ -74,6 +75,11 @@ class ExtenderApp:
             raise InputError(f"profile {profile.scheduler_name}", problem)
         return cls(cache, built, capabilities, random, handle)
 
+    @property
+    def minor(self) -> Minor:
+        """The minor version of Kubernetes that is emulated."""
+        return self.handle.minor
+
     def partially_served(self) -> list[str]:
         """The plugins of the profile that also implement extension points without a counterpart in the protocol."""
         plugins = self.profile.runtime.plugins
@@ -107,6 +113,7 @@ class ExtenderApp:
             remote = ClusterClient(credentials, clock=clock, random=self.random)
             cluster = await stack.enter_async_context(remote)
             await cluster.wait_for_api_server()
+            await cluster.versions.discover()
             binder = ExtenderBinder(cluster, self.cache, clock=clock, random=self.random)
             server = ExtenderServer(extender, self.cache, self.capabilities, binder.bind)
             on_listening(await stack.enter_async_context(server.listen(host, port, tls)))
@@ -114,7 +121,7 @@ class ExtenderApp:
             kinds = {kind for plugin in self.profile.plugins for kind in plugin.watched_kinds()}
             additional = [resource for resource in watched(kinds) if resource not in WATCHED]
             self.cache.expect(additional)
-            await cluster.subscribe((*WATCHED, *additional), self.cache)
+            await cluster.subscribe((*self.cache.watched, *additional), self.cache)
 
 
 def server_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext | None:

@@ -28,7 +28,7 @@ from kubestow.scheduling.cycle.binding_confirmation import UnconfirmedBindings
 from kubestow.scheduling.environment import Environment
 from kubestow.scheduling.events.handlers import EventHandlers, WatchListener
 from kubestow.scheduling.events.pod_store import PodStore
-from kubestow.scheduling.events.resources import WATCHED
+from kubestow.scheduling.events.resources import watched_always
 from kubestow.scheduling.interfaces import Clock, ClusterAPI, ObjectReference, reference
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,10 @@ class WatchCache(EventHandlers):
     """A cluster cache, filled by a watch (as its subscriber) or by :meth:`set_nodes`."""
 
     def __init__(self, pod_group_apis: Iterable[PodGroupAPI] = (), *, gates: FeatureGates | None = None) -> None:
+        gates = gates or FeatureGates()
         self.cluster, self._pods = Cluster(pod_group_apis, gates=gates), PodStore()
+        #: What is watched in any case.
+        self.watched = watched_always(gates)
         self.synced = False
         #: Called once, when all initial lists have been received.
         self.on_synced: Callable[[], None] = lambda: None
@@ -49,7 +52,7 @@ class WatchCache(EventHandlers):
             self._pods,
             _NoQueue(),
             scheduler_names=_AnySchedulerName(),
-            watched=WATCHED,
+            watched=self.watched,
             listener=_CacheListener(self),
         )
 

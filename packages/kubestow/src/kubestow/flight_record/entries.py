@@ -123,7 +123,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     ``began`` is the date and time in UTC, ``monotonic`` the clock of the scheduler at that moment, in seconds.
     ``configuration`` is a KubeSchedulerConfiguration, ``gates`` are all feature gates. ``random`` is the state of the
     scheduler's random source, as of :meth:`random.Random.getstate`.
-    A record without a scheduler (``kubestow record``) has only the first four fields and ``resources``.
+    ``emulated_version`` is the minor version of Kubernetes that it decides as, such as "1.33"; records of 1.36 may have
+    none. A record without a scheduler (``kubestow record``) has only the first four fields, ``resources``, and in
+    ``server_version`` the version of the API server, such as ``v1.33.4``, if it is known.
     A file that continues the record of another one has ``resources`` too, and no ``random``; its first ``snapshot``
     entries are the objects that existed when it began. ``snapshot`` is None in all other files.
     """
@@ -137,6 +139,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: int | None = None
     configuration: dict[str, Any] = {}
     gates: dict[str, bool] = {}
+    emulated_version: str = ""
+    server_version: str = ""
     plugins: list[str] = []
     pod_max_in_unschedulable_pods: float = 300.0
     random: list[Any] = []

@@ -43,6 +43,7 @@ from kubestow.flight_record.segment import Segment
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.rules.minors import NEWEST, Minor
 from kubestow.scheduling.decision.result import Decision
 from kubestow.scheduling.environment import Environment, Leadership
 from kubestow.scheduling.extenders.stages import Extender
@@ -92,10 +93,25 @@ def replay(segment: Segment, plugins: Mapping[str, type[Plugin]] | None = None) 
     return _Replay(segment, plugins).run()
 
 
+#: The minor version of schedulers whose records do not tell it.
+_FIRST_RECORDED = "1.36"
+
+
 def recorded_gates(header: Header) -> config.FeatureGates:
-    """The feature gates of a record."""
-    known = dict(config.FeatureGates())
-    return config.FeatureGates({name: enabled for name, enabled in header.gates.items() if known.get(name) != enabled})
+    """The feature gates of a record, in the minor version that it was decided as. Raises InputError."""
+    minor = recorded_minor(header)
+    known = dict(config.FeatureGates(minor=minor))
+    overrides = {name: enabled for name, enabled in header.gates.items() if known.get(name) != enabled}
+    return config.FeatureGates(overrides, minor=minor)
+
+
+def recorded_minor(header: Header) -> Minor:
+    """The minor version that a record was decided as; of one without a scheduler, that of the API server.
+
+    Raises InputError for one that is not supported.
+    """
+    unknown = _FIRST_RECORDED if header.has_scheduler else str(NEWEST)
+    return Minor.parse(header.emulated_version or header.server_version or unknown, subject="version of the record")
 
 
 def recorded_random(header: Header) -> Random:
@@ -117,7 +133,7 @@ class _Replay(Observer):
         self._boundary = boundary = ReplayBoundary(self._tape, self._produce, self._loop)
         self._running: asyncio.Task[None] | None = None
         gates = recorded_gates(header)
-        registry = find_plugins(header.plugins, plugins)
+        registry = find_plugins(header.plugins, plugins, minor=gates.minor)
         configuration = read_configuration(header.configuration, gates, registry)
         self._scheduler = Scheduler(
             configuration,

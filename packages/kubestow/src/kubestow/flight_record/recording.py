@@ -202,6 +202,7 @@ class FlightRecorder(Observer):
                 monotonic=environment.clock.monotonic(),
                 configuration=render(_without_secrets(configuration)),
                 gates=dict(gates),
+                emulated_version=str(gates.minor),
                 plugins=list(plugins),
                 pod_max_in_unschedulable_pods=pod_max_in_unschedulable_pods,
                 random=[version, list(state), gauss],
@@ -276,8 +277,11 @@ class ClusterRecorder:
     Implements :class:`~kubestow.scheduling.interfaces.Subscriber`, to count it.
     """
 
-    def __init__(self, sink: SegmentSink, clock: Clock, resources: Sequence[Resource]) -> None:
+    def __init__(
+        self, sink: SegmentSink, clock: Clock, resources: Sequence[Resource], *, server_version: str = ""
+    ) -> None:
         self._sink, self._clock, self._resources = sink, clock, resources
+        self._server_version = server_version
         self.journal = Journal(sink)
         self.events: Counter[str] = Counter()
 
@@ -291,6 +295,7 @@ class ClusterRecorder:
                 monotonic=self._clock.monotonic(),
                 has_scheduler=False,
                 resources=describe_resources(self._resources),
+                server_version=self._server_version,
             )
         )
         subscriber = RecordedSubscriber(self, self._resources, self.journal, self._clock)

@@ -21,6 +21,7 @@ _PATCHES = {31: 14, 32: 13, 33: 13, 34: 9, 35: 6, 36: 2}
 _OLDEST, _NEWEST = min(_PATCHES), max(_PATCHES)
 #: ``1.33``, ``v1.33.4``, and versions of distributions such as ``v1.33.4+k3s1``, ``v1.33.4-eks-113cf36``.
 _VERSION = re.compile(r"v?1\.(\d{1,3})(?:[.+-].*)?")
+_EMULATE_ANOTHER = "or --emulated-version with one of these"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,26 @@ class Minor:
             raise InputError(subject, f"version 1.{int(match[1])} is not supported, expected {OLDEST} to {NEWEST}")
         return cls(int(match[1]))
 
+    @classmethod
+    def emulated(cls, version: str, *, subject: str) -> Minor:
+        """The value of kube-scheduler's ``--emulated-version``: "1.33" or "kube=1.33". Raises InputError."""
+        return cls.parse(version.removeprefix("kube="), subject=subject)
+
+    @classmethod
+    def of_server(cls, version: str) -> Minor:
+        """The minor version of an API server such as "v1.33.4". Raises InputError for one that cannot be emulated."""
+        if not version:
+            raise InputError("API server", f"tells no version, expected {OLDEST} to {NEWEST}, {_EMULATE_ANOTHER}")
+        try:
+            return cls.parse(version, subject="API server")
+        except InputError as error:
+            raise InputError("API server", f"{error.problem}, {_EMULATE_ANOTHER}") from None
+
+    @classmethod
+    def nearest(cls, release: tuple[int, int]) -> Minor:
+        """The minor version that can be emulated nearest to a release such as (1, 29)."""
+        return cls(min(max(release, (1, _OLDEST)), (1, _NEWEST))[1])
+
     @property
     def release(self) -> str:
         """The patch release whose decisions are reproduced, such as ``v1.33.13``."""
@@ -58,6 +79,12 @@ class Minor:
 
     def __str__(self) -> str:
         return f"1.{self.number}"
+
+
+def release_of(version: str) -> tuple[int, int] | None:
+    """Major and minor of a version such as "v1.33.4", also of one that cannot be emulated; None for other text."""
+    match = _VERSION.fullmatch(version.strip())
+    return None if match is None else (1, int(match[1]))
 
 
 OLDEST, NEWEST = Minor(_OLDEST), Minor(_NEWEST)

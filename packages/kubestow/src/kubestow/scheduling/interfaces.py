@@ -36,6 +36,8 @@ class Resource:
     optional: bool = False
     #: How often discovery is repeated while it is not served, in seconds.
     absent_seconds: float = 600.0
+    #: The feature gate without which a scheduler does not watch the resource; empty for none.
+    gate: str = ""
 
     @property
     def api_version(self) -> str:

@@ -68,6 +68,7 @@ class SchedulerRoutes:
         zpages = ZPages(
             self._component.configuration,
             self._component.flags,
+            minor=self._component.gates.minor,
             paths=["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"],
             now=self._clock.now,
         )

@@ -21,6 +21,7 @@ import yaml
 from kubestow.api.formats.timestamps import timestamp
 from kubestow.config import KubeSchedulerConfiguration, render
 from kubestow.http.messages import HTTPRequest, HTTPResponse, StatusError
+from kubestow.rules.minors import Minor
 from kubestow.version import KUBERNETES_VERSION, VERSION
 
 _COMPONENT = "kube-scheduler"
@@ -56,7 +57,8 @@ def redacted(value: Any) -> Any:
 class ZPages:
     """The handlers of the z-pages.
 
-    ``flags`` are the flags of this process by name, ``paths`` are listed by /statusz, ``now`` returns the time in UTC.
+    ``flags`` are the flags of this process by name, ``minor`` is the version of Kubernetes that is emulated, ``paths``
+    are listed by /statusz, ``now`` returns the time in UTC.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class ZPages:
         configuration: KubeSchedulerConfiguration,
         flags: Mapping[str, str],
         *,
+        minor: Minor,
         paths: Sequence[str],
         now: Callable[[], datetime],
     ) -> None:
         self._configuration, self._flags, self._paths = configuration, flags, paths
+        self._emulated = str(minor)
         self._now, self._started = now, now()
 
     def configz(self, request: HTTPRequest) -> HTTPResponse:
@@ -85,7 +89,7 @@ class ZPages:
         uptime = int((self._now() - self._started).total_seconds())
         hours, minutes, seconds = uptime // 3600, uptime // 60 % 60, uptime % 60
         python = f"{platform.python_implementation()} {platform.python_version()}"
-        binary, emulated = KUBERNETES_VERSION.removeprefix("v"), KUBERNETES_VERSION.removeprefix("v").rsplit(".", 1)[0]
+        binary, emulated = KUBERNETES_VERSION.removeprefix("v"), self._emulated
         lines = [
             f"Started: {self._started:%a %b %d %H:%M:%S UTC %Y}",
             f"Up: {hours} hr {minutes:02} min {seconds:02} sec",

@@ -189,6 +189,7 @@ async def test_an_optional_resource_that_is_not_served_is_empty_and_polled_rarel
     found = server.watch(event("ADDED", {"metadata": {"name": "s1", "resourceVersion": "3"}}), READY)
     path = "/apis/resource.k8s.io/v1/resourceslices"
     server.respond("GET", path, failure(404, "NotFound"), failure(404, "NotFound"), found)
+    server.respond("GET", "/apis/resource.k8s.io", failure(404, "NotFound"), failure(404, "NotFound"))
     async with reflecting(transport, clock, SLICES) as subscriber:
         assert await subscriber.wait_until_seen(2) == [("replace", []), ("replace", ["s1"])]
     assert len(clock.slept) == 2
@@ -201,6 +202,7 @@ async def test_the_polling_interval_of_a_missing_resource_is_configurable(
     frequent = replace(SLICES, absent_seconds=30.0)
     found = server.watch(event("ADDED", {"metadata": {"name": "s1", "resourceVersion": "3"}}), READY)
     server.respond("GET", "/apis/resource.k8s.io/v1/resourceslices", failure(404, "NotFound"), found)
+    server.respond("GET", "/apis/resource.k8s.io", failure(404, "NotFound"))
     async with reflecting(transport, clock, frequent) as subscriber:
         await subscriber.wait_until_seen(2)
     assert 30 <= clock.slept[0] <= 60

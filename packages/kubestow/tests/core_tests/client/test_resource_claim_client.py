@@ -11,6 +11,7 @@ from kubestow.api.meta import ObjectMeta
 from kubestow.api.resource import ResourceClaim
 from kubestow.client.object_requests import ResourceClaimClient
 from kubestow.client.rest.transport import Transport
+from kubestow.client.served_versions import ServedVersions
 from kubestow.cluster.pods.shapes import Shapes
 from kubestow.errors import APIError
 from kubestow.testing import pod
@@ -21,7 +22,7 @@ CLAIM = ResourceClaim(metadata=ObjectMeta(name="c", namespace="default", uid="ui
 
 @pytest.fixture
 def claims(transport: Transport) -> ResourceClaimClient:
-    return ResourceClaimClient(transport)
+    return ResourceClaimClient(transport, ServedVersions(transport))
 
 
 async def test_a_claim_is_read(server: ScriptedServer, claims: ResourceClaimClient) -> None:

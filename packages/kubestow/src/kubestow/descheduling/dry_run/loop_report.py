@@ -33,12 +33,14 @@ from kubestow.reports.text import Displayed
 class LoopReport(Displayed):
     """The result of a loop, what becomes of the pods, and the pending pods that got a node, as (pod, node).
 
-    ``predictions`` are by uid; without a rescheduler there are none.
+    ``predictions`` are by uid; without a rescheduler there are none. ``emulated_version`` is the minor version that it
+    decides as.
     """
 
     result: LoopResult
     predictions: dict[str, Prediction] = field(default_factory=dict)
     admitted: Sequence[tuple[str, str]] = ()
+    emulated_version: str = ""
 
     def prediction(self, eviction: Eviction) -> Prediction | None:
         """What becomes of a pod, None if the scheduler was not asked."""
@@ -101,7 +103,8 @@ def run_loop(
         return LoopReport(descheduler.run(snapshot, now=now, backend=backend, observers=observers))
     rescheduling = ReschedulingBackend(backend, rescheduler, mode)
     result = descheduler.run(snapshot, now=now, backend=rescheduling, observers=observers)
-    return LoopReport(result, rescheduling.predictions, [(info.key, node) for info, node in rescheduler.admitted])
+    admitted = [(info.key, node) for info, node in rescheduler.admitted]
+    return LoopReport(result, rescheduling.predictions, admitted, str(rescheduler.minor))
 
 
 def _headline(run: LoopReport) -> str:
@@ -143,7 +146,8 @@ def _outcome(prediction: Prediction | None) -> str:
 def document(run: LoopReport) -> dict[str, Any]:
     """The report as plain data."""
     result = run.result
-    return {
+    asked = {"emulatedVersion": run.emulated_version} if run.emulated_version else {}
+    return asked | {
         "evicted": [_with_prediction(run, eviction) for eviction in result.evicted],
         "refused": [_with_prediction(run, eviction) for eviction in result.refused],
         "admitted": [{"pod": pod, "node": node} for pod, node in run.admitted],

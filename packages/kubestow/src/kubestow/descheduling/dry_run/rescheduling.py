@@ -121,6 +121,8 @@ class Rescheduler:
     def __init__(
         self, cluster: ClusterObjects, options: SchedulerOptions, *, now: datetime, ties: TieBreak | None = None
     ) -> None:
+        #: The minor version of Kubernetes that the scheduler decides as.
+        self.minor = options.gates.minor
         self._scheduler = OfflineScheduler(cluster, options, ties=ties)
         self._cache, self._now = self._scheduler.cache, now
         self._placed = {pod.metadata.uid: pod for pod in cluster.pods if pod.spec.node_name}

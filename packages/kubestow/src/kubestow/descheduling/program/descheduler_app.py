@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from msgspec import structs
 
 from kubestow.client.cluster_client import ClusterClient
 from kubestow.client.leader_election import LeaseTimings, lease_candidate
@@ -36,6 +38,7 @@ from kubestow.errors import APIError, InvalidObject, Unreachable
 from kubestow.log_fields import fields
 from kubestow.plugins.registry import find_pod_group_apis
 from kubestow.process import Heartbeat, WallClock
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import RandomTie
 from kubestow.scheduling.environment import Leadership, NoLeaderElection
 from kubestow.scheduling.events.resources import with_custom
@@ -125,11 +128,25 @@ class DeschedulerApp:
             cluster = await stack.enter_async_context(client)
             if self._options.interval:
                 await cluster.wait_for_api_server()
+            if self._options.mode is not None:
+                await cluster.versions.discover()
+                await self._emulate_version_of(cluster)
             limit = self._options.rate_limit
             limiter = TokenBucketRateLimiter(limit, clock=self._clock) if limit.qps > 0 else None
             transport = await stack.enter_async_context(Transport(credentials, clock=self._clock, rate_limiter=limiter))
             self._leadership = await stack.enter_async_context(self._candidate(credentials, cluster))
             await self._lead(transport, cluster)
+
+    async def _emulate_version_of(self, cluster: ClusterClient) -> None:
+        """Ask the scheduler of the API server's minor version, unless the options name one. Raises InputError."""
+        scheduler = self._options.scheduler
+        if scheduler.emulated_version:
+            return
+        version = await cluster.server_version()
+        scheduler = structs.replace(scheduler, emulated_version=str(Minor.of_server(version)))
+        self._options = replace(self._options, scheduler=scheduler)
+        emulated = scheduler.emulated_version
+        _log.info("Emulating the API server's version", extra=fields(server=version, emulated=emulated))
 
     def _candidate(self, credentials: Credentials, cluster: ClusterClient) -> AbstractAsyncContextManager[Leadership]:
         """The candidate of the Lease; without one, a candidate that always leads."""
@@ -183,7 +200,8 @@ class DeschedulerApp:
     async def _run_once(self, transport: Transport, cluster: ClusterClient) -> None:
         mode, problems = self._options.mode, Problems()
         metrics = self._policy.uses_metrics_server
-        for_scheduling = with_custom(api.kind for api in find_pod_group_apis()) if mode is not None else ()
+        kinds = with_custom(api.kind for api in find_pod_group_apis()) if mode is not None else ()
+        for_scheduling = [cluster.versions.addressed(resource) for resource in kinds]
         sources = await list_cluster(transport, for_scheduling=for_scheduling, metrics=metrics, problems=problems)
         results = await query_results(self._policy, self._registry, transport)
         loop = asyncio.get_running_loop()

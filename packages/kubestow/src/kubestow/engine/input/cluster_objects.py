@@ -92,6 +92,7 @@ class ClusterObjects:
     Pods keep their nodes; those without one are pending. Finished pods are left out. ``sources`` are the same objects
     with all their fields, for output. ``custom_resources`` are the objects that plugins may read: custom resources, and
     those that admission reads. ``newest`` is the newest time of the objects of a cluster that was made of another one.
+    ``server_version`` is that of the cluster's API server, such as ``v1.36.2``; "" if it is not known.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -102,6 +103,7 @@ class ClusterObjects:
     admission: Admission = field(default_factory=Admission)
     summary: InputSummary = field(default_factory=InputSummary)
     newest: datetime | None = None
+    server_version: str = ""
 
     @classmethod
     def load(cls, *paths: str | Path, strict: bool = False) -> ClusterObjects:
@@ -216,6 +218,8 @@ class _Loader:
     def load(self, sources: Iterable[SourceObject]) -> ClusterObjects:
         for source in sources:
             self._load(source)
+            if source.server_version:
+                self._cluster.server_version = source.server_version
         names = {node.metadata.name for node in self._cluster.nodes}
         for pod, source in self._pods:
             self._put_pod(pod, source, names)

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubestow.api.conversion import HUB, is_former, to_hub
 from kubestow.api.formats.yaml_documents import load_yaml, yaml_documents
 from kubestow.api.json_text import UNDECODABLE, decode_readable, parse_json, readable_json
 from kubestow.errors import InputError
@@ -37,13 +38,18 @@ Raw = bytes | msgspec.Raw
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """An object of a file: its type, its JSON, and where it is: ``line 12``, ``items[3]`` or ``line 12: items[3]``."""
+    """An object of a file: its type, its JSON, and where it is: ``line 12``, ``items[3]`` or ``line 12: items[3]``.
+
+    Objects of former versions of resource.k8s.io are converted to v1. ``server_version`` is the version of the API
+    server that they are from, if the file tells it.
+    """
 
     api_version: str
     kind: str
     raw: Raw
     subject: str
     place: str
+    server_version: str = ""
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -53,11 +59,12 @@ class SourceObject:
 
 
 class _TypeMeta(msgspec.Struct, rename="camel"):
-    """The type of an object, and the items if it is a list."""
+    """The type of an object; of a list, the items, and the version of the API server that a snapshot notes."""
 
     api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | None = None
+    kubernetes_version: str | None = None
 
 
 _TYPE_META = msgspec.json.Decoder(_TypeMeta)
@@ -118,15 +125,26 @@ def _objects_in(
     if not api_version or not kind:
         problems.report(subject, place, "not a Kubernetes object: expected apiVersion and kind")
         return
+    version = meta.kubernetes_version or (default.kubernetes_version if default else None)
     if meta.items is None or not kind.endswith("List"):
-        yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place)
+        if is_former(api_version, kind):
+            api_version, raw = _converted(api_version, raw)
+        yield SourceObject(sys.intern(api_version), sys.intern(kind), raw, subject, place, version or "")
         return
     # The items of a typed list such as NodeList have no kind and apiVersion of their own.
-    item_type = None if kind == "List" else _TypeMeta(api_version, kind.removesuffix("List"))
+    is_typed = kind != "List"
+    item_type = _TypeMeta(api_version, kind.removesuffix("List")) if is_typed else _TypeMeta()
+    item_type.kubernetes_version = version
     within = place and place + ("." if place.endswith("]") else ": ")
     for index, item in enumerate(meta.items):
         item_place = places[index] if index < len(places) else f"{within}items[{index}]"
         yield from _objects_in(item, [], subject, item_place, problems, item_type)
+
+
+def _converted(api_version: str, raw: Raw) -> tuple[str, Raw]:
+    """An object of a former version in the hub version."""
+    group, _, version = api_version.partition("/")
+    return f"{group}/{HUB}", msgspec.json.encode(to_hub(version, parse_json(raw)))
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from kubestow.framework.interface import Plugin
 from kubestow.framework.profile import Profile, Registry, build_profile
 from kubestow.plugins.configuration_file import read_configuration
 from kubestow.plugins.registry import find_plugins, find_pod_group_apis
+from kubestow.rules.minors import Minor
 from kubestow.scheduling.decision.node_selection import FirstByName, TieBreak
 from kubestow.scheduling.decision.pipeline import DecisionPipeline
 
@@ -28,11 +29,19 @@ Configuration = config.KubeSchedulerConfiguration | Path | str | Mapping[str, An
 
 
 class SchedulerOptions(msgspec.Struct, frozen=True):
-    """The scheduler's configuration, further plugin classes, and feature gates."""
+    """The scheduler's configuration, further plugin classes, and feature gates.
+
+    ``emulated_version`` is the minor version to decide as, such as "1.33"; without it, that of the gates. Raises
+    InputError for one that is not supported, or that does not have the gates.
+    """
 
     configuration: Configuration = None
     plugins: Sequence[type[Plugin]] = ()
     gates: config.FeatureGates = msgspec.field(default_factory=config.FeatureGates)
+    emulated_version: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "gates", emulating(self.gates, self.emulated_version))
 
     def registry(self) -> Registry:
         """All plugin classes by name. Raises InputError if two have the same name."""
@@ -47,6 +56,13 @@ class SchedulerOptions(msgspec.Struct, frozen=True):
     def decoded(self) -> SchedulerOptions:
         """These options with the decoded configuration. Raises as :meth:`read_configuration`."""
         return msgspec.structs.replace(self, configuration=self.read_configuration())
+
+
+def emulating(gates: config.FeatureGates, emulated_version: str) -> config.FeatureGates:
+    """Gates in a minor version such as "1.33"; "" stands for the version that they have. Raises InputError."""
+    if not emulated_version:
+        return gates
+    return gates.emulating(Minor.emulated(emulated_version, subject="emulated_version"))
 
 
 class OfflineScheduler:

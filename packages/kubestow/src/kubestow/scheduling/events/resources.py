@@ -26,6 +26,7 @@ from kubestow.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from kubestow.config import FeatureGates
 from kubestow.errors import KubestowError
 from kubestow.scheduling.interfaces import Resource
 
@@ -36,6 +37,7 @@ NODES = Resource("/api/v1", "nodes", "Node", Node, namespaced=False)
 NAMESPACES = Resource("/api/v1", "namespaces", "Namespace", Namespace, namespaced=False)
 
 _DEVICES = "/apis/resource.k8s.io/v1"
+_DEVICES_GATE = "DynamicResourceAllocation"
 
 _ON_DEMAND = (Resource("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", PodGroup, optional=True),)
 
@@ -52,9 +54,13 @@ CATALOGUED = (
     Resource(_STORAGE, "volumeattachments", "VolumeAttachment", VolumeAttachment, namespaced=False, optional=True),
     Resource("/apis/apps/v1", "replicasets", "ReplicaSet", ReplicaSet),
     Resource("/apis/apps/v1", "statefulsets", "StatefulSet", StatefulSet),
-    Resource(_DEVICES, "deviceclasses", "DeviceClass", DeviceClass, namespaced=False, optional=True),
-    Resource(_DEVICES, "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False, optional=True),
-    Resource(_DEVICES, "resourceclaims", "ResourceClaim", ResourceClaim, optional=True),
+    Resource(
+        _DEVICES, "deviceclasses", "DeviceClass", DeviceClass, namespaced=False, optional=True, gate=_DEVICES_GATE
+    ),
+    Resource(
+        _DEVICES, "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False, optional=True, gate=_DEVICES_GATE
+    ),
+    Resource(_DEVICES, "resourceclaims", "ResourceClaim", ResourceClaim, optional=True, gate=_DEVICES_GATE),
     *_ON_DEMAND,
 )
 
@@ -67,7 +73,7 @@ _BY_KIND = {resource.type: resource for resource in WATCHED}
 _NOT_DEFINED_YET = 30.0
 
 
-def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
+def watched(kinds: Collection[type[Any]], gates: FeatureGates | None = None) -> tuple[Resource, ...]:
     """The resources to watch when plugins register for some ``kinds`` beside those that are always watched.
 
     Raises KubestowError for a kind without a known resource, and for one that is decoded into two structs.
@@ -78,8 +84,14 @@ def watched(kinds: Collection[type[Any]]) -> tuple[Resource, ...]:
         if one.type.resource == other.type.resource:
             names = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (one.type, other.type))
             raise KubestowError(f"{one.type.resource} is read into both {names}, expected one struct for all plugins")
-    usual = [resource for resource in WATCHED if resource not in _ON_DEMAND or resource in asked]
+    always = set(watched_always(gates or FeatureGates())) - set(_ON_DEMAND)
+    usual = [resource for resource in WATCHED if resource in always or resource in asked]
     return (*usual[:-1], *own, usual[-1])
+
+
+def watched_always(gates: FeatureGates) -> tuple[Resource, ...]:
+    """The built-in resources that no disabled feature gate is in front of."""
+    return tuple(resource for resource in WATCHED if not resource.gate or gates.enabled(resource.gate))
 
 
 def with_custom(kinds: Iterable[type[CustomObject]]) -> tuple[Resource, ...]:

@@ -25,7 +25,7 @@ from kubestow.framework.handle import ResourceClaimWriter
 from kubestow.framework.interface import Waiting
 from kubestow.framework.profile import Profile
 from kubestow.log_fields import fields
-from kubestow.rules.minors import Behaviour
+from kubestow.rules.minors import Behaviour, Minor
 from kubestow.scheduling.api_calls.dispatcher import Dispatcher
 from kubestow.scheduling.api_calls.pod_reports import pod_event
 from kubestow.scheduling.background_work import BackgroundTasks, ChangeNotifier, PeriodicWork
@@ -49,6 +49,11 @@ class BaseHandle:
     def __init__(self, cluster: Cluster, gates: config.FeatureGates, random: Random) -> None:
         self.cluster, self.random = cluster, random
         self._gates = gates
+
+    @property
+    def minor(self) -> Minor:
+        """The minor version of Kubernetes that is emulated."""
+        return self._gates.minor
 
     def feature_enabled(self, gate: str) -> bool:
         """Whether a feature gate is enabled."""

@@ -147,7 +147,7 @@ class Scheduler:
                 observer=environment.observer.plugin_observer(profile.scheduler_name),
             )
         plugins = [plugin for built in self.profiles.values() for plugin in built.plugins]
-        self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()})
+        self._watched = watched({kind for plugin in plugins for kind in plugin.watched_kinds()}, gates)
 
         # The queue, and what happens to pods that are not bound.
         has_hints = gates.enabled("SchedulerQueueingHints")

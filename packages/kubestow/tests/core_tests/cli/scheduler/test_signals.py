@@ -68,7 +68,7 @@ async def test_sigusr2_before_the_api_server_is_available_is_answered_in_the_log
         assert process.stderr is not None
         await process.stderr.readuntil(b"retrying in")
         process.send_signal(signal.SIGUSR2)
-        await process.stderr.readuntil(b"Unable to compare the cache with the API server")
+        await process.stderr.readuntil(b"Unable to debug the cache: the scheduler is still starting")
         assert await status(port, "/livez") == 200
 
 
