@@ -10,6 +10,7 @@ from typing import Any
 
 from kubestow.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubestow.cluster.cache import Cluster
+from kubestow.config import FeatureGates
 from kubestow.scheduling.queue.unschedulable import Cohort, UnschedulablePods
 from kubestow.scheduling.queued_pod import Place
 from tests.fault_simulation.apiserver.server import SimulatedServer, ended
@@ -19,7 +20,7 @@ from tests.fault_simulation.scheduler.process import Process
 
 def cache_differences(server: SimulatedServer, process: Process) -> Iterator[str]:
     """Where a scheduler's cache differs from the server's state."""
-    expected = Cluster(minor=process.minor)
+    expected = Cluster(gates=FeatureGates(minor=process.minor))
     for node in server.nodes().values():
         expected.add_node(node)
     pods = {pod.metadata.uid: pod for pod in server.pods() if not ended(pod)}

@@ -134,7 +134,7 @@ class SchedulerApp:
             with suppress(APIError, Unreachable, TimeoutError):
                 async with asyncio.timeout(_SECONDS_BEFORE_SERVING):
                     return await cluster.server_version()
-            await self._start_serving(stack, None)
+            await self._start_serving(stack, None, _beating_heartbeat(stack))
             asking = asyncio.create_task(cluster.wait_for_api_server())
             _cancel_on_signals(asking)
             try:
@@ -174,9 +174,7 @@ class SchedulerApp:
         _log.info("Python settings", extra=fields(**settings, eventLoop=f"{loop.__module__}.{loop.__qualname__}"))
         async with AsyncExitStack() as stack:
             recorder = self._flight_recorder(stack)
-            heartbeat = Heartbeat(WallClock.monotonic)
-            beating = asyncio.create_task(heartbeat.run(asyncio.sleep), name="heartbeat")
-            stack.callback(beating.cancel)
+            heartbeat = _beating_heartbeat(stack)
             observability = await self._start_serving(stack, recorder, heartbeat)
             connection = self.configuration.client_connection
             load = partial(load_credentials, kubeconfig or connection.kubeconfig, context=context, master=master)
@@ -329,6 +327,14 @@ class SchedulerApp:
             clock=clock,
         ) as leadership:
             yield leadership
+
+
+def _beating_heartbeat(stack: AsyncExitStack) -> Heartbeat:
+    """The signs of life of the running loop, until the end of the stack."""
+    heartbeat = Heartbeat(WallClock.monotonic)
+    beating = asyncio.create_task(heartbeat.run(asyncio.sleep), name="heartbeat")
+    stack.callback(beating.cancel)
+    return heartbeat
 
 
 def _http_extenders(

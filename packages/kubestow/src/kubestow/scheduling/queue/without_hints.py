@@ -73,9 +73,10 @@ class SchedulingQueueWithoutHints(SchedulingQueue):
         #: Whether an event that some plugin registered has come since the last pod was popped.
         self._has_moved = False
 
-    def _put_in_flight(self, queued: QueuedPod, now: float) -> QueuedPod:
-        self._has_moved = False
-        return super()._put_in_flight(queued, now)
+    def _put_in_flight(self, queued: QueuedPod | None, now: float, *, within_attempt: bool = False) -> QueuedPod | None:
+        if queued is not None:
+            self._has_moved = False
+        return super()._put_in_flight(queued, now, within_attempt=within_attempt)
 
     def _requeue_updated(self, queued: QueuedPod, old: PodInfo, events: Iterable[ClusterEvent]) -> None:
         if not _is_updated(old, queued.info):
