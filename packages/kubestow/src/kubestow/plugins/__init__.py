@@ -88,8 +88,12 @@ IN_TREE: tuple[type[Plugin], ...] = (
 #: The classes that stand in for in-tree plugins where a minor version does not have a behaviour. The others ask for it.
 _FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),)
 
+#: The in-tree plugins that a minor version does not have without a behaviour.
+_ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.HAS_NODE_DECLARED_FEATURES, NodeDeclaredFeatures),)
+
 
 def in_tree_registry(minor: Minor = NEWEST) -> dict[str, type[Plugin]]:
     """The classes of all in-tree plugins of a minor version by name."""
-    registry = {plugin.name: plugin for plugin in IN_TREE}
+    missing = [plugin for behaviour, plugin in _ADDED if not minor.has(behaviour)]
+    registry = {plugin.name: plugin for plugin in IN_TREE if plugin not in missing}
     return registry | {former.name: former for behaviour, former in _FORMER if not minor.has(behaviour)}

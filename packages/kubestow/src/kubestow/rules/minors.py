@@ -83,6 +83,26 @@ class Behaviour(Enum):
     )
 
     # Filters, and their reasons
+    HAS_NODE_DECLARED_FEATURES = Rule(
+        35,
+        "NodeDeclaredFeatures",
+        "the plugin exists",
+        "there is no such plugin",
+    )
+
+    DECLARED_FEATURES_ARE_NOT_LISTED = Rule(
+        36,
+        "NodeDeclaredFeatures",
+        "a node that lacks features is rejected with \"node(s) didn't match Pod's required features\"",
+        'the reason lists the features: "node declared features check failed - unsatisfied requirements: A, B"',
+    )
+
+    HOST_NETWORK_IN_USER_NAMESPACE_IS_A_FEATURE = Rule(
+        36,
+        "NodeDeclaredFeatures",
+        "a pod with host network in a user namespace requires UserNamespacesHostNetworkSupport",
+        "it requires no feature",
+    )
 
     # Scores
     SCORES_CHANGE_OF_BALANCE = Rule(
