@@ -34,7 +34,10 @@ from __future__ import annotations
 from kubestow.framework.interface import Plugin
 from kubestow.plugins.default_binder import DefaultBinder
 from kubestow.plugins.default_preemption.default_preemption import DefaultPreemption
-from kubestow.plugins.dynamic_resources.dynamic_resources import DynamicResources
+from kubestow.plugins.dynamic_resources.dynamic_resources import (
+    DynamicResources,
+    DynamicResourcesWithoutScore,
+)
 from kubestow.plugins.gang_scheduling.gang_scheduling import GangScheduling
 from kubestow.plugins.gang_scheduling.topology_placement import PodGroupPodsCount, TopologyPlacementGenerator
 from kubestow.plugins.image_locality import ImageLocality
@@ -86,7 +89,10 @@ IN_TREE: tuple[type[Plugin], ...] = (
 
 
 #: The classes that stand in for in-tree plugins where a minor version does not have a behaviour. The others ask for it.
-_FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),)
+_FORMER: tuple[tuple[Behaviour, type[Plugin]], ...] = (
+    (Behaviour.SCORES_CHANGE_OF_BALANCE, BalanceAfterPlacement),
+    (Behaviour.SCORES_DEVICE_ALTERNATIVES, DynamicResourcesWithoutScore),
+)
 
 #: The in-tree plugins that a minor version does not have without a behaviour.
 _ADDED: tuple[tuple[Behaviour, type[Plugin]], ...] = ((Behaviour.HAS_NODE_DECLARED_FEATURES, NodeDeclaredFeatures),)

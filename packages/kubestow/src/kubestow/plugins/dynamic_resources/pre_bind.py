@@ -40,6 +40,7 @@ from kubestow.plugins.dynamic_resources.filtering import (
     is_ready_for_binding,
 )
 from kubestow.plugins.dynamic_resources.requests import Features
+from kubestow.rules.minors import Behaviour
 
 _BINDING_CONDITIONS_PENDING = EventType(
     "BindingConditionsPending",
@@ -73,6 +74,7 @@ class ClaimBinder:
         self._updates = updates
         self._binding_timeout = binding_timeout
         self._on_devices_freed = on_devices_freed
+        self._names_claim_last = handle.emulates(Behaviour.DEVICE_BINDING_ERRORS_NAME_THE_CLAIM_LAST)
 
     async def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Status | None:
         """Write the claims, then wait until their devices are ready for binding. None is success."""
@@ -148,7 +150,7 @@ class ClaimBinder:
         try:
             waiting = [c for c in state.claims if c.status.allocation is not None and not is_ready_for_binding(c)]
         except DeviceBindingFailed as error:
-            return Status.error(str(error))
+            return Status.error(str(error) if self._names_claim_last else error.former)
         return None if waiting else SUCCESS
 
 

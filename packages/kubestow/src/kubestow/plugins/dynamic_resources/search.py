@@ -17,7 +17,7 @@ in progress has consumed is part of the search.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubestow.api.formats.quantity import NANOS, Quantity, nanos, units
@@ -31,7 +31,7 @@ from kubestow.api.resource import (
 )
 from kubestow.cluster.resource_claims import DeviceID, ResourceClaimTracker
 from kubestow.plugins.dynamic_resources.cel import SelectorCache
-from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice, PoolID
+from kubestow.plugins.dynamic_resources.pools import CandidateDevice, CounterAmounts, DevicePool, PooledDevice
 from kubestow.plugins.dynamic_resources.requests import (
     MAX_DEVICES_PER_CLAIM,
     AllocationError,
@@ -55,7 +55,7 @@ class DeviceResult:
     consumed_capacity: Mapping[str, Quantity] | None
 
 
-class _ClaimLimitExceeded(Exception):
+class ClaimLimitExceeded(Exception):
     """This combination of devices exceeds the claim limit; one with other subrequests may not."""
 
 
@@ -85,7 +85,7 @@ class AllocationSearch:
         #: The capacity in nano units that this search has consumed, by shared device.
         self._consumed_capacity: dict[DeviceID, Counter[str]] = {}
         #: The amounts in nano units that this search has charged to shared counters, by pool.
-        self._consumed_counters: dict[PoolID, dict[str, dict[str, int]]] = {}
+        self._consumed_counters: dict[DevicePool, dict[str, dict[str, int]]] = {}
 
     def run(self, claims: Sequence[ResolvedClaim]) -> list[list[DeviceResult]] | None:
         """The devices for each claim, None if there is no solution. Raises AllocationError or SelectorError."""
@@ -109,7 +109,7 @@ class AllocationSearch:
         if request_index >= len(requests):
             try:
                 return self._allocate_request(claim_index + 1, 0)
-            except _ClaimLimitExceeded:
+            except ClaimLimitExceeded:
                 return False
         subrequests = requests[request_index]
         if not subrequests[0].subrequest:
@@ -119,10 +119,10 @@ class AllocationSearch:
             try:
                 if self._allocate_device(claim_index, request_index, subrequest, 0, 0):
                     return True
-            except _ClaimLimitExceeded:
+            except ClaimLimitExceeded:
                 exceeded += 1
         if exceeded == len(subrequests):
-            raise _ClaimLimitExceeded
+            raise ClaimLimitExceeded
         return False
 
     def _allocate_device(
@@ -138,7 +138,7 @@ class AllocationSearch:
         if device_index >= request.device_count:
             return self._allocate_request(claim_index, request_index + 1)
         if len(self._results[claim_index]) + request.device_count - device_index > MAX_DEVICES_PER_CLAIM:
-            raise _ClaimLimitExceeded
+            raise ClaimLimitExceeded
         for position, candidate in self._usable_candidates(claim_index, request, device_index, start):
             deallocate = self._allocate(claim_index, request, candidate)
             if deallocate is None:
@@ -171,7 +171,11 @@ class AllocationSearch:
         claims = self._allocated.get(device, set())
         if request.has_admin_access:
             return claim_index in claims
-        return bool(claims) or self._tracker.devices.is_allocated(device)
+        return bool(claims) or self._is_allocated(device)
+
+    def _is_allocated(self, device: DeviceID) -> bool:
+        devices = self._tracker.devices
+        return devices.is_allocated(device) or (not self._features.consumable_capacity and devices.is_shared(device))
 
     def _allocate(
         self, claim_index: int, request: ResolvedRequest, candidate: CandidateDevice
@@ -183,7 +187,7 @@ class AllocationSearch:
             return None
         if not self._charge_counters(device, candidate.pool, is_shared=is_shared):
             return None
-        if self._features.taints and not _tolerates_all(request.selection.tolerations, device.device.taints):
+        if self._features.taints and not self._is_tolerated(request, device):
             return None
         if not self._add_to_constraints(claim_index, request, device):
             return None
@@ -206,9 +210,14 @@ class AllocationSearch:
                 return
             self._allocated[device.id].discard(claim_index)
             if device.consumes_counters:
-                add_consumption(self._consumed_counters.setdefault(candidate.pool.id, {}), device, -1)
+                add_consumption(self._consumed_counters.setdefault(candidate.pool, {}), device, -1)
 
         return deallocate
+
+    def _is_tolerated(self, request: ResolvedRequest, device: PooledDevice) -> bool:
+        """Whether every taint that prevents allocation is tolerated."""
+        preventing = (taint for taint in device.device.taints if taint.effect in _PREVENTING_EFFECTS)
+        return tolerates_all(request.selection.tolerations, preventing)
 
     def _add_to_constraints(self, claim_index: int, request: ResolvedRequest, device: PooledDevice) -> bool:
         constraints = self._claims[claim_index].constraints
@@ -247,7 +256,7 @@ class AllocationSearch:
             return False
         if is_shared and (self._tracker.devices.consumed_capacity(device.id) or device.id in self._consumed_capacity):
             return True
-        consumed = self._consumed_counters.setdefault(pool.id, {})
+        consumed = self._consumed_counters.setdefault(pool, {})
         add_consumption(consumed, device, +1)
         for counter_set, available in self._available_counters.of_pool(pool).items():
             charged = consumed.get(counter_set, {})
@@ -257,10 +266,9 @@ class AllocationSearch:
         return True
 
 
-def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
-    """Whether every taint that prevents allocation is tolerated."""
-    preventing = (taint for taint in taints if taint.effect in _PREVENTING_EFFECTS)
-    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in preventing)
+def tolerates_all(tolerations: Sequence[DeviceToleration], taints: Iterable[DeviceTaint]) -> bool:
+    """Whether every taint is tolerated."""
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 # -- capacity and shared counters ----------------------------------------------------------------------------------
@@ -339,10 +347,14 @@ def _binary_quantity(value: int) -> str:
 
 
 class AvailableCounters:
-    """Counter amounts that allocated devices do not consume, cached per pool until its allocations change."""
+    """Counter amounts that allocated devices do not consume, cached per pool until its allocations change.
 
-    def __init__(self, tracker: ResourceClaimTracker) -> None:
+    Without ``shares``, devices of which only shares are allocated consume nothing.
+    """
+
+    def __init__(self, tracker: ResourceClaimTracker, *, shares: bool = True) -> None:
         self._tracker = tracker
+        self._shares = shares
         self._cache: dict[DevicePool, tuple[int, dict[str, dict[str, int]]]] = {}
 
     def clear(self) -> None:
@@ -356,7 +368,8 @@ class AvailableCounters:
         if cached is None or cached[0] != changes:
             available = {name: dict(counters) for name, counters in pool.shared_counters.items()}
             for device in pool.devices():
-                if self._tracker.devices.is_allocated(device.id) or self._tracker.devices.is_shared(device.id):
+                devices = self._tracker.devices
+                if devices.is_allocated(device.id) or (self._shares and devices.is_shared(device.id)):
                     add_consumption(available, device, -1)
             cached = self._cache[pool] = (changes, available)
         return cached[1]

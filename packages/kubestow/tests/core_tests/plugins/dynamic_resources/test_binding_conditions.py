@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
 import pytest
 
 from core_tests.plugins.dynamic_resources.devices import (
     DRIVER,
-    DeviceHarness,
     allocation,
     claim,
+    condition,
     device,
     exactly,
     pod_with,
+    report_while_waiting,
     single_node,
     slice_of,
 )
@@ -24,28 +24,6 @@ from kubestow.framework.status import Status
 
 T = TypeVar("T")
 WITH_CONDITIONS = slice_of(device("d0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]), node="n")
-
-
-def condition(kind: str, *, reason: str = "") -> dict[str, Any]:
-    report = {"type": kind, "status": "True", "reason": reason, "message": "see log"}
-    return {"driver": DRIVER, "pool": "n", "device": "d0", "conditions": [report]}
-
-
-def report(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
-    status = claim("c", status={"devices": list(conditions)}).status.devices
-    current = harness.claim()
-    harness.put(msgspec.structs.replace(current, status=msgspec.structs.replace(current.status, devices=status)))
-
-
-def report_while_waiting(harness: DeviceHarness, *conditions: dict[str, Any]) -> None:
-    """The driver reports conditions while PreBind waits."""
-
-    async def wait_for(condition: Callable[[], T | None], seconds: float) -> T | None:
-        assert condition() is None
-        report(harness, *conditions)
-        return condition()
-
-    harness.wait_for = wait_for  # type: ignore[method-assign]
 
 
 def test_pre_bind_waits_for_the_binding_conditions() -> None:
